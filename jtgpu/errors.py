@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any
+from typing import Any, Self
 
 MAX_MESSAGE = 4000  # characters of a message; names and values from files may be megabytes long
 MAX_WORD = 100  # characters of a word for which similar ones are searched
@@ -29,6 +29,14 @@ class ArgumentError(JtgpuError, ValueError, TypeError):
 
 class UnknownAttribute(JtgpuError, AttributeError):
     """An attribute that an object or a package does not have; also an `AttributeError`."""
+
+    hint: Callable[[], str] | None = None  # what to write instead: looked for when it is printed, not by hasattr()
+
+    def __str__(self) -> str:
+        return str(self.args[0]) + (self.hint() if self.hint is not None else "")
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str]]:
+        return type(self), (str(self),)
 
 
 class NetworkError(JtgpuError):

@@ -89,7 +89,9 @@ def read_form(path: str, models: Mapping[str, DiscreteModel]) -> dict[str, Any]:
             model.index(entry.variable)
             shown = entry.shown or [] if isinstance(entry, FormTarget) else []
             for state in (*entry.states, *shown):
-                model.state_index(entry.variable, state)
+                name = model.states(entry.variable)[model.state_index(entry.variable, state)]
+                if name != state and not state.startswith("#"):
+                    raise ArgumentError(f"the state {name!r} of {entry.variable!r} is written {state!r}")
     except JtgpuError as error:
         raise ArgumentError(f"page {path!r}: {error}") from None
     for doing, variables in (

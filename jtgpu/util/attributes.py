@@ -7,6 +7,7 @@ tree; users of pgmpy and pyAgrum try the names that those have.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from ..errors import UnknownAttribute, closest
@@ -53,7 +54,9 @@ def missing_attribute(self: Any, name: str) -> Any:
         raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
     if hasattr(cls, name):  # a property that failed: once more, for its own error
         return object.__getattribute__(self, name)
-    raise UnknownAttribute(f"a {cls.__name__} has no attribute {name!r}{_hint(self, name)}")
+    error = UnknownAttribute(f"a {cls.__name__} has no attribute {name!r}")
+    error.hint = partial(_hint, self, name)
+    raise error
 
 
 def _hint(self: Any, name: str) -> str:

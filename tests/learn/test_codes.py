@@ -62,6 +62,8 @@ def test_declared_categories_are_the_states(tmp_path: Path) -> None:
         fit = jtgpu.learn.fit({"y": ["dose"]}, data)
         assert fit.network.states("dose") == tuple(declared), name
         assert fit.network.states("dose") == jtgpu.learn.structure(data).network().states("dose")
+    (tmp_path / "c.csv").write_text("dose,y\n" + "low,a\nhigh,b\n" * 9)
+    assert jtgpu.learn.fit({"y": ["dose"]}, tmp_path / "c.csv").network.states("dose") == ("high", "low")
     found = pl.DataFrame({"dose": pl.Series(cells, dtype=pl.Categorical), **more})
     assert jtgpu.learn.fit({"y": ["dose"]}, found).network.states("dose") == ("high", "low")
     assert jtgpu.learn.structure(found).network().states("dose") == ("high", "low")

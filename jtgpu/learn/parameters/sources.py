@@ -197,7 +197,7 @@ class FileSource:
                 words = self._words[chunk.is_text]
                 for name, column in zip(columns, chunk.columns, strict=True):
                     codes, values = column_values(name, column, partial(_location, chunk))
-                    ordered[name] &= is_categorical(column)
+                    ordered[name] &= not chunk.is_text and is_categorical(column)
                     counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:].tolist()
                     pairs = zip(values, counts, strict=True)
                     counters[name].update({v: n for v, n in pairs if (n or ordered[name]) and not is_na_word(v, words)})
