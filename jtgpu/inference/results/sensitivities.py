@@ -24,6 +24,7 @@ __all__ = ["Bar", "Parameter", "Parameters", "Sensitivity"]
 SHOWN = 10  # parameters that `print` shows
 LARGEST = 1000  # log2 of derivatives that are numbers
 FAINT = 2.0**-900  # a sum of parts some of which may be too small for a number
+ROUNDING = 2.0**-46  # of a probability: changes that are not larger are none
 NOISE = 1e-13  # a derivative relative to the terms that it is the difference of, below which it is rounding error
 
 
@@ -339,7 +340,8 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
             for i in np.flatnonzero(~is_exact).tolist():
                 at = self._at(i, float(end[i]))
                 ends[-1][i] = self.probability if at is None else at
-        moved = np.where(self._complements(), 0.0, np.abs(ends[1] - ends[0]))
+        moved = np.abs(ends[1] - ends[0])
+        moved[self._complements() | (moved <= ROUNDING * np.maximum(*ends))] = 0.0
         return [
             Bar(self._parameter(i), float(low[i]), float(high[i]), *(float(np.clip(e[i], 0, 1)) for e in ends))
             for i in self._largest(moved, n)
