@@ -15,7 +15,7 @@ from ..errors import DataError, EvidenceError, ParseError, TableTooLarge, format
 from ..inference.tables.arrow import arrow, arrow_csv, arrow_parquet, compute
 from ..inference.tables.columns import reject_repeated
 from ..model.discrete import DiscreteModel
-from ..model.state_values import GROUPED, numeral
+from ..model.state_values import GROUPED, MAX_EXACT, numeral
 from ..util.arrays import Bools, Floats
 from ..util.atomic_file import open_atomic
 from ..util.calls import outside
@@ -155,15 +155,13 @@ def read_file(
             text = dict.fromkeys(source.columns, arrow().string())
             return _read_csv(source, arrow_csv().ConvertOptions(column_types=text, strings_can_be_null=False))
         declared, words = dict(states or {}), na_words(na_values, is_text=True)
+        texts = {v: s for v, s in declared.items() if intervals_of([*map(str, s)]) is None}  # intervals have numbers
         convert = arrow_csv().ConvertOptions(
-            column_types={
-                name: arrow().string() for name in source.columns
-                if name in declared and intervals_of([*map(str, declared[name])]) is None  # those have numbers
-            },
+            column_types={name: arrow().string() for name in source.columns if name in texts},
             null_values=[*words, *(f" {word}" for word in words)], strings_can_be_null=False,
             decimal_point=source.dialect.decimal or ".",
         )  # fmt: skip
-        table = _with_thousands(_read_csv(source, convert), source, words, declared)
+        table = _with_thousands(_read_csv(source, convert), source, words, texts)
         if (dialect is None or dialect.header is None) and _looks_like_a_case(table):
             warnings.warn(
                 f"{path}: the first row ({', '.join(map(shown, table.column_names[:4]))}, ...) looks like a case, not "
@@ -184,7 +182,7 @@ _NUMERAL = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?|[+-]?\.[0-9]+")
 def _looks_like_a_case(table: Any) -> bool:
     """Whether most of the first names are cells of their own columns, or numbers with fractions."""
     names, rows = table.column_names[:FIRST_COLUMNS], table.slice(0, FIRST_ROWS)
-    first = int(names[0]) if names[0].isascii() and names[0].isdigit() else 0
+    first = int(names[0]) if names[0].isascii() and names[0].isdigit() and len(names[0]) < 10 else 0
     if len(names) < 2 or not rows.num_rows or names == [str(first + i) for i in range(len(names))]:  # pixels, years
         return False
     types, n_cells = arrow().types, 0
@@ -350,9 +348,11 @@ def _with_thousands(table: Any, file: CsvFile, words: frozenset[str], declared: 
             continue
         coded = column.combine_chunks().dictionary_encode()
         texts = [None if is_na_word(t, words) else t for t in coded.dictionary.to_pylist()]
+        if not any(t is not None and (file.dialect.thousands in t or "," in t) for t in texts):
+            continue  # without a mark, texts are codes
         numbers = [None if t is None else numeral(t, file.marks) for t in texts]
         if any(x is not None for x in numbers) and [x is None for x in numbers] == [t is None for t in texts]:
-            whole = all(x is None or x.is_integer() for x in numbers)
+            whole = all(x is None or (x.is_integer() and abs(x) < MAX_EXACT) for x in numbers)
             kind = arrow().int64() if whole else arrow().float64()
             values = arrow().array([None if x is None else int(x) if whole else x for x in numbers], kind)
             table = table.set_column(j, name, values.take(coded.indices))

@@ -151,7 +151,7 @@ class CsvDialect:
     @property
     def marks(self) -> tuple[str | None, str]:
         """The marks of decimals, None: to be detected, and of thousands."""
-        # raises ArgumentError: If they are none, or equal.
+        # raises ArgumentError: If one is not allowed, or both are equal.
         if self.decimal not in (None, ".", ","):
             raise ArgumentError(f"decimal must be '.' or ',', not {self.decimal!r}")
         if self.thousands not in (None, "", ",", ".", " ", "'", "_"):

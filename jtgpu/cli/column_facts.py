@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..inference.tables.arrow import compute
 from ..learn.columns import near_equal, number_of
 from ..util.text_table import counted, printable
 
@@ -49,21 +50,34 @@ def facts_of(table: Any, name: str, bins: int, is_excluded: bool, keeps_numbers:
         return facts("constant")
     if kind.startswith(("timestamp", "date", "time", "duration")):
         return facts("dates")
-    if is_number and distinct > bins and not (kind.startswith(("int", "uint")) and _is_identifier(column, distinct)):
+    is_whole = kind.startswith(("int", "uint"))
+    many = distinct > bins or (not is_whole and _has_fractions(column))
+    if is_number and many and not (is_whole and _is_identifier(column, distinct)):
         return facts("numbers", "number" if keeps_numbers else f"up to {bins} intervals")
-    cells = {item["values"]: item["counts"] for item in column.value_counts().to_pylist() if item["values"] is not None}
+    if not kind.startswith(("string", "large_string", "dictionary")) and _is_identifier(column, distinct):
+        return facts("identifier")
+    counts = column.value_counts()
+    pairs = zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True)
+    cells = {v: n for v, n in pairs if v is not None}
     if words := _words_among_numbers(cells, bins):
         shown = ", ".join(f"{printable(w)!r} ({cells[w]:,})" for w in words[:LISTED]) + ", ..." * (len(words) > LISTED)
         options = " ".join(f"--na-values {printable(w)!r}" for w in words[:LISTED])
-        notes.append(f"{name}: numbers but for {shown}: {options} reads {'it' if len(words) == 1 else 'them'} as gaps")
+        notes.append(f"{name}: numbers except {shown}: {options} reads {'it' if len(words) == 1 else 'them'} as gaps")
     if _is_identifier(column, distinct) and not words:
         return facts("identifier")
     if distinct > MAX_STATES:
-        return facts("text", f"left out: numbers but for {shown}" if words else "left out")
+        return facts("text", f"left out: numbers except {shown}" if words else "left out")
     states = sorted(cells, key=lambda v: (type(v).__name__, v))
     notes += [f"{name}: {pair} are nearly equal, and two states" for pair in near_equal(states)]
     listed = ", ".join(printable(str(v)) for v in states[:LISTED]) + ", ..." * (distinct > LISTED)
     return facts("categories", f"{counted(distinct, 'state')}: {listed}")
+
+
+def _has_fractions(column: Any) -> bool:
+    """Whether a column of numbers has one that is not whole, which makes no state."""
+    return str(column.type) in ("double", "float") and compute().any(
+        compute().not_equal(column, compute().floor(column))
+    ).as_py() is True
 
 
 def _is_identifier(column: Any, distinct: int) -> bool:

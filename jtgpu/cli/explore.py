@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -110,7 +110,8 @@ def explore(  # noqa: PLR0913 (a Typer command)
         left_out = split_names(exclude or [], table.column_names, "column")
         described = [facts_of(table, name, bins, name in left_out, numbers) for name in table.column_names]
     facts = [of_column for of_column, _ in described]
-    notes = [note for _, of_column in described for note in of_column]
+    notes = [str(w.message).partition("; ")[0] for w in caught]
+    notes += [note for _, of_column in described for note in of_column]
     kept = [f.name for f in facts if f.is_kept]
     result = _Exploration(data, table.num_rows, facts, goal=_target(target, kept, facts) if len(kept) > 1 else "")
     if not json:
@@ -120,7 +121,7 @@ def explore(  # noqa: PLR0913 (a Typer command)
     if draw is not None and not is_certain:
         raise DataError(f"--draw needs probabilities of arcs: --time above 0, at most {MAX_VARIABLES} variables")
     cases, numeric = table.select(kept), [f.name for f in facts if f.kind == "numbers"]
-    with status("finding intervals", progress) as step, warnings.catch_warnings(record=True) as more:
+    with _printed(notes), status("finding intervals", progress) as step, warnings.catch_warnings(record=True) as more:
         warnings.simplefilter("always", UserWarning)
         try:
             if numeric and not numbers:
@@ -134,7 +135,7 @@ def explore(  # noqa: PLR0913 (a Typer command)
             notes.append("interrupted: the rest is left out")
     network = result.network
     assert network is not None
-    notes += dict.fromkeys(str(w.message).partition("; ")[0] for w in [*caught, *more])
+    notes += dict.fromkeys(str(w.message).partition("; ")[0] for w in more)
     if draw is not None and result.certainty is not None:
         write_text(draw, arcs(result.certainty).text(draw.suffix))
     refused: FormatError | None = None
@@ -156,6 +157,17 @@ def explore(  # noqa: PLR0913 (a Typer command)
             print(f"\n{server.url}  (Ctrl-C ends)", flush=True)
             with suppress(KeyboardInterrupt):
                 server.wait()
+
+
+@contextmanager
+def _printed(notes: Sequence[str]) -> Iterator[None]:
+    """Print the notes before an error."""
+    try:
+        yield
+    except JtgpuError:
+        for note in dict.fromkeys(notes):
+            warn(note)
+        raise
 
 
 def _target(given: str | None, kept: Sequence[str], facts: Sequence[ColumnFacts]) -> str:
@@ -234,12 +246,12 @@ class _Learning:
             if LEAST_PASSES * pass_seconds > seconds:
                 options["missing"] = "available"
                 self.notes.append(
-                    "the CPTs are by the rows that are complete in each family, not by EM, for want of time"
+                    "the CPTs are by the rows that are complete in each family, not by EM, because of the time limit"
                 )
 
         def out_of_time(entry: Any) -> None:
             if self.has_gaps and entry.number and not until.left:  # before the first one there is nothing to keep
-                self.notes.append("EM ended before it had converged, for want of time")
+                self.notes.append("EM ended before it had converged, because of the time limit")
                 raise KeyboardInterrupt
 
         return fit(
@@ -253,7 +265,7 @@ class _Learning:
         one = seconds_of_one + SECONDS_OF_ENTRY * entries * n / FOLDS
         folds = FOLDS if FOLDS * one <= self.limit.left else 1
         if folds == 1 and one > self.limit.left + LEAST:
-            self.notes.append("predictions were not judged, for want of time")
+            self.notes.append("predictions were not judged, because of the time limit")
             return None
 
         def network(training: Any) -> Any:
@@ -386,4 +398,4 @@ class _Exploration:
 def _how(judged: Validation | NumberValidation) -> str:
     """How a figure was found."""
     n = len(np.unique(judged.fold))
-    return f"by {n}-fold cross-validation" if n > 1 else "of a fifth that was held out, for want of time"
+    return f"by {n}-fold cross-validation" if n > 1 else "of a fifth that was held out, because of the time limit"

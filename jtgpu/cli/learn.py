@@ -198,10 +198,11 @@ def learn(  # noqa: PLR0913 (a Typer command)
 def _read(data: str, csv: CsvOptions, model: ModelOptions, memory: int | str | None) -> CodedTable:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        table = _with_options(lambda: _coded(data, csv, model, memory))
-    for warning in caught:
-        warn(str(warning.message))
-    return table
+        try:
+            return _with_options(lambda: _coded(data, csv, model, memory))
+        finally:
+            for warning in caught:
+                warn(str(warning.message))
 
 
 def _coded(data: str, csv: CsvOptions, model: ModelOptions, memory: int | str | None) -> CodedTable:

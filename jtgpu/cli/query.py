@@ -140,7 +140,7 @@ def query(  # noqa: PLR0913 (a Typer command)
         raise typer.BadParameter("a query names its own targets", param_hint="--target")
     for q in question or []:
         if "=" in q and q.partition("=")[0].strip() in net.variables:
-            raise typer.BadParameter(f"{q!r} is evidence, no question: write -e {q!r}", param_hint="QUESTION")
+            raise typer.BadParameter(f"{q!r} is evidence, not a question: use -e {q!r}", param_hint="QUESTION")
     questions = [text.parse(net, q).also(net, findings) for q in question or []]
     if question and getattr(findings, "likelihood", None):
         raise typer.BadParameter("queries take no likelihoods from a file", param_hint="--evidence-file")

@@ -194,6 +194,8 @@ def show(  # noqa: PLR0913 (public API)
             raise ArgumentError("a junction tree is drawn without evidence and posteriors")
         plan = model.plan if isinstance(model, CompiledModel) else model
         plan = plan.plan() if isinstance(plan, DiscreteModel) else plan
+        if not plan.plan.is_planned:
+            raise ArgumentError(f"there is no junction tree to draw: {plan.describe()}")
         return draw_junction_tree(plan, sorted(_numbers(plan.model, around)), hops=hops, most=most)
     if isinstance(model, DiscreteModel) and posteriors is None and (observed or any(more.values())):
         with model.compile() as compiled:

@@ -138,9 +138,12 @@ def finite(name: str, value: Any) -> float:
     """A finding of a number."""
     if isinstance(value, (str, bool, np.bool_, Mapping)) or np.ndim(value) or not hasattr(value, "__float__"):
         raise EvidenceError(f"{name!r} is a number; its evidence must be a number, got {shown(value)}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number):
-        raise EvidenceError(f"the evidence on the number {name!r} must be finite, got {number}")
+        raise EvidenceError(f"the evidence on the number {name!r} must be finite, got {shown(value)}")
     return number
 
 

@@ -48,6 +48,7 @@ class ExtendedCase:
                 "the numbers are so many standard deviations from their means that float64 cannot tell which states "
                 "are more probable; check their units"
             )
+        _ = tree.plan.whole  # raises TableTooLarge if it does not fit: reductions of questions have no exponents
         self._is_wide = lowest < WIDE
         weights: dict[int, Floats] = {}
         powers: dict[int, NDArray[np.int64]] = {}

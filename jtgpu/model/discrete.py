@@ -227,8 +227,8 @@ class DiscreteModel:
         model.__dict__.pop("codes", None)
         model.__dict__.pop("_values", None)
         model.state_codes = codes
-        for v in range(len(self._variables)) if not isinstance(codes, str) else ():
-            model.state_values(v)  # raises now
+        for name in () if isinstance(codes, str) else codes:
+            model.state_values(model.index(name))  # raises now
         return model
 
     def __len__(self) -> int:

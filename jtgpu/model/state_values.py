@@ -30,7 +30,7 @@ Marks = tuple[str, str]  # of decimals and of thousands in the numerals of a fil
 POINT: Marks = (".", "")
 UNDECIDED: Marks = ("", "")  # 53,0 is 53, and 1,200 is no numeral: it may be 1200
 GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
-_MOMENT = re.compile(r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?)?\s*")
+_MOMENT = re.compile(r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}(?::[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?)?)?\s*")
 MAX_DIGITS = 1000  # of a decimal number that is compared digit by digit
 MAX_EXACT = 2**53  # below this, integers are floats without rounding
 SEVERAL = -1  # in place of a state: names of several states are the same number
@@ -83,28 +83,35 @@ class StateValues:
             self.times = intervals_of(labels, _end)
             moments = {m: i for i, s in enumerate(labels) if (m := moment(s)) is not None}
             self.moments = moments if len(moments) == len(labels) else {}
-        self.codes: dict[Any, int] = numbered(labels)
+        self.codes: dict[Any, int] = {}
+        ambiguous = numbered(labels)
         given: Mapping[Any, Any] = codes if isinstance(codes, Mapping) else {}
         for code, name in given.items():
-            if not isinstance(name, str) or self.names.get(name, SEVERAL) == SEVERAL:
+            state = ambiguous.get(name, self.names.get(name, SEVERAL)) if isinstance(name, str) else SEVERAL
+            if state == SEVERAL:
                 hint = closest(name, labels) if isinstance(name, str) else ""
                 raise ArgumentError(f"codes: {shown(name)} is not one state{hint} (the states are {listed(labels)})")
             if not isinstance(code, (str, int, float, Decimal, np.integer, np.floating, np.bool_)) or code != code:
                 raise ArgumentError(f"codes: a code of {name!r} must be a number or a text, not {shown(code)}")
-            self.codes[code] = self.names[name]
             value = _numeral(code) if isinstance(code, str) and _is_plain(code) else None
-            if value is not None:
-                self.codes.setdefault(value, self.names[name])
+            for each in (code,) if value is None else (code, value):
+                if self.codes.setdefault(each, state) != state:
+                    raise ArgumentError(f"codes: {code!r} has two meanings")
+                named = self.names.get(each.strip()) if isinstance(each, str) else self.numbers.get(each)
+                if named not in (None, state):
+                    raise ArgumentError(f"codes: {code!r} is the name of another state; rename the states")
+        self.codes = ambiguous | self.codes
 
     def find(self, value: Any) -> int | None:
         """Number of the state that a number or a truth value means; None if it means no state, or several."""
         # raises TypeError: For a value of another type.
         if isinstance(value, StateNumber):
             return int(value) if 0 <= value < len(self.labels) else None
+        if isinstance(value, (bool, np.bool_)):
+            truth = self._truth(bool(value))
+            return self.codes.get(value) if truth is None else truth
         if self.codes and value in self.codes:
             return self.codes[value]
-        if isinstance(value, (bool, np.bool_)):
-            return self._truth(bool(value))
         if self.has_moments and isinstance(value, (date, np.datetime64)):
             return self._at(moment(value))
         if isinstance(value, Decimal) and value.is_finite():  # from a database
@@ -200,6 +207,8 @@ class StateValues:
             return ""
         if self.by_index or not number.is_integer() or not 0 <= number < len(self.labels) or self.intervals:
             return ""
+        if texts := numbered(self.labels):
+            return f": write {listed([*texts], 3)} for states of one name"
         i, first = int(number), present_state(self.labels)
         words = dict(enumerate(self.labels[:2]))
         if first is not None:
@@ -250,7 +259,7 @@ def moment(cell: Any) -> float | None:
         return None
     try:
         given: Any = cell.strip() if isinstance(cell, str) else cell
-        when = np.datetime64(given, "us")
+        when = np.datetime64(given).astype("datetime64[us]")
     except ValueError:
         return None
     return None if np.isnat(when) else float(when.astype(np.int64))

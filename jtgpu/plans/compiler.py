@@ -100,10 +100,10 @@ HOPELESS = 20  # bits above the limit at which a fast order's clique ends the pl
 
 def fast_order(
     card: Sequence[int], neighbours: Sequence[Collection[int]], enough: int
-) -> tuple[list[int], int]:
+) -> tuple[list[int], list[int]]:
     """An elimination order, of the lightest vertex first: 1 ms for a hundred vertices."""
     # enough: Bits of a clique at which the elimination ends
-    # returns The bits of that clique; 0 if there is none, and the order is complete.
+    # returns The order so far, and that clique; no clique if the order is complete
     weight = [_weight(c) for c in card]
     adjacent = symmetric(neighbours)
     closed = [weight[v] + sum(weight[u] for u in around) for v, around in enumerate(adjacent)]
@@ -115,7 +115,7 @@ def fast_order(
         if closed[v] != w:  # an earlier weight, or eliminated
             continue
         if w >= enough * UNIT:
-            return order, w // UNIT
+            return order, [v, *adjacent[v]]
         order.append(v)
         closed[v] = -1
         around = adjacent[v]
@@ -126,7 +126,7 @@ def fast_order(
             adjacent[u].discard(v)
             closed[u] += sum(weight[x] for x in new) - weight[v]
             heapq.heappush(queue, (closed[u], u))
-    return order, 0
+    return order, []
 
 
 MAX_TABLE = 100_000_000  # entries: the limit of Gottoli and Pettenuzzo (2014)
@@ -225,7 +225,8 @@ def check_bound(
     bits, how = least_clique_bits(card, neighbours, 2 * limit.bit_length()) // 2, "every elimination order"
     more, order = "", list[int]()
     if not bits and not by_search:
-        order, bits = fast_order(card, neighbours, limit.bit_length() + HOPELESS)
+        order, clique = fast_order(card, neighbours, limit.bit_length() + HOPELESS)
+        bits = sum(_weight(card[v]) for v in clique) // UNIT
         how, more = "a fast elimination order", 'order="best" searches for a better one; '
     if bits:
         by_memory = limit < max_table
@@ -399,7 +400,7 @@ def _check_limits(
     if needed > memory_limit:
         raise TableTooLarge(
             f"one propagation would take {format_bytes(needed)} ({sum(sizes):,} entries, the largest table "
-            f"{largest:,}), more than the limit of {format_bytes(memory_limit)} (memory_limit; default: 80 % of what "
+            f"{largest:,}), more than the limit of {format_bytes(memory_limit)} (memory_limit, by default 80 % of what "
             f"is free); {tree}; {advice}, or raise memory_limit",
             largest,
             needed,

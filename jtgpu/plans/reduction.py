@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _loops = loops("jtgpu.plans.loops.possible")
 
+LARGE_CLIQUE = 64  # bits of a clique that is named without looking for a larger one
 SMALLEST = 2.0**-500  # numbers of a product that loses no digits
 LARGE = 10_000_000  # entries of the cliques of an order from which a second one is tried
 EQUAL = 1e-14  # of its largest entry: how far the entries of a sum may differ to be equal but for rounding
@@ -146,12 +147,13 @@ class Reduction:
         return order_cost(cards, neighbours, fast_order(cards, neighbours, sys.maxsize)[0]).entries
 
     def largest_clique(self) -> tuple[int, ...]:
-        """The variables of the model in the largest clique of a fast elimination order."""
+        """The variables of the model in the largest clique of a fast elimination order, or in the first huge one."""
         cards = self.n_possible[self.free]
         neighbours = interaction_graph(len(cards), [*self.scopes, *self.sets])
-        order, _ = fast_order(cards.tolist(), neighbours, sys.maxsize)
-        cliques, _ = elimination_cliques(neighbours, order)
-        best = max(cliques, key=lambda c: (math.prod(cards[list(c)].tolist()), c))
+        order, best = fast_order(cards.tolist(), neighbours, LARGE_CLIQUE)
+        if not best:
+            cliques, _ = elimination_cliques(neighbours, order)
+            best = [*max(cliques, key=lambda c: (math.prod(cards[list(c)].tolist()), c))]
         degree = [len(neighbours[v]) for v in range(len(cards))]
         return tuple(self.free[sorted(best, key=lambda v: (-degree[v], v))].tolist())
 
@@ -283,7 +285,9 @@ class _Tables:
         for axis, v in enumerate(free):
             if left.n_possible[v] < left.cards[v]:
                 part = part.compress(left.possible[left.first[v] : left.first[v + 1]], axis=axis)
-        if self._merge:
+        if not free:
+            self.constants.append(float(part))
+        elif self._merge:
             axes = sorted(range(len(free)), key=free.__getitem__)
             self._put(tuple(free[a] for a in axes), part.transpose(axes))
         else:

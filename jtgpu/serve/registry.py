@@ -25,7 +25,6 @@ from .requests import Refusal
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..model.state_values import CodesByVariable
 
 # by name or number; a number with a fraction is a value where states are intervals
 State = str | int | float | bool
@@ -104,15 +103,20 @@ class Case(Body, kw_only=True):
         return given
 
 
-def decode(body: Any, model: DiscreteModel, codes: CodesByVariable | None = None) -> None:
+def decode(body: Any, model: DiscreteModel, *, has_codes: bool = False) -> None:
     """Put numbers of states in the place of the codes in a body's evidence, and in that of its cases and sequences."""
-    # raises JtgpuError: If a code stands for no state.
-    codes = codes if getattr(body, "codes", None) is None else body.codes
-    for part in (*(getattr(body, "cases", None) or ()), *(getattr(body, "sequences", None) or ())):
-        decode(part, model, codes)
-    if codes is None:
+    # has_codes: Whether the model has those of the body that this one is part of
+    # raises JtgpuError: If a code stands for no state; the message has the number of the case.
+    codes = getattr(body, "codes", None)
+    coded, has_codes = model.with_codes(codes), has_codes or codes is not None
+    for field in ("cases", "sequences"):
+        for i, part in enumerate(getattr(body, field, None) or ()):
+            try:
+                decode(part, coded, has_codes=has_codes)
+            except JtgpuError as error:
+                raise type(error)(f"{field[:-1]} {i}: {error}") from None
+    if not has_codes:
         return
-    coded = model.with_codes(codes)
 
     def state(name: str, value: Any) -> Any:
         if isinstance(value, list):

@@ -68,7 +68,7 @@ def _hint(self: Any, name: str) -> str:
         if hasattr(_tree(cls), word):
             return f"; compile() first: net.compile().{word}"
         for own in ("network", "model"):
-            if isinstance(getattr(cls, own, None), property) and hasattr(type(getattr(self, own)), word):
+            if isinstance(getattr(cls, own, None), property) and hasattr(type(getattr(self, own, None)), word):
                 return f"; its network has {word!r}: tree.{own}.{word}"
     return other_way(name, dir(cls))
 

@@ -29,6 +29,7 @@ class LRU(Generic[K, V]):
         self._lock = new_lock()
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()  # the value and its bytes, used last at the end
         self.bytes = 0  # that the cached values occupy
+        self._cleared = 0  # how many times
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -59,10 +60,14 @@ class LRU(Generic[K, V]):
     def get_or_make(self, key: K, make: Callable[[], V]) -> V:
         """Return the value cached for a key, or make and cache it.
 
-        When two threads made a value for the same key, both continue with the first one.
+        When two threads made a value for the same key, both continue with the first one. A value is not cached if the
+        cache was cleared while it was made: it may depend on what is out of date.
         """
-        value = self.get(key)
-        return self.add(key, make()) if value is None else value
+        cleared, value = self._cleared, self.get(key)
+        if value is not None:
+            return value
+        made = make()
+        return made if self._cleared != cleared else self.add(key, made)
 
     def add(self, key: K, value: V) -> V:
         """Cache a value unless the key has one; returns the value that is cached now."""
@@ -78,6 +83,7 @@ class LRU(Generic[K, V]):
         with self._lock:
             self._entries.clear()
             self.bytes = 0
+            self._cleared += 1
 
     def _insert(self, key: K, value: V, size: int) -> None:
         """Cache a value, with the lock held."""

@@ -13,8 +13,9 @@ import jtgpu
 from jtgpu.cases import frame_states
 from jtgpu.cases.answer_table import read_file
 from jtgpu.cases.query import CsvDialect
+from jtgpu.cases.reading import csv_file
 from jtgpu.inference.tables.columns import Encoder
-from jtgpu.model.state_values import POINT, UNDECIDED, numeral
+from jtgpu.model.state_values import POINT, UNDECIDED, moment, numeral
 from tests.cli.commands import run
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -101,8 +102,8 @@ def test_dates_are_states_and_have_intervals(tmp_path: Path) -> None:
     assert frame_states(DAY, {"on": dates})[:, 1].tolist() == [0, 1, 0, -1]
     assert Encoder(DAY, [0]).encode([pa.array([datetime.date(2024, 5, 3)])], 1).codes.tolist() == [[1]]
     tree = DAY.compile("cpu")
-    for moment in ("2024-06-01", datetime.date(2024, 6, 1), np.datetime64("2024-06-01")):
-        assert tree.posterior("d", {"d": moment})["[2024-05-03, 2024-08-15T12:00:00)"] == 1.0
+    for when in ("2024-06-01", datetime.date(2024, 6, 1), np.datetime64("2024-06-01")):
+        assert tree.posterior("d", {"d": when})["[2024-05-03, 2024-08-15T12:00:00)"] == 1.0
     utc = datetime.datetime(2024, 6, 1, tzinfo=datetime.UTC)
     for wrong in (utc, datetime.date(2024, 5, 4), 7, "2024-13-01"):
         with pytest.raises(jtgpu.UnknownState, match="'on'"):
@@ -121,3 +122,35 @@ def test_dates_are_states_and_have_intervals(tmp_path: Path) -> None:
     ):  # fmt: skip
         found = run(*words)
         assert found.exit_code == 0, found.output
+
+
+def test_thousands_merge_no_codes(tmp_path: Path) -> None:
+    path = tmp_path / "z.csv"
+    path.write_text("code;long;x;y\n" + "01;99999999999999999999;1,200;a\n1;99999999999999999998;900;b\n" * 9)
+    table = read_file(path, dialect=CsvDialect(thousands=","))
+    assert [table[v].to_pylist()[:2] for v in ("code", "long", "x")] == [
+        ["01", "1"], ["99999999999999999999", "99999999999999999998"], [1200, 900]
+    ]  # fmt: skip
+
+
+def test_a_cell_that_the_sample_cuts_decides_nothing(tmp_path: Path) -> None:
+    path, row = tmp_path / "cut.csv", "1,200;low\n"
+    begin = "v;w\n"
+    pad = (csv_file.MARKED - 4) % len(row)  # the sample ends inside a numeral
+    path.write_text(begin + "9" * pad + ";low\n" + row * (csv_file.MARKED // len(row) + 9))
+    assert csv_file.CsvFile(path, WEIGHT, CsvDialect(";"), 1).marks == UNDECIDED
+
+
+def test_validation_reads_the_thousands_that_learning_reads(tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text("x,y\n" + '"1,200",a\n900,b\n"2,500",a\n800,b\n' * 20)
+    options = ("--thousands", ",")
+    assert run("learn", str(path), *options, "--bins", "2", "-o", str(tmp_path / "q.net")).exit_code == 0
+    assert run("validate", str(tmp_path / "q.net"), str(path), "-t", "y", *options).exit_code == 0
+
+
+def test_times_of_any_precision_are_moments() -> None:
+    hour = np.datetime64("2024-01-10T10:00", "us").astype(int)
+    assert moment("2024-01-10 10") == moment("2024-01-10 10:00") == hour
+    assert moment("2024-01-10 10:00:00.123456789") == hour + 123456
+    assert moment("2024-01-10 10:") is None

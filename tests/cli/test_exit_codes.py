@@ -253,7 +253,7 @@ def test_sigterm_ends_a_command_like_ctrl_c(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("query", ASIA, "xray=yes"), "is evidence, no question: write -e 'xray=yes'"),
+        (("query", ASIA, "xray=yes"), "is evidence, not a question: use -e 'xray=yes'"),
         (("query", ASIA, "-e", "xray:yes"), "did you mean 'xray=yes'?"),
         (("convert", ASIA), "name the output, whose suffix is the format: -o asia.xdsl"),
         (("sample", ASIA, "-n", "5"), "the number of samples has no option: jtgpu sample asia 5"),

@@ -87,7 +87,7 @@ def test_columns_first_and_all_within_the_time(tmp_path: Path) -> None:
     assert time.monotonic() - begin < patience(12.0)
     assert done.stdout.index("Learning from 30 columns: about 1 s at most (--time); Ctrl-C ends it") > 0
     assert done.stdout.index("c29\tnumbers") < done.stdout.index("Network: ")
-    assert "for want of time" in done.stderr
+    assert "because of the time limit" in done.stderr
 
 
 def test_ctrl_c_keeps_what_is_there(messy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,11 +116,11 @@ def test_words_among_numbers_and_states_that_are_nearly_equal(tmp_path: Path) ->
     frame.to_csv(path, index=False)
     done = run("explore", str(path), "--no-serve", "--time", "0", "-t", "ill")
     assert done.exit_code == 0, done.output
-    assert "left out: numbers but for 'unknown' (1)" in done.stdout
+    assert "left out: numbers except 'unknown' (1)" in done.stdout
     assert "4 states: high, low, medium, very high" in done.stdout
     assert "by 320 of 400 rows" in done.stdout
-    assert "age: numbers but for 'unknown' (1): --na-values 'unknown' reads it as gaps" in done.stderr
-    assert "dose: numbers but for '?' (1)" in done.stderr
+    assert "age: numbers except 'unknown' (1): --na-values 'unknown' reads it as gaps" in done.stderr
+    assert "dose: numbers except '?' (1)" in done.stderr
     assert "region: 'North' and 'north ' are nearly equal, and two states" in done.stderr
     words = ("--na-values", "unknown", "--na-values", "?")
     done = run("explore", str(path), "--no-serve", "--time", "0", "--json", *words)

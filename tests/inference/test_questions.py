@@ -287,9 +287,39 @@ def test_expected_counts(seed: int) -> None:
     with net.compile("cpu") as whole, by_question(net, "cpu") as tree:
         rows = [{v: net.states(v)[s] for v, s in zip(net.variables[:3], row, strict=False)}
                 for row in whole.sample(6, seed=seed).states[:, :3].tolist()]  # fmt: skip
-        one, other = whole.expected_counts(rows), tree.expected_counts(rows)
-        for v in net.variables:
-            same(one[v], other[v])
+        first = net.variables[0]  # observed, and with weights
+        for likelihood in ({}, {first: np.linspace(0.2, 0.9, len(net.states(first)))}):
+            one, other = (t.expected_counts(rows, likelihood=likelihood) for t in (whole, tree))
+            for v in net.variables:
+                same(one[v], other[v])
+
+
+def test_numbers_far_from_their_means_need_the_whole_tree() -> None:
+    """Reductions of questions have no exponents: samples were of other weights, without a word."""
+    net = jtgpu.MixedNetwork(
+        {"a": ["n", "y"], "s": ["n", "y"], "x": float}, {"s": ["a"], "x": ["s"]},
+        {"a": [0.5, 0.5], "s": [[0.5, 0.5]] * 2, "x": jtgpu.Gaussian([0.0, 1.0], sd=1.0)},
+    )  # fmt: skip
+    far = {"a": "y", "x": 1000.0}
+    assert set(net.compile("cpu").sample(50, far, seed=1)["s"]) == {"y"}
+    with net.compile("cpu", max_table=2) as tree:
+        assert not tree.discrete.whole
+        for call in (lambda: tree.sample(50, far, seed=1), lambda: tree.impute([far], seed=1)):
+            with pytest.raises(TableTooLarge, match="needs the whole tree"):
+                call()
+        assert tree.posterior("s", {"x": 3.0})["y"] == pytest.approx(1 / (1 + math.exp(-2.5)))
+
+
+def test_arguments_are_those_of_whole_trees(clinic: JunctionTree) -> None:
+    with by_question(zeros(5)) as tree:
+        v = tree.model.variables[0]
+        assert tree.joint([v], max_table=math.inf).shape == (len(tree.model.states(v)),)
+        for wrong in (lambda: tree.joint([v], how="junk"), lambda: tree.joint_cost([v], how="junk"),  # type: ignore[arg-type]
+                      lambda: tree.map([v], max_table="x")):  # type: ignore[arg-type]  # fmt: skip
+            with pytest.raises(jtgpu.ArgumentError):
+                wrong()
+    with pytest.raises(TableTooLarge, match="the cost needs the whole tree"):
+        clinic.plan.cost()
 
 
 def test_a_tree_that_fits_plans_small_questions_by_themselves() -> None:

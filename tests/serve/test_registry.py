@@ -113,6 +113,8 @@ def test_bodies_say_what_codes_mean(asia: JunctionTree) -> None:
     ]  # fmt: skip
     for coded, plain in bodies:
         assert answer(asia, "posteriors", coded) == answer(asia, "posteriors", plain)
+    with pytest.raises(jtgpu.UnknownState, match="case 1: variable 'xray'"):
+        answer(asia, "posteriors", {"cases": [{"evidence": {"xray": 1}}, {"evidence": {"xray": 7}}], "codes": codes})
     target = {"target": ["lung", 1], "evidence": {"xray": 1}, "codes": codes}
     assert answer(asia, "sensitivity", target)["target"] == ("lung", "yes")
     asked = {"question": "P(lung | xray=1)", "codes": codes}

@@ -64,3 +64,14 @@ def test_threads_agree_on_one_value() -> None:
     for thread in threads:
         thread.join()
     assert all(to == found[0] for to in found)
+
+
+def test_what_was_made_before_the_cache_was_cleared_is_not_kept() -> None:
+    cache: LRU[str, int] = LRU()
+
+    def make() -> int:
+        cache.clear()
+        return 1
+
+    assert cache.get_or_make("a", make) == 1
+    assert cache.get("a") is None

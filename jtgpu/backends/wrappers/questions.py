@@ -45,9 +45,9 @@ REQUIRED_GAIN = 0.5  # share of the work that may be left with a better order
 MOST_QUESTIONS = 256
 MOST_PATTERNS = 256
 HALVED = 6  # times that the targets of a question that is too large are halved
-LEAST_WORK = 20_000_000  # operations of a case of a tree that fits, from which its questions are looked at
-LOOK = 2_000_000  # multiplications of cases, for each variable, after which they are
-AGAIN = 50  # times as many before the next look
+LEAST_WORK = 20_000_000  # operations of a case of a tree that fits, from which its patterns are examined
+LOOK = 2_000_000  # multiplications of cases, for each variable, after which a pattern is examined
+AGAIN = 50  # factor by which the next examination is later
 GAIN = 20  # how much less work a question has to need
 LEAST_BYTES = 1 << 26  # of plans, or of reductions, that are kept even if little memory is free
 
@@ -326,7 +326,7 @@ def _nothing(left: Reduction) -> Evidence:
 class CheaperQuestions(DelegatingBackend):
     """`Backend` of a model whose tree fits: a question that needs a small part of the work is planned by itself.
 
-    Whether it does, is looked at once the cases of a pattern of findings have cost many times as much as the look.
+    A pattern of findings is examined after its cases have cost many times as much as the examination.
     """
 
     def __init__(self, backend: Backend, plan: Plan, factors: Factors, make: Make):

@@ -24,7 +24,7 @@ MIN_BLOCK, MAX_BLOCK = 1 << 16, 1 << 26  # bytes parsed at a time
 MAX_ROW = 1 << 26  # bytes; a longer row means that a quote is never closed
 READ_SIZE = 1 << 24  # bytes per system call
 MARKED = 1 << 20  # bytes in which the decimal mark is looked for
-_NUMERAL = re.compile(rb"(?:^|[;\t|\"])[ ]*[+-]?[0-9]+([.,])([0-9]+)[ ]*(?=[;\t|\"\r\n]|\Z)", re.MULTILINE)
+_NUMERAL = re.compile(rb"(?:^|[;\t|\"])[ ]*[+-]?[0-9]+([.,])([0-9]+)[ ]*(?=[;\t|\"\r\n])", re.MULTILINE)
 _HEXADECIMAL = re.compile(rb"0[xX]")
 COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\x04\x22\x4d\x18": "lz4"}
 
@@ -248,7 +248,7 @@ def _given_names(header: str, n: int, file: str) -> list[str]:
 
 
 def _decimal_mark(delimiter: str, rows: bytes) -> str:
-    """The decimal mark of some rows: "" where nothing tells, as 1,200 does not."""
+    """The decimal mark of some rows: "" if it is undecided: 1,200 is ambiguous."""
     if delimiter == ",":
         return "."
     marks = {mark for mark, digits in _NUMERAL.findall(rows) if len(digits) != 3}

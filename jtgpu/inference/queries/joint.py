@@ -205,11 +205,12 @@ def joint(
 
 def joint_of(
     tree: CompiledModel, variables: Iterable[str | int], resolved: ResolvedEvidence, how: str = "auto",
-    max_table: int | None = None,
+    max_table: float | None = None,
 ) -> Joint:  # fmt: skip
     """The same as `joint`, of resolved evidence."""
     scope = scope_of(tree.model, variables)
     limit = MAX_TABLE if max_table is None else number("max_table", max_table, above=0)
+    choice("how", how, ("auto", "cases", "together"))
     if not tree.whole:
         return _joint_of_question(tree, scope, resolved, how, limit)
     last = widest(tree.model, scope, resolved)
@@ -235,7 +236,7 @@ def _joint_of_question(
     left, sub, names = reduced(tree, scope, resolved)
     cells, log_evidence = np.ones(1), 0.0
     if sub is not None and names:
-        joint = joint_of(sub, names, sub.resolve(), how, int(limit))
+        joint = joint_of(sub, names, sub.resolve(), how, limit)
         cells, log_evidence = joint.probabilities, joint.log_evidence
     elif sub is not None:
         log_evidence = sub.answer(sub.resolve().backend.run, sub.resolve().case, []).log_evidence
@@ -263,6 +264,7 @@ def joint_cost_of(
 ) -> JointCost:
     """The same as `joint_cost`, of resolved evidence."""
     scope = scope_of(tree.model, variables)
+    choice("how", how, ("auto", "cases", "together"))
     if not tree.whole:
         _, sub, names = reduced(tree, scope, resolved)
         entries = n_configurations(tree.model, scope)

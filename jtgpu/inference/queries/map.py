@@ -73,17 +73,17 @@ def map(
     """
     self = self.for_sets(more.get("likelihood"))
     resolved = self.resolve(evidence, **more)
+    limit = int(MEMORY_SHARE * free_memory()) if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
+    most = MAX_TABLE if max_table is None else number("max_table", max_table, above=0)
     if not self.whole:
         return _map_of_question(self, scope_of(self.model, variables), resolved, k, memory_limit, max_table)
     program, cost, scope = _program_of(self, variables, resolved)
     k = check_k(self.model, k, scope, resolved.case)
-    limit = int(MEMORY_SHARE * free_memory()) if memory_limit is None else parse_bytes(memory_limit, "memory_limit")
-    most = MAX_TABLE if max_table is None else number("max_table", max_table, above=0)
     cost = _cheaper(self, scope, resolved, cost, most)
     if cost.largest > most or cost.bytes > limit:
         raise TableTooLarge(
             f"this marginal MAP query needs {format_bytes(cost.bytes)} and tables of up to {cost.largest:,} entries; "
-            f"the limits are {format_bytes(limit)} (memory_limit; default: 80 % of the free memory) and {most:,} "
+            f"the limits are {format_bytes(limit)} (memory_limit, by default 80 % of the free memory) and {most:,} "
             "entries (max_table); other variables or more evidence may need less, and mpe(), which maximises over all "
             "variables, does",
             cost.largest,

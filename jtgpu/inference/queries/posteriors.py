@@ -350,7 +350,7 @@ class Messages:
     def derivative(self) -> Sweep:
         """Derivatives by every entry of every factor."""
         if self._plan is None:
-            raise TableTooLarge("this query needs the whole tree, which does not fit; joint posteriors and MAP do not")
+            raise TableTooLarge("this query needs the whole tree, which does not fit; joint and map do not need it")
         plan = self._plan
         return self.get("derivative", lambda: derivative_program(plan))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...errors import closest, shown
 from ...model.discrete import DiscreteModel
-from ...model.state_values import GROUPED, POINT, Marks, StateValues
+from ...model.state_values import GROUPED, POINT, Marks, StateValues, listed, numbered
 from ...util.missing import NA_VALUES, is_missing
 
 NOT_OBSERVED, REJECTED = -1, -2  # in place of a state's number
@@ -95,7 +95,8 @@ class StateLookup:
         cell = shown(value if len(text) <= MAX_SHOWN else text, MAX_SHOWN)
         if isinstance(value, str) and self.states.count(value.strip()) > 1:
             n = self.states.count(value.strip())
-            return f"{n} states are named {cell}; rename them, or use net.with_codes('index')"
+            texts = [t for t, i in numbered(self.states).items() if self.states[i] == value.strip()]
+            return f"{n} states are named {cell}; write {listed(texts, 3)}, or rename them"
         names = f"{', '.join(map(shown, self.states[:8]))}{', ...' if len(self.states) > 8 else ''}"
         hint = self._values.hint(self.name, value) or closest(text.strip()[:MAX_HINTED], self.states, 1)
         if isinstance(value, str) and not self.marks[0] and GROUPED.fullmatch(value.strip()):

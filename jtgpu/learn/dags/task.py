@@ -231,7 +231,8 @@ class LearningTask:
         limits = np.minimum(self.constraints.max_parents, np.maximum(few, needed.sum(axis=0)))
         if (limits < self.constraints.max_parents).any():
             warnings.warn(
-                f"at most {counted(few, 'parent')} of a variable, not {self.most}, for want of time; give more time",
+                f"at most {counted(few, 'parent')} of a variable, not {self.most}, because of the time limit; "
+                "give more time",
                 stacklevel=outside(),
             )
         return replace(

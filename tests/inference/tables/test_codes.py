@@ -162,3 +162,23 @@ def test_networks_with_numbers_decisions_and_time_take_codes() -> None:
         ]  # fmt: skip
         assert all(f.network == fits[0].network for f in fits)
         assert fits[0].network.state_index("wet", 1) == fits[0].network.state_index("wet", "yes")
+
+
+@pytest.mark.parametrize(
+    ("states", "codes"),
+    [
+        (["0", "1"], {0: "1", 1: "0"}), (["0", "1"], {"0": "1"}), (["1", "2", "3"], {0: "1", 1: "2", 2: "3"}),
+        (["y", "n"], {1: "y", "1": "n"}), (["y", "n"], {"1": "y", 1.0: "n"}),
+    ],
+)  # fmt: skip
+def test_a_code_has_one_meaning_in_every_kind_of_table(states: list[str], codes: dict[Any, str]) -> None:
+    net = jtgpu.BayesianNetwork({"v": states}, {}, {"v": np.full(len(states), 1 / len(states))})
+    with pytest.raises(jtgpu.ArgumentError, match=r"has two meanings|is the name of another state"):
+        net.with_codes({"v": codes})
+
+
+def test_truth_values_are_names_before_they_are_codes() -> None:
+    net = jtgpu.BayesianNetwork({"v": ["yes", "no"]}, {}, {"v": [0.5, 0.5]}).with_codes({"v": {1: "yes", 0: "no"}})
+    assert [net.state_index("v", x) for x in (True, False, 1.0, "0")] == [0, 1, 0, 1]
+    same = jtgpu.BayesianNetwork({"v": ["a", "a"]}, {}, {"v": [0.5, 0.5]}).with_codes({"v": {7: "#1"}})
+    assert same.state_index("v", 7) == same.state_index("v", "#1") == 1
