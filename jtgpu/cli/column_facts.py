@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..inference.tables.arrow import compute
+from ..inference.tables.arrow import arrow, compute
 from ..learn.columns import near_equal, number_of
 from ..util.text_table import counted, printable
 
@@ -51,7 +51,7 @@ def facts_of(table: Any, name: str, bins: int, is_excluded: bool, keeps_numbers:
     if kind.startswith(("timestamp", "date", "time", "duration")):
         return facts("dates")
     is_whole = kind.startswith(("int", "uint"))
-    many = distinct > bins or (not is_whole and _has_fractions(column))
+    many = distinct > bins or (is_number and not is_whole and _has_fractions(column))
     if is_number and many and not (is_whole and _is_identifier(column, distinct)):
         return facts("numbers", "number" if keeps_numbers else f"up to {bins} intervals")
     if not kind.startswith(("string", "large_string", "dictionary")) and _is_identifier(column, distinct):
@@ -73,11 +73,19 @@ def facts_of(table: Any, name: str, bins: int, is_excluded: bool, keeps_numbers:
     return facts("categories", f"{counted(distinct, 'state')}: {listed}")
 
 
+def without_nan(table: Any) -> Any:
+    """An Arrow table in which NaN is a missing cell."""
+    for i, column in enumerate(table.columns):
+        if arrow().types.is_floating(column.type):
+            cells = compute().if_else(compute().is_nan(column), arrow().scalar(None, column.type), column)
+            table = table.set_column(i, table.column_names[i], cells)
+    return table
+
+
 def _has_fractions(column: Any) -> bool:
-    """Whether a column of numbers has one that is not whole, which makes no state."""
-    return str(column.type) in ("double", "float") and compute().any(
-        compute().not_equal(column, compute().floor(column))
-    ).as_py() is True
+    """Whether a column of numbers has one that is not whole, which is the name of no state."""
+    cells = column.cast("double")
+    return compute().any(compute().not_equal(cells, compute().floor(cells))).as_py() is True
 
 
 def _is_identifier(column: Any, distinct: int) -> bool:

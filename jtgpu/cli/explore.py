@@ -26,6 +26,7 @@ from ..learn.dags.time_limit import TimeLimit
 from ..learn.discretisation import discretise
 from ..learn.number_validation import NumberValidation
 from ..learn.parameters.fit import fit
+from ..learn.parameters.sources import open_source
 from ..learn.validation import validate
 from ..model.network import BayesianNetwork
 from ..util import late_imports
@@ -33,7 +34,7 @@ from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from ..util.text_table import counted
 from .batch import CsvInput
-from .column_facts import ColumnFacts, facts_of
+from .column_facts import ColumnFacts, facts_of, without_nan
 from .console import command, print_json, reading, warn
 from .networks import check_output, check_picture, split_names
 from .numbers import numeric_writer_of
@@ -105,8 +106,8 @@ def explore(  # noqa: PLR0913 (a Typer command)
     limit = TimeLimit.of(time or None)
     with status("reading", progress), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        require_feasible(data, time=limit)
-        table = read_file(data, dialect=reading(data, csv.dialect()), na_values=csv.na_values)
+        require_feasible(data, time=limit, dialect=reading(data, csv.dialect()))
+        table = without_nan(read_file(data, dialect=reading(data, csv.dialect()), na_values=csv.na_values))
         left_out = split_names(exclude or [], table.column_names, "column")
         described = [facts_of(table, name, bins, name in left_out, numbers) for name in table.column_names]
     facts = [of_column for of_column, _ in described]
@@ -228,7 +229,7 @@ class _Learning:
     def declared(self) -> dict[str, list[str]]:
         """The states of all columns, which parts of the rows may not have."""
         names = [name for name in self.cases.column_names if name not in (self.numeric or ())]
-        return {name: _values(self.cases, name) for name in names}
+        return {name: [*own] for name, own in open_source(self.cases, names).states(names).items()}
 
     def seconds(self, share: float) -> float | None:
         """A share of the time that is left; None: there is no limit."""
@@ -289,11 +290,6 @@ def _entries(learned: Structure) -> float:
         return math.inf
 
 
-def _values(cases: Any, name: str) -> list[str]:
-    values = cases.column(name).unique().drop_null().to_pylist()
-    return [str(v) for v in sorted(values)]
-
-
 @dataclass
 class _Exploration:
     """A table and what was learned from it, as far as the time allowed."""
@@ -336,7 +332,7 @@ class _Exploration:
         )
         n = sum(f.is_kept for f in self.facts)
         how_long = f"about {time:g} s at most (--time)" if time else "no limit of time"
-        print(f"\n{prefix}Learning from {counted(n, 'column')}: {how_long}; Ctrl-C ends it", flush=True)
+        print(f"\n{prefix}Learning from {counted(n, 'column')}: {how_long}; Ctrl-C ends the current step", flush=True)
 
     def print_results(self) -> None:
         """Print arcs and accuracy."""

@@ -212,7 +212,7 @@ def _coded(data: str, csv: CsvOptions, model: ModelOptions, memory: int | str | 
     rule = ScoreRule(model.score, model.ess)
     if not any((model.exclude, model.columns, model.bins, model.numbers, rule.takes_numbers)):
         if declared is None:
-            require_feasible(data, memory)
+            require_feasible(data, memory, dialect=dialect)
         return code_table(data, dialect=dialect, na_values=csv.na_values, **options)
     states = {} if declared is None else {v: declared.states(v) for v in declared.variables}
     table = read_file(data, dialect=dialect, na_values=csv.na_values, states=states)

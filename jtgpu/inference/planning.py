@@ -18,7 +18,6 @@ from ..backends.wrappers.cutset import Start
 from ..backends.wrappers.questions import Limits
 from ..errors import ArgumentError, JtgpuError, PlanError, TableTooLarge, format_bytes
 from ..model.discrete import DiscreteModel
-from ..plans.arrays import Cost
 from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, plan_model, unplanned
 from ..plans.conditioning import SplitModel, plan_with_cutset, split_model
 from ..plans.ordering import find_order
@@ -118,17 +117,13 @@ class QuestionPlan(NetworkPlan):
         head = f"{self.model.name or type(self.model).__name__}: {len(self.model):,} variables"
         return (
             f"{head}; the whole tree does not fit: {self._reason}\n"
-            "each question is planned separately, with the relevant variables and the states that its findings leave"
+            "questions are planned one by one, with the relevant variables and the states that their findings leave"
         )
 
     @property
     def order(self) -> tuple[str, ...]:
         """Empty: there is no elimination order."""
         return ()
-
-    def cost(self) -> Cost:
-        """Not available; raises `TableTooLarge`. See `jtgpu.JunctionTree.question_cost`."""
-        raise self._refused("the cost")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Not supported: there is no plan of the whole model."""
@@ -140,12 +135,9 @@ class QuestionPlan(NetworkPlan):
     @property
     def whole(self) -> Plan:
         """Not available; raises `TableTooLarge`."""
-        raise self._refused("this query")
-
-    def _refused(self, what: str) -> TableTooLarge:
         error = self.refusal
-        text = f"{what} needs the whole tree, and {error.message}"
-        return TableTooLarge(text, error.entries, error.needed, error.limit)
+        text = f"this query needs the whole tree, and {error.message}"
+        raise TableTooLarge(text, error.entries, error.needed, error.limit)
 
     def prepare(
         self, backend: str, factors: Sequence[Floats], *, devices: Any = None, replan: bool = True,

@@ -291,7 +291,7 @@ class JunctionTreeClassifier(Estimator):
             return given
         if isinstance(self.structure, BayesianNetwork):
             return list(self.structure.states(name))
-        ordered = sorted_values(column)
+        ordered = [*column.values] if column.has_order else sorted_values(column)
         if not ordered:
             raise EvidenceError(
                 f"column {name!r} has only missing values; give its values as states={{{name!r}: [...]}}"

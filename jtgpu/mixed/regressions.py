@@ -75,12 +75,12 @@ def _of_sums(name: str, parents: Sequence[str], s: Floats) -> Line:
     else:
         slope = np.zeros(0)
     variance = float(cov[m, m] - slope @ cov[:m, m])
-    # what the sums cannot tell from zero: each covariance is a difference of numbers that may be much larger
+    # sums do not distinguish this from zero: each covariance is a difference of numbers that may be much larger
     squares = np.diagonal(s)[1:] / n
     cancelled = float(np.max(squares / np.maximum(np.diagonal(cov), 1e-300 + EPSILON * squares)))
     least = max(LEAST_RESIDUAL, ROUNDING * EPSILON * cancelled * condition)
     has_width = variance > max(least * float(cov[m, m]), EPSILON * ROUNDING * float(squares[m]))
-    _reject_function(name, has_width, " as far as sums of products can tell")
+    _reject_function(name, has_width, " (to the precision of sums of products)")
     terms = size[m] + np.abs(slope) @ size[:m]  # what the residual is a difference of
     error = 4.0 * EPSILON * cancelled * max(condition if m else 0.0, float(terms**2 / variance))
     return Line(np.concatenate([[mean[m] - slope @ mean[:m]], slope]), float(np.sqrt(variance)), error)
@@ -196,6 +196,6 @@ def warn_of_errors(errors: Mapping[str, float]) -> None:
             digits = max(int(-np.log10(error)), 0)
             warnings.warn(
                 f"the coefficients and sd of {name!r} have about {digits} correct digits: its parents are nearly "
-                "collinear or determine it, and sums of products cannot tell it better; complete rows in host memory "
-                "(jtgpu.learn.fit with missing='drop') are solved with all digits", stacklevel=outside(),
+                "collinear or determine it, and sums of products have lost the other digits; complete rows in host "
+                "memory (jtgpu.learn.fit with missing='drop') are solved with all digits", stacklevel=outside(),
             )  # fmt: skip

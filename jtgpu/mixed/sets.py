@@ -103,7 +103,7 @@ class SetEngine:
         states: NDArray[np.int32] = self.tree.impute(
             cases.states, likelihood=given or None, seed=rng, on_impossible="flag"
         ).states
-        for row in np.flatnonzero(is_small(logs, weights)).tolist():
+        for row in self._run(cases, logs, [])[1].tolist():
             states[row] = -1
             with suppress(ImpossibleEvidence):
                 states[row] = self._extended(cases, logs, row).draw(1, rng)[0]

@@ -303,7 +303,11 @@ class MixedTree(InformationQueries):
         pattern = self.answerer.pattern(observed, case.cut, tuple(case.bounds))
         logs, _ = self.answerer.log_weights(case, pattern)
         rng = random_generator(seed)
-        states = self.engine(pattern.sets).sample(n, case, [logs[s] for s in pattern.sets], rng)
+        try:
+            states = self.engine(pattern.sets).sample(n, case, [logs[s] for s in pattern.sets], rng)
+        except ImpossibleEvidence:
+            self._check_possible(np.ones(1, np.bool_), case, "error")
+            raise
         values = np.repeat(case.values, n, axis=0)
         draw_bounded(self.answerer, pattern, case, states, values, rng)
         observed |= frozenset(case.bounds)

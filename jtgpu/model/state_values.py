@@ -97,7 +97,8 @@ class StateValues:
             for each in (code,) if value is None else (code, value):
                 if self.codes.setdefault(each, state) != state:
                     raise ArgumentError(f"codes: {code!r} has two meanings")
-                named = self.names.get(each.strip()) if isinstance(each, str) else self.numbers.get(each)
+                known: Mapping[Any, int] = self.names if isinstance(each, str) else self.numbers
+                named = known.get(each.strip() if isinstance(each, str) else each)
                 if named not in (None, state):
                     raise ArgumentError(f"codes: {code!r} is the name of another state; rename the states")
         self.codes = ambiguous | self.codes

@@ -85,7 +85,7 @@ def test_columns_first_and_all_within_the_time(tmp_path: Path) -> None:
     done = run("explore", str(path), "--time", "1", "--bins", "20", "--no-serve")
     assert done.exit_code == 0, done.output
     assert time.monotonic() - begin < patience(12.0)
-    assert done.stdout.index("Learning from 30 columns: about 1 s at most (--time); Ctrl-C ends it") > 0
+    assert done.stdout.index("Learning from 30 columns: about 1 s at most (--time); Ctrl-C ends the current step") > 0
     assert done.stdout.index("c29\tnumbers") < done.stdout.index("Network: ")
     assert "because of the time limit" in done.stderr
 
@@ -139,3 +139,30 @@ def test_numbers_with_little_time(tmp_path: Path) -> None:
         done = run("explore", str(tmp_path / "numbers.csv"), "--numbers", "--time", "0.3", "--no-serve")
         assert done.exit_code == 0, done.output
         assert "Network: " in done.stdout
+
+
+def test_files_of_other_encodings(tmp_path: Path) -> None:
+    path = tmp_path / "lat.csv"
+    path.write_bytes(("größe;b\n" + "n;n\nj;j\n" * 30).encode("latin-1"))
+    for command in ("explore", "learn"):
+        made = run(command, str(path), "--encoding", "latin-1", "-o", str(tmp_path / f"{command}.net"))
+        assert "größe" in made.output
+
+
+def test_states_of_explored_networks_are_in_order(tmp_path: Path) -> None:
+    """As text, "[9.3, 12.5)" comes last; NaN is a missing cell; declared categories stay."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(1)
+    age = rng.normal(12, 5, 400).round(2)
+    frame = pd.DataFrame({
+        "age": age, "dose": pd.Categorical(np.where(age > 12, "low", "mid"), ["low", "mid", "high"]),
+        "flag": np.where(rng.random(400) < 0.1, np.nan, (age > 10) * 1.0),
+    })  # fmt: skip
+    frame.to_parquet(tmp_path / "c.parquet")
+    out = run("explore", str(tmp_path / "c.parquet"), "--time", "1", "-o", str(tmp_path / "c.net"))
+    assert out.exit_code == 0, out.output
+    net = jtgpu.read(tmp_path / "c.net")
+    ends = [float(s.strip("[()").split(",")[0]) for s in net.states("age")]
+    assert ends == sorted(ends)
+    assert net.states("dose")[:2] == ("low", "mid")
+    assert set(net.states("flag")) == {"0", "1"}

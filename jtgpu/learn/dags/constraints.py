@@ -66,6 +66,7 @@ class Constraints:
 def make_constraints(
     names: Sequence[str], max_parents: int | Mapping[str, int], *, forbidden: Iterable[Arc] = (),
     required: Iterable[Arc] = (), tiers: Iterable[Iterable[str]] | None = None, within_tiers: bool = True,
+    left_out: frozenset[str] = frozenset(),
 ) -> Constraints:  # fmt: skip
     """Check constraints and convert them to matrices."""
     # max_parents: int or mapping of str to int: Variables that a mapping does not name have at most 4 parents
@@ -73,6 +74,16 @@ def make_constraints(
     # tiers: iterable of iterables of str: No arc points from a later tier to an earlier one. Variables in no tier are
     #     free.
     # within_tiers: Whether arcs between variables of the same tier are possible
+    # left_out: Names of columns that are no variables: only required arcs may not have them
+    if left_out:
+        for arc in _arcs(required, "required"):
+            if gone := left_out & {*arc}:
+                raise ArgumentError(f"the required arc {arc[0]!r} -> {arc[1]!r} has {min(gone)!r}, which is left out")
+        forbidden = [arc for arc in _arcs(forbidden, "forbidden") if not left_out & {*arc}]
+        if isinstance(max_parents, Mapping):
+            max_parents = {v: most for v, most in max_parents.items() if v not in left_out}
+        if tiers is not None and all(several(tier) is not None for tier in tiers):
+            tiers = [[v for v in tier if v not in left_out] for tier in tiers]
     names = list(names)
     n = len(names)
     number = {name: i for i, name in enumerate(names)}

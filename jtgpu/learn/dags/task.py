@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...cases.query import CsvDialect
 from ...cases.reading import open_cases
 from ...errors import ArgumentError, DataError, TableTooLarge, format_bytes
 from ...model.discrete import DiscreteModel
@@ -266,7 +267,7 @@ def learning_task(  # noqa: PLR0913
     prior = make_prior(prior, len(coded.names))
     constraints = make_constraints(
         coded.names, max_parents, forbidden=forbidden, required=required, tiers=tiers,
-        within_tiers=flag("within_tiers", within_tiers),
+        within_tiers=flag("within_tiers", within_tiers), left_out=coded.left_out,
     )  # fmt: skip
     if isinstance(coded, NumericTable):
         constraints = without_numeric_parents(constraints, coded)
@@ -282,10 +283,12 @@ def learning_task(  # noqa: PLR0913
     ).in_time()
 
 
-def require_feasible(data: Any, memory_limit: int | str | None = None, time: TimeLimit | None = None) -> None:
+def require_feasible(
+    data: Any, memory_limit: int | str | None = None, time: TimeLimit | None = None, dialect: CsvDialect | None = None
+) -> None:
     """Refuse a table of so many columns that not even its pairs can be scored, before it is read."""
     if isinstance(data, (str, Path)):
-        n = len(open_cases(Path(data), DiscreteModel({}), None).columns)
+        n = len(open_cases(Path(data), DiscreteModel({}), dialect).columns)
     else:
         shape: tuple[Any, ...] = getattr(data, "shape", ())
         n = len(data) if isinstance(data, Mapping) else int(shape[1]) if len(shape) == 2 else 0
@@ -299,8 +302,8 @@ def require_feasible(data: Any, memory_limit: int | str | None = None, time: Tim
         )  # fmt: skip
     if seconds > left:
         raise ArgumentError(
-            f"time={left:.3g}: the {n * n:,} pairs of {n:,} columns alone need about {seconds:,.0f} s; give more "
-            "time, or learn from fewer columns"
+            f"{left:.2g} s are left of time=, and the {n * n:,} pairs of {n:,} columns alone need about "
+            f"{seconds:,.3g} s; give more time, or learn from fewer columns"
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, described, mapping, number, whole_number
 from ...util.calls import outside
 from ...util.missing import is_missing, warn_of_few
-from ..columns import MANY_NUMBERS, sample_weights
+from ..columns import MANY_NUMBERS, is_categorical, sample_weights, without_found_categories
 from .families import read_structure
 from .likelihood_cells import labels_of, of_discretiser
 
@@ -107,10 +106,12 @@ def _fit_table(  # noqa: PLR0913
         elif v in states:
             labels[v] = tuple(map(str, states[v]))
         else:
-            places, values = column_values(v, columns[v], table.row_name)
-            counts = Counter(np.asarray(places)[np.asarray(places) >= 0].tolist())
+            cells = without_found_categories(table, v)
+            places, values = column_values(v, cells, table.row_name)
+            ordered, counts = is_categorical(cells), np.bincount(np.asarray(places) + 1, minlength=len(values) + 1)[1:]
+            used = {x: n for x, n in zip(values, counts.tolist(), strict=True) if n or ordered}
             at_most = (bins or DEFAULT_BINS) if v in cut else None
-            labels[v] = labels_of(v, {values[c]: n for c, n in counts.items()}, bins=at_most, chosen=True)
+            labels[v] = labels_of(v, used, ordered=ordered, bins=at_most, chosen=True)
     strength = Strength(*_prior(prior), keeps_zeros)
     for v in kinds:
         if kinds[v] == "gaussian" and len(np.unique(np.asarray(as_numbers(columns[v])))) == 2:

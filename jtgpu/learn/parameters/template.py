@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ...errors import ArgumentError, DataError, NetworkError, closest
-from ...inference.tables import column_values, is_frame, open_table
+from ...inference.tables import is_frame, open_table
 from ...interop import from_pgmpy, from_pyagrum
 from ...model.dynamic import DynamicNetwork
 from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...model.state_values import CodesByVariable
 from ...util.arguments import choice, mapping, several, whole_number
-from .likelihood_cells import hidden_states, labels_of, of_discretiser, states_given
+from .likelihood_cells import hidden_states, of_discretiser, states_given
+from .sources import open_source
 
 
 def is_template(structure: Any) -> bool:
@@ -103,16 +103,13 @@ def states_of(variables: list[str], cases: Any, bins: int | None) -> dict[str, t
             "[...]}"
         )
     table = open_table(None, cases)
-    labels = {}
+    labels: dict[str, tuple[str, ...]] = {}
     for v in variables:
         if v not in table.names:
             raise DataError(
                 f"the table has no column {v!r}; if the variable is never observed, declare it: hidden={{{v!r}: 2}}"
             )
-        codes, values = column_values(v, table.column(v), table.row_name)
-        used = Counter(np.asarray(codes)[np.asarray(codes) >= 0].tolist())
-        at_most = None if bins is None else whole_number("bins", bins, 2)
-        labels[v] = labels_of(v, {values[c]: n for c, n in used.items()}, bins=at_most)
+        labels |= open_source(cases, [v]).states([v], None if bins is None else whole_number("bins", bins, 2))
     return labels
 
 

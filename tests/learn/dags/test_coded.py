@@ -201,3 +201,11 @@ def test_states_that_are_nearly_equal(learn: Any) -> None:
     data = {"a": ["North", "north ", "South", "South"] * 3, "b": ["x", "y", "x"] * 4}
     with pytest.warns(UserWarning, match=r"states that are nearly equal: a: 'North' and 'north ?'; make them one"):
         learn(data)
+
+
+@pytest.mark.filterwarnings("ignore:left out")
+def test_constraints_may_name_columns_that_are_left_out() -> None:
+    options: Any = {"tiers": [["one", "rain"], ["wet"]], "forbidden": [("two", "rain")], "max_parents": {"one": 1}}
+    assert jtgpu.learn.structure(CONSTANT, constant="drop", **options).names == ("rain", "wet")
+    with pytest.raises(jtgpu.ArgumentError, match="has 'one', which is left out"):
+        jtgpu.learn.structure(CONSTANT, constant="drop", required=[("one", "rain")])

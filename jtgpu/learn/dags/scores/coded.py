@@ -61,6 +61,7 @@ class CodedTable:
     dropped: int = 0  # number of rows that were left out, because cells are missing
     # Missing cells of the table, before rows were left out
     missing: MissingReport = field(default_factory=MissingReport)
+    left_out: frozenset[str] = field(default=frozenset(), kw_only=True)  # constant columns
 
     @cached_property
     def cardinality(self) -> Ints:
@@ -143,7 +144,8 @@ def code_table(
         {name: given for name, (_, _, given) in zip(names, coded, strict=True) if given},
     )
     codes, counts, dropped = complete_rows(names, [c for c, _, _ in coded], counts, missing, gaps)
-    table = CodedTable(tuple(names), tuple(s for _, s, _ in coded), codes, counts, dropped, gaps)
+    labels = tuple(s for _, s, _ in coded)
+    table = CodedTable(tuple(names), labels, codes, counts, dropped, gaps, left_out=frozenset(faults))
     if table.n_cases > MAX_ROWS:
         raise DataError(f"the table has {table.n_cases:,} cases, more than {MAX_ROWS:,}")
     _warn_of_copies(table)

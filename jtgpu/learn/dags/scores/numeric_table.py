@@ -217,7 +217,10 @@ def code_numbers(  # noqa: PLR0913
     rows, counts, dropped = complete_rows(names, coded, counts, missing, report, has_numbers=True)
     is_number = np.array([name in columns for name in names])
     values = np.array([columns[name][used] for name in names if name in columns]).reshape(len(columns), rows.shape[1])
-    made = NumericTable(tuple(names), tuple(labels), rows, counts, dropped, report, is_number, values)
+    left_out = frozenset(faults)
+    made = NumericTable(
+        tuple(names), tuple(labels), rows, counts, dropped, report, is_number, values, left_out=left_out
+    )
     _check(made)
     return made
 
