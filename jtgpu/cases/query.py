@@ -13,17 +13,18 @@ from typing import Annotated, Any, Self, TypedDict, Unpack
 
 import numpy as np
 
-from ..errors import ArgumentError, EvidenceError, JtgpuError, UnknownVariable, closest
+from ..columns.arrow import arrow, compute
+from ..columns.names import evidence_columns, reject_repeated
+from ..columns.source import CsvDialect
+from ..errors import EvidenceError, JtgpuError, UnknownVariable, closest
 from ..inference.planning import RowOptions
 from ..inference.queries.posteriors import as_list
 from ..inference.results.marginals import distinct_names, joint_names
 from ..inference.sets import Scope, scopes_of
-from ..inference.tables.arrow import arrow, compute
-from ..inference.tables.columns import evidence_columns, reject_repeated
 from ..model.discrete import DiscreteModel
-from ..model.state_values import CodesByVariable
+from ..model.states import CodesByVariable
 from ..util.arguments import Option, check_options, several, text, whole_number
-from ..util.missing import na_words
+from ..util.cells import na_words
 
 # Options of all functions that answer a table of cases: frames, files and clusters.
 
@@ -122,43 +123,6 @@ class FileKeywords(TypedDict, total=False):
     force: bool
     part_rows: int | None
     escape_formulas: bool
-
-
-@dataclass(frozen=True)
-class CsvDialect:
-    """How CSV files are written."""
-
-    # One character. Default: the comma, semicolon, tab or bar with which most columns have the name of a variable.
-    delimiter: Annotated[str | None, Option(
-        "--delimiter C", "Column separator of the cases, or the word tab. Default: detected.", panel="CSV files",
-    )] = None
-    # one character; empty if quotes are ordinary text
-    quote: Annotated[str, Option(
-        "--quote C", "Quote character of the cases; none if quotes are ordinary text.", panel="CSV files")] = '"'
-    encoding: Annotated[str, Option(
-        "--encoding NAME", "Text encoding of the cases.", panel="CSV files")] = "utf-8"  # any superset of ASCII
-    # Default: the point where commas separate cells; elsewhere the mark that the numerals show
-    decimal: Annotated[str | None, Option(
-        "--decimal C", "Decimal mark of the cases, a point or a comma. Default: detected; the point where commas "
-        "separate cells.", choices=(".", ","), panel="CSV files")] = None
-    thousands: Annotated[str | None, Option(
-        "--thousands C", "Character between thousands of the cases. Default: none.", choices=(",", ".", " ", "'", "_"),
-        panel="CSV files")] = None
-    header: Annotated[str | None, Option(
-        "--header NAMES", "Names of the columns of a file whose first row is a case, separated by commas; or none: x0, "
-        "x1, ... Default: the first row has the names.", panel="CSV files")] = None
-
-    @property
-    def marks(self) -> tuple[str | None, str]:
-        """The marks of decimals, None: to be detected, and of thousands."""
-        # raises ArgumentError: If one is not allowed, or both are equal.
-        if self.decimal not in (None, ".", ","):
-            raise ArgumentError(f"decimal must be '.' or ',', not {self.decimal!r}")
-        if self.thousands not in (None, "", ",", ".", " ", "'", "_"):
-            raise ArgumentError(f"thousands must be ',', '.', ' ', \"'\" or '_', not {self.thousands!r}")
-        if self.thousands and self.thousands == (self.decimal or "."):
-            raise ArgumentError(f"thousands={self.thousands!r} is the decimal mark; decimal= gives the other one")
-        return self.decimal, self.thousands or ""
 
 
 @dataclass(frozen=True)
@@ -261,7 +225,7 @@ def resolve_query(
     # options: ``targets``: default, the variables that are not evidence, or all if every variable is.
     #     ``evidence_columns``: default, every column that is a variable, except explicit targets (the prediction of a
     #     column does not use that column). Columns that are not variables are then ignored, but a column whose name is
-    #     almost that of a variable is an error; see `jtgpu.inference.tables.columns.evidence_columns`.
+    #     almost that of a variable is an error; see `jtgpu.columns.names.evidence_columns`.
     # source: Name of the table in messages
     # raises UnknownVariable: If a target or column does not exist; the message suggests the closest names.
     # raises EvidenceError: If a column occurs twice, or no column is a variable.

@@ -15,12 +15,13 @@ import numpy as np
 import typer
 
 from ..cases.files import Report, run_file
-from ..cases.query import CsvDialect, FileOptions, TableOptions
-from ..cases.reading import open_cases
+from ..cases.query import FileOptions, TableOptions
 from ..cases.solver import progress_of
 from ..cases.writing import writer_for
 from ..cluster import Cluster
 from ..cluster.files import columns_in, run_files
+from ..columns.files import open_cases
+from ..columns.source import CsvDialect
 from ..errors import format_bytes
 from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree

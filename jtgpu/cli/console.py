@@ -35,7 +35,7 @@ from . import INTERRUPTED, raise_on_interrupt, terminable
 from .options import expand_groups
 
 if TYPE_CHECKING:
-    from ..cases.query import CsvDialect
+    from ..columns.source import CsvDialect
 
 OK, ERROR, USAGE, TOO_LARGE, IMPOSSIBLE, UNREADABLE, EXISTS = range(7)
 # Python's spelling of options in messages, and that of the command line
@@ -78,7 +78,7 @@ def _with_lines(message: str) -> str:
     file = _read.get()
     if not rows or file is None:
         return message
-    from ..cases.answer_table import lines_of  # errors alone need it
+    from ..columns.files import lines_of
 
     lines = lines_of(*file, rows)
     return re.sub(r"\brow (\d+)\b", lambda m: lines.get(int(m[1]), m[0]), message)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from ..cases.answer_table import read_file
+from ..columns.files import read_file
 from ..draw import arcs
 from ..errors import DataError, FormatError, JtgpuError, TableTooLarge, closest
 from ..formats import writer_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from ..cases.answer_table import read_file
+from ..columns.files import read_file
 from ..draw import arcs, heat_map
 from ..errors import ArgumentError, DataError, FormatError
 from ..formats import writer_of

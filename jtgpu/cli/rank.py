@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..cases.answer_table import read_file
+from ..columns.files import read_file
 from ..graphs.centrality import betweenness
 from ..model.discrete import DiscreteModel
 from ..util.arguments import Option

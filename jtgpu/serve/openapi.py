@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from ..cases.query import CsvDialect, TableOptions
+from ..cases.query import TableOptions
+from ..columns.source import CsvDialect
 from ..util.arguments import options_of
 from ..util.version import __version__
 from .questions import QUESTIONS

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import jtgpu
-from jtgpu.cases.answer_table import read_file
-from jtgpu.cases.query import CsvDialect
+from jtgpu.columns.files import read_file
+from jtgpu.columns.source import CsvDialect
 from jtgpu.errors import ArgumentError, DataError
 from tests.cli.commands import run
 

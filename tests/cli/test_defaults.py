@@ -13,9 +13,10 @@ import typer
 
 from jtgpu import learn, screen
 from jtgpu.backends import BACKENDS
-from jtgpu.cases.query import CsvDialect, FileKeywords, FileOptions, TableKeywords, TableOptions
+from jtgpu.cases.query import FileKeywords, FileOptions, TableKeywords, TableOptions
 from jtgpu.cli.commands import app
 from jtgpu.cli.options import expand_groups
+from jtgpu.columns.source import CsvDialect
 from jtgpu.errors import ArgumentError
 from jtgpu.inference.network_plan import NetworkPlan
 from jtgpu.inference.planning import make_plan

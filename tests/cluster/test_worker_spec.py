@@ -18,11 +18,12 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.cases.query import CsvDialect, TableOptions, TableQuery
+from jtgpu.cases.query import TableOptions, TableQuery
 from jtgpu.cluster import Cluster
 from jtgpu.cluster.connect import Share, as_cluster, connect
 from jtgpu.cluster.parts import PartReader, PartTarget, WorkerSpec
 from jtgpu.cluster.worker import Job, Worker
+from jtgpu.columns.source import CsvDialect
 from jtgpu.errors import JtgpuError
 from tests.conftest import ROOT
 

@@ -13,7 +13,7 @@ import pytest
 
 import jtgpu
 from jtgpu.cases.query import FileOptions
-from jtgpu.cases.reading import csv_file
+from jtgpu.columns import csv_file
 from jtgpu.dynamic import sequence_file
 from jtgpu.dynamic.files import answer_file
 from jtgpu.dynamic.sequence_file import SequenceQuestion
