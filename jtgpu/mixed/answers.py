@@ -72,14 +72,15 @@ class Answerer:
     ):
         self._net, self.numbers, self._engine, self.max_configurations = net, numbers, engine, max_configurations
         self._patterns: LRU[Hashable, Pattern] = LRU(4096)
-        self._components: LRU[Hashable, Component] = LRU(4096)
+        self._components: LRU[Any, Component] = LRU(4096)
         self._nears: dict[tuple[int, ...], frozenset[int]] = {}
         self.gpu: TableEngine | None = None  # where tables of cases go; None: to the host
 
     def reload(self, net: MixedNetwork, numbers: Numbers) -> None:
-        """Replace the parameters: the patterns stay."""
-        self._net, self.numbers = net, numbers
-        self._components.clear()
+        """Replace the parameters: the patterns stay, and components whose numbers are the same."""
+        old, self._net, self.numbers = self.numbers, net, numbers
+        changed = {g for g in range(len(numbers.names)) if not _same(old, numbers, g)}
+        self._components.clear(lambda key: not changed.isdisjoint(key[0]))
         if self.gpu is not None:
             self.gpu.reload()
 
@@ -311,3 +312,10 @@ class Answerer:
                 means = component.means(scaled if whole else scaled[chosen], places, own_rows.known(component, whole))
                 means *= scale
                 result.add(Mixtures(rows if whole else rows[chosen], weight, means, sds), [column[t] for t in asked])
+
+
+def _same(old: Numbers, new: Numbers, g: int) -> bool:
+    """Whether a number has the same density."""
+    pairs = [(old.mean[g], new.mean[g]), (old.variance[g], new.variance[g]),
+             *zip(old.coefficients[g], new.coefficients[g], strict=True)]  # fmt: skip
+    return all(np.array_equal(a, b) for a, b in pairs)

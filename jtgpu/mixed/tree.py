@@ -89,10 +89,11 @@ class MixedTree(InformationQueries):
         own = [(v, self._net.parents(v), self._net.graph.states(v)) for v in self._net]
         if not isinstance(net, type(self._net)) or [(v, net.parents(v), net.graph.states(v)) for v in net] != own:
             raise PlanError(f"{net!r} differs from {self._net!r} in variables, states or arcs, not only in numbers")
-        numbers, self._net = numbers_of(net, self.answerer.numbers.scale), net  # sums of cases keep their units
+        numbers, old, self._net = numbers_of(net, self.answerer.numbers.scale), self._net, net  # sums keep their units
         self.answerer.reload(net, numbers)
-        for engine in self._engines.values():
-            engine.reload(net.discrete)
+        if any(not np.array_equal(net.cpt(v), old.cpt(v)) for v in net.discrete):
+            for engine in self._engines.values():
+                engine.reload(net.discrete)
 
     def engine(self, sets: tuple[tuple[int, ...], ...]) -> SetEngine:
         """The compiled discrete network that takes likelihoods of some sets of variables."""
