@@ -71,7 +71,7 @@ FAILING: dict[str, dict[str, tuple[str, str]]] = {
         "bool True|int 2": ("structure, posterior", "1.4: order of names"),
         "int 1": ("structure, posterior, fit", "1.4: other objects are errors"),
     },
-    "told": {
+    "cells of a network": {
         "01|1: str true": ("all", "1.6: a truth value is no state of codes"),
         "01|1: bool True": ("all", "1.6: a truth value is no state of codes"),
     },

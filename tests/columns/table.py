@@ -47,7 +47,7 @@ class Objects:
 
 
 @dataclass(frozen=True)
-class Told:
+class Cell:
     """A cell of a variable of a network, and the state that it is; None: missing."""
 
     states: tuple[str, ...]
@@ -138,38 +138,38 @@ HALVES, DAYS = ("(-inf, 2)", "[2, inf)"), ("2024-08-28", "2024-08-29")
 SPANS, NUMBERS = ("[2024-05-03, 2024-08-15)", "[2024-08-15, 2024-12-31]"), ("1", "2.5", "10")
 NO = Error("'?x'?")
 
-TOLD_WORDS = [
-    Told(YES, "yes", "yes"), Told(YES, " yes ", "yes"), Told(YES, "1", NO), Told(YES, "0", NO), Told(YES, "true", NO),
-    Told(YES, "YES", NO), Told(YES, "ja", NO), Told(YES, "", None, NO), Told(YES, "NA", None, NO),
-    Told(("NA", "b"), "NA", "NA"), Told(("", "b"), "b", "b"),
-    Told(CODES, "1", "1"), Told(CODES, "1.0", "1"), Told(CODES, "true", "1"), Told(CODES, "0", "0"),
-    Told(CODES, "+1", "1"), Told(CODES, "2", NO), Told(CODES, "2024-08-28", NO),
-    Told(LEAD, "1", "1"), Told(LEAD, "01", "01"), Told(LEAD, "1.0", NO), Told(LEAD, "001", NO), Told(LEAD, "true", NO),
-    Told(("007", "12"), "7", NO), Told(("007", "12"), "007", "007"), Told(("007", "12"), "12", "12"),
-    Told(TRUTH, "True", "True"), Told(TRUTH, "true", "True"), Told(TRUTH, "FALSE", "False"), Told(TRUTH, "1", "True"),
-    Told(TRUTH, "0", "False"), Told(TRUTH, "2", NO),
-    Told(HALVES, "1", "(-inf, 2)"), Told(HALVES, "2.0", "[2, inf)"), Told(HALVES, "1e2", "[2, inf)"),
-    Told(HALVES, "[2, inf)", "[2, inf)"), Told(HALVES, "high", NO), Told(HALVES, "true", NO),
-    Told(HALVES, "2024-08-28", NO),
-    Told(NUMBERS, "2.50", "2.5"), Told(NUMBERS, "1e1", "10"), Told(NUMBERS, "3", NO),
-    Told(DAYS, "2024-08-28", "2024-08-28"), Told(DAYS, "2024-08-28 00:00:00", "2024-08-28"), Told(DAYS, "1", NO),
-    Told(DAYS, "2024-08-30", NO), Told(SPANS, "2024-06-01", SPANS[0]), Told(SPANS, "2024-08-15", SPANS[1]),
-    Told(SPANS, "2023-08-15", NO), Told(SPANS, "7", NO),
+READ_WORDS = [
+    Cell(YES, "yes", "yes"), Cell(YES, " yes ", "yes"), Cell(YES, "1", NO), Cell(YES, "0", NO), Cell(YES, "true", NO),
+    Cell(YES, "YES", NO), Cell(YES, "ja", NO), Cell(YES, "", None, NO), Cell(YES, "NA", None, NO),
+    Cell(("NA", "b"), "NA", "NA"), Cell(("", "b"), "b", "b"),
+    Cell(CODES, "1", "1"), Cell(CODES, "1.0", "1"), Cell(CODES, "true", "1"), Cell(CODES, "0", "0"),
+    Cell(CODES, "+1", "1"), Cell(CODES, "2", NO), Cell(CODES, "2024-08-28", NO),
+    Cell(LEAD, "1", "1"), Cell(LEAD, "01", "01"), Cell(LEAD, "1.0", NO), Cell(LEAD, "001", NO), Cell(LEAD, "true", NO),
+    Cell(("007", "12"), "7", NO), Cell(("007", "12"), "007", "007"), Cell(("007", "12"), "12", "12"),
+    Cell(TRUTH, "True", "True"), Cell(TRUTH, "true", "True"), Cell(TRUTH, "FALSE", "False"), Cell(TRUTH, "1", "True"),
+    Cell(TRUTH, "0", "False"), Cell(TRUTH, "2", NO),
+    Cell(HALVES, "1", "(-inf, 2)"), Cell(HALVES, "2.0", "[2, inf)"), Cell(HALVES, "1e2", "[2, inf)"),
+    Cell(HALVES, "[2, inf)", "[2, inf)"), Cell(HALVES, "high", NO), Cell(HALVES, "true", NO),
+    Cell(HALVES, "2024-08-28", NO),
+    Cell(NUMBERS, "2.50", "2.5"), Cell(NUMBERS, "1e1", "10"), Cell(NUMBERS, "3", NO),
+    Cell(DAYS, "2024-08-28", "2024-08-28"), Cell(DAYS, "2024-08-28 00:00:00", "2024-08-28"), Cell(DAYS, "1", NO),
+    Cell(DAYS, "2024-08-30", NO), Cell(SPANS, "2024-06-01", SPANS[0]), Cell(SPANS, "2024-08-15", SPANS[1]),
+    Cell(SPANS, "2023-08-15", NO), Cell(SPANS, "7", NO),
 ]  # fmt: skip
 
-TOLD_OBJECTS = [
-    Told(YES, 1, NO), Told(YES, 0, NO), Told(YES, 1.0, NO), Told(YES, Decimal(1), NO), Told(YES, True, NO),
-    Told(YES, DAY, NO), Told(YES, None, None), Told(YES, float("nan"), None),
-    Told(CODES, 1, "1"), Told(CODES, 1.0, "1"), Told(CODES, Decimal(1), "1"), Told(CODES, True, "1"),
-    Told(CODES, False, "0"), Told(CODES, 2, NO), Told(CODES, DAY, NO), Told(CODES, float("inf"), NO),
-    Told(LEAD, 1, "1"), Told(LEAD, 1.0, "1"), Told(LEAD, Decimal(1), "1"), Told(LEAD, True, NO), Told(LEAD, DAY, NO),
-    Told(("007", "12"), 7, NO), Told(("007", "12"), 12, "12"),
-    Told(TRUTH, True, "True"), Told(TRUTH, False, "False"), Told(TRUTH, 1, "True"), Told(TRUTH, 0.0, "False"),
-    Told(TRUTH, 2, NO), Told(TRUTH, DAY, NO),
-    Told(HALVES, 1, "(-inf, 2)"), Told(HALVES, 1.9, "(-inf, 2)"), Told(HALVES, Decimal("2.5"), "[2, inf)"),
-    Told(HALVES, True, NO), Told(HALVES, DAY, NO), Told(HALVES, float("nan"), None),
-    Told(NUMBERS, 2.5, "2.5"), Told(NUMBERS, Decimal("2.50"), "2.5"), Told(NUMBERS, 10, "10"), Told(NUMBERS, 3, NO),
-    Told(DAYS, DAY, "2024-08-28"), Told(DAYS, MIDNIGHT, "2024-08-28"), Told(DAYS, NOON, NO), Told(DAYS, 1, NO),
-    Told(DAYS, None, None), Told(SPANS, datetime.date(2024, 6, 1), SPANS[0]),
-    Told(SPANS, datetime.datetime(2024, 8, 14, 23), SPANS[0]), Told(SPANS, 7, NO),
+READ_OBJECTS = [
+    Cell(YES, 1, NO), Cell(YES, 0, NO), Cell(YES, 1.0, NO), Cell(YES, Decimal(1), NO), Cell(YES, True, NO),
+    Cell(YES, DAY, NO), Cell(YES, None, None), Cell(YES, float("nan"), None),
+    Cell(CODES, 1, "1"), Cell(CODES, 1.0, "1"), Cell(CODES, Decimal(1), "1"), Cell(CODES, True, "1"),
+    Cell(CODES, False, "0"), Cell(CODES, 2, NO), Cell(CODES, DAY, NO), Cell(CODES, float("inf"), NO),
+    Cell(LEAD, 1, "1"), Cell(LEAD, 1.0, "1"), Cell(LEAD, Decimal(1), "1"), Cell(LEAD, True, NO), Cell(LEAD, DAY, NO),
+    Cell(("007", "12"), 7, NO), Cell(("007", "12"), 12, "12"),
+    Cell(TRUTH, True, "True"), Cell(TRUTH, False, "False"), Cell(TRUTH, 1, "True"), Cell(TRUTH, 0.0, "False"),
+    Cell(TRUTH, 2, NO), Cell(TRUTH, DAY, NO),
+    Cell(HALVES, 1, "(-inf, 2)"), Cell(HALVES, 1.9, "(-inf, 2)"), Cell(HALVES, Decimal("2.5"), "[2, inf)"),
+    Cell(HALVES, True, NO), Cell(HALVES, DAY, NO), Cell(HALVES, float("nan"), None),
+    Cell(NUMBERS, 2.5, "2.5"), Cell(NUMBERS, Decimal("2.50"), "2.5"), Cell(NUMBERS, 10, "10"), Cell(NUMBERS, 3, NO),
+    Cell(DAYS, DAY, "2024-08-28"), Cell(DAYS, MIDNIGHT, "2024-08-28"), Cell(DAYS, NOON, NO), Cell(DAYS, 1, NO),
+    Cell(DAYS, None, None), Cell(SPANS, datetime.date(2024, 6, 1), SPANS[0]),
+    Cell(SPANS, datetime.datetime(2024, 8, 14, 23), SPANS[0]), Cell(SPANS, 7, NO),
 ]  # fmt: skip

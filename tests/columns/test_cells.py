@@ -16,15 +16,15 @@ from tests.columns.sources import FRAMES, TEXT_FILES, TYPED, Columns, Writer
 from tests.columns.table import (
     LEARNED_OBJECTS,
     LEARNED_WORDS,
-    TOLD_OBJECTS,
-    TOLD_WORDS,
+    READ_OBJECTS,
+    READ_WORDS,
+    Cell,
     Error,
     Objects,
     Row,
     Words,
 )
-from tests.columns.table import Told as Cell
-from tests.columns.verbs import BOTH, CASES, FILES, LEARN, TABLES, Reader, told
+from tests.columns.verbs import BOTH, CASES, FILES, LEARN, TABLES, Reader, known
 
 OBJECTS = ("mapping", "rows", "arrays")
 
@@ -96,7 +96,7 @@ def read(verb: str, ask: Reader, sources: Mapping[str, Writer], row: Cell, expec
         columns = {**columns, "note": ["-"] * 2}
     if verb == "check" and expected is None:
         expected = Error("no row has all of x")
-    net, found = told(row.states), {}
+    net, found = known(row.states), {}
     for source, write in sources.items():
         found[source] = answer(lambda write=write: ask(net, write(columns, folder), folder), expected)  # type: ignore[misc]
     assert found == dict.fromkeys(sources, expected)
@@ -106,18 +106,20 @@ def of_words(row: Cell) -> Any:
     return row.state if row.of_words is ... else row.of_words
 
 
-@pytest.mark.parametrize(("row", "verb"), cases(TOLD_WORDS, "told", {**BOTH, **FILES}))
-def test_words_of_text_files_told_by_a_network(row: Cell, verb: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("row", "verb"), cases(READ_WORDS, "cells of a network", {**BOTH, **FILES}))
+def test_words_of_text_files_read_by_a_network(row: Cell, verb: str, tmp_path: Path) -> None:
     read(verb, {**BOTH, **FILES}[verb], TEXT_FILES, row, row.state, tmp_path)
 
 
-@pytest.mark.parametrize(("row", "verb"), cases(TOLD_WORDS + TOLD_OBJECTS, "told", {**BOTH, **FILES, **TABLES}))
-def test_cells_of_typed_tables_told_by_a_network(row: Cell, verb: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("row", "verb"), cases(READ_WORDS + READ_OBJECTS, "cells of a network", {**BOTH, **FILES, **TABLES})
+)
+def test_cells_of_typed_tables_read_by_a_network(row: Cell, verb: str, tmp_path: Path) -> None:
     sources = TYPED if verb in BOTH else {"Parquet": TYPED["Parquet"]} if verb in FILES else FRAMES
     read(verb, {**BOTH, **FILES, **TABLES}[verb], sources, row, of_words(row), tmp_path)
 
 
-@pytest.mark.parametrize(("row", "verb"), cases(TOLD_WORDS + TOLD_OBJECTS, "told", CASES))
-def test_findings_told_by_a_network(row: Cell, verb: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("row", "verb"), cases(READ_WORDS + READ_OBJECTS, "cells of a network", CASES))
+def test_findings_read_by_a_network(row: Cell, verb: str, tmp_path: Path) -> None:
     expected = of_words(row)
-    assert answer(lambda: CASES[verb](told(row.states), row.cell, tmp_path), expected) == expected
+    assert answer(lambda: CASES[verb](known(row.states), row.cell, tmp_path), expected) == expected

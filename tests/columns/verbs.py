@@ -1,4 +1,4 @@
-"""What every verb makes of a column: of its own accord (`LEARN`), and told by a network (the others).
+"""What every verb makes of a column: of its own accord (`LEARN`), and known to a network (the others).
 
 Each answer is brought to one form: the states of column ``x`` in order, or the state that a cell is.
 """
@@ -37,7 +37,7 @@ LEARN: dict[str, Learner] = {
 }
 
 
-class Told:
+class Known:
     """A network of ``x``, with these states, and its child ``y``, whose distribution tells the state."""
 
     def __init__(self, states: tuple[str, ...]):
@@ -69,7 +69,7 @@ class Told:
         return self.states[k] if found[k] > 0.99 * found.sum() else None
 
 
-told = functools.cache(Told)
+known = functools.cache(Known)
 
 
 def first(path: Path, column: str) -> float:
@@ -78,13 +78,13 @@ def first(path: Path, column: str) -> float:
         return float(next(csv.DictReader(file))[column])
 
 
-def batch(net: Told, table: Path, folder: Path) -> str | None:
+def batch(net: Known, table: Path, folder: Path) -> str | None:
     jtgpu.cases.answer_file(net.tree, table, folder / "answers.csv", targets="y", force=True)
     return net.by_up(first(folder / "answers.csv", "y=u"))
 
 
-def filtered_file(net: Told, table: Path, folder: Path) -> str | None:
-    path, output = folder / "told.dynamic.json", folder / "slices.csv"
+def filtered_file(net: Known, table: Path, folder: Path) -> str | None:
+    path, output = folder / "known.dynamic.json", folder / "slices.csv"
     jtgpu.write(net.slices.network, path)
     columns = ("--id", "id", "--time", "t", "-t", "y")
     done = run("dynamic", "filter", str(path), str(table), *columns, "-o", str(output), "--force", "--no-progress")
@@ -93,40 +93,40 @@ def filtered_file(net: Told, table: Path, folder: Path) -> str | None:
     return net.by_up(first(output, "y=u"))
 
 
-def fitted(net: Told, table: Any, folder: Path) -> str | None:
+def fitted(net: Known, table: Any, folder: Path) -> str | None:
     fit = learn.fit(net.net, table, prior=1e-6)
     return None if fit.missing.cells.get("x") else net.by_weights(fit.network.cpt("x"))
 
 
-def validated(net: Told, table: Any, folder: Path) -> str | None:
+def validated(net: Known, table: Any, folder: Path) -> str | None:
     return net.by_up(float(np.exp(-learn.validate(net.tree, table, "y").log_loss)))
 
 
-def checked(net: Told, table: Any, folder: Path) -> str | None:
+def checked(net: Known, table: Any, folder: Path) -> str | None:
     return net.by_weights(learn.check(net.net, table, "x").observed)
 
 
-def updated(net: Told, table: Any, folder: Path) -> str | None:
+def updated(net: Known, table: Any, folder: Path) -> str | None:
     online = learn.Online(net.net, experience=1e-6)
     online.update(table)
     return net.by_weights(online.network.cpt("x"))
 
 
-def filtered(net: Told, table: Any, folder: Path) -> str | None:
+def filtered(net: Known, table: Any, folder: Path) -> str | None:
     return net.by_up(float(net.slices.filter(table, id="id", time="t", targets="y")["y"][0, 0, 0]))
 
 
-def predicted(net: Told, table: Any, folder: Path) -> str | None:
+def predicted(net: Known, table: Any, folder: Path) -> str | None:
     found = net.tree.predict_proba(table, "y")
     return net.by_up(found[0]["y=u"] if isinstance(found, list) else float(np.asarray(found["y=u"])[0]))
 
 
-def by_numbers(net: Told, table: Any, folder: Path) -> str | None:
+def by_numbers(net: Known, table: Any, folder: Path) -> str | None:
     place = float(net.mixed.posteriors_batch(table, targets="z")["z"].mean[0])
     return net.states[round(place)] if abs(place - round(place)) < 1e-9 else None
 
 
-Reader = Callable[[Told, Any, Path], str | None]
+Reader = Callable[[Known, Any, Path], str | None]
 BOTH: dict[str, Reader] = {"fit": fitted, "validate": validated, "check": checked}  # files and tables in memory
 FILES: dict[str, Reader] = {"batch": batch, "sequence file": filtered_file}
 TABLES: dict[str, Reader] = {
@@ -138,8 +138,8 @@ TABLES: dict[str, Reader] = {
 }
 
 
-def by_option(net: Told, cell: str, folder: Path) -> str | None:
-    path = folder / "told.net"
+def by_option(net: Known, cell: str, folder: Path) -> str | None:
+    path = folder / "known.net"
     jtgpu.write(net.net, path)
     done = run("query", str(path), "-e", f"x={cell}", "-t", "y", "--json", "--backend", "reference")
     if done.exit_code:
