@@ -153,9 +153,12 @@ def cases() -> list[Any]:
 def test_states_of_typed_columns(name: str, verb: str) -> None:
     make, states, *_ = TYPES[name]
 
+    nets: list[Any] = []
+
     def learned() -> Any:
-        net = VERBS[verb](make())
-        assert learn.fit(net, make()).n_rows == 40  # the network reads the table that it was learned from
-        return net.states("x")
+        nets.append(VERBS[verb](make()))
+        return nets[0].states("x")
 
     assert answer(learned, states) == states
+    for net in nets:
+        assert learn.fit(net, make()).n_rows == 40  # the network reads the table that it was learned from
