@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import jtgpu
 from tests.columns.failing import FAILING
 from tests.columns.sources import FRAMES, TEXT_FILES, TYPED, Columns, Writer
 from tests.columns.table import (
@@ -24,20 +21,9 @@ from tests.columns.table import (
     Row,
     Words,
 )
-from tests.columns.verbs import BOTH, CASES, FILES, LEARN, TABLES, Reader, known
+from tests.columns.verbs import BOTH, CASES, FILES, LEARN, TABLES, Reader, answer, known
 
 OBJECTS = ("mapping", "rows", "arrays")
-
-
-def answer(ask: Callable[[], Any], expected: Any) -> Any:
-    """The answer; for an error that is expected, the expected one if the message fits, else the message."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            return ask()
-    except jtgpu.JtgpuError as error:
-        fits = isinstance(expected, Error) and re.search(expected, str(error))
-        return expected if fits else f"error: {error}"
 
 
 def cases(rows: list[Any], group: str, verbs: Mapping[str, Any]) -> list[Any]:

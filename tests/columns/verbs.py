@@ -8,6 +8,8 @@ from __future__ import annotations
 import csv
 import functools
 import json
+import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,19 @@ import numpy as np
 import jtgpu
 from jtgpu import learn
 from tests.cli.commands import run
+from tests.columns.table import Error
+
+
+def answer(ask: Callable[[], Any], expected: Any) -> Any:
+    """The answer; for an error that is expected, the expected one if the message fits, else the message."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            return ask()
+    except jtgpu.JtgpuError as error:
+        fits = isinstance(expected, Error) and re.search(expected, str(error))
+        return expected if fits else f"error: {error}"
+
 
 Learner = Callable[[Any, Path], tuple[str, ...]]
 
