@@ -12,12 +12,15 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import FormatError
+from jtgpu.formats.dynamic_writers import dumps_dynamic
+from jtgpu.formats.mixed_writers import dumps_mixed
 from jtgpu.formats.registry import FORMATS
 from jtgpu.inference.network_plan import NetworkPlan
 from jtgpu.serve import App
 from jtgpu.serve.networks import description, file, written_formats
 from jtgpu.serve.opening import Opening, network_of_file
 from jtgpu.serve.requests import Refusal
+from tests.cli.test_dynamic_numbers import machine
 from tests.decisions.test_policies import oil
 from tests.dynamic.test_posteriors import umbrella
 from tests.serve.client import Client
@@ -161,3 +164,14 @@ def test_columns_of_a_wide_table_are_listed_quickly(client: Client) -> None:
     columns = found.json()["columns"]
     assert len(columns) == 150_001
     assert columns[0]["variable"] is not None
+
+
+def test_networks_with_numbers_are_added(client: Client) -> None:
+    texts = {"x": dumps_mixed(networks()["numbers"], "JSON"), "y": dumps_dynamic(machine(), "dynamic JSON")}
+    for (name, text), suffix in zip(texts.items(), ("mixed.json", "dynamic.json"), strict=True):
+        found = client.request("PUT", f"/v1/networks/{name}?format={suffix}", content=text.encode(), headers=FILE)
+        assert found.status_code == 201, found.text
+    assert client.ask("x", "posteriors", {"evidence": {"x": 3.0}})["numbers"]["x"]["mean"] == 3.0
+    assert client.ask("y", "filter", {"evidence": {"load": [4.0]}})["posteriors"]["state"][0][1] > 0.9
+    assert client.request("DELETE", "/v1/networks/x").json() == {"removed": "x"}
+    client.request("DELETE", "/v1/networks/y")
