@@ -122,7 +122,7 @@ def distinct(name: str, column: Any) -> Column:
         values, index = np.unique(column, return_inverse=True)
         if kind == "M" and np.datetime_data(values.dtype)[0] in ("ns", "ps", "fs", "as"):  # no datetime of Python
             values = values.astype("datetime64[us]")
-        return Column(index.reshape(-1), values.tolist())
+        return Column(index.reshape(-1), _shortest(values) if kind == "f" else values.tolist())
     try:
         return _of_cells((np.char.decode(column, "utf-8") if kind == "S" else column).tolist())
     except UnicodeDecodeError as error:
@@ -152,12 +152,20 @@ def _of_arrow(name: str, column: Any) -> Column:
     declared = pa.types.is_dictionary(column.type)
     try:
         column = column if declared else _plain_type(column).dictionary_encode()
-        cells = _plain_type(column.dictionary).to_pylist()
+        values = _plain_type(column.dictionary)
+        short = pa.types.is_float32(values.type)
+        cells = _shortest(values.to_numpy(zero_copy_only=False)) if short else values.to_pylist()
     except pa.ArrowNotImplementedError:
         raise DataError(f"column {name!r} has cells that are not single values") from None
     except pa.ArrowInvalid as error:
         raise EvidenceError(f"column {name!r} of type {column.type} cannot be read as states: {error}") from None
     return Column(_signed(column.indices), cells, declared)
+
+
+def _shortest(values: NDArray[Any]) -> list[float]:
+    """Floats as those of Python; of few bits as their text reads: .1 of 32 bits is .1."""
+    is_short = values.dtype.itemsize < 8 and len(values) <= DENSE
+    return [float(str(v)) for v in values] if is_short else values.tolist()
 
 
 def _plain_type(array: Any) -> Any:
