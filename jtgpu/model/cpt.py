@@ -93,9 +93,9 @@ class Cpt(_Base):
             try:
                 return table[key]
             except IndexError:
-                for axis, state in zip(self._axes, key if isinstance(key, tuple) else (key,), strict=False):
-                    if isinstance(state, (int, np.integer)) and not -len(axis.states) <= state < len(axis.states):
-                        _state_number(axis, int(state))  # raises
+                for a, state in zip(self._axes, key if isinstance(key, tuple) else (key,), strict=False):
+                    if isinstance(state, (int, np.integer)) and not -len(a.states) <= state < len(a.states):
+                        _state_number(a, int(state))  # raises
                 raise
         index: list[int | slice] = [slice(None)] * self.ndim
         for variable, state in key.items():
