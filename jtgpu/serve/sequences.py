@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from ..dynamic.number_rows import Rows
 from ..dynamic.sequences import read_sequences
 from ..errors import ArgumentError, EvidenceError
 from ..model.mixed_dynamic import MixedDynamicNetwork
-from ..util.arguments import whole_number
 from .registry import Body, Codes, Rates, State, Weights
 from .requests import Refusal
 from .trees import states_of
@@ -39,7 +39,7 @@ class OneSequence(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     evidence: BySlice | None = None
     likelihood: dict[str, list[Weights | None]] | None = None  # variable to weights for each slice
     do: dict[str, State | dict[int, State]] | None = None  # variable to its state in all slices, or in some
-    length: int | None = None  # slices. Default: those of the evidence
+    length: Annotated[int, Meta(ge=1)] | None = None  # slices. Default: those of the evidence
     codes: Codes | None = None
 
     def lengths(self) -> list[tuple[str, int]]:
@@ -56,8 +56,6 @@ class OneSequence(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         """Its length; raises where the lists contradict it, or each other."""
         lengths = self.lengths()
         first, least = next(iter(lengths), ("", 1))
-        if self.length is not None:
-            whole_number("length", self.length, 1, MAX_SLICES)
         for name, n in lengths:
             if not n:
                 raise EvidenceError(f"the list of {name!r} has no slices")

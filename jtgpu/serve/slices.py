@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 
 import numpy as np
+from msgspec import Meta
 
 from ..dynamic.numbers import MixedSequencePosteriors
 from ..errors import ArgumentError, ImpossibleEvidence, JtgpuError
 from ..inference.queries.posteriors import as_list, targets_of
 from ..mixed.results import NumberPosterior, Parts
-from ..util.arguments import whole_number
-from .numbers import MAX_POINTS, Number, number_reply
+from .numbers import Number, number_reply
 from .registry import (
     Body,
     Codes,
     Distribution,
     Form,
     Observed,
+    Points,
     Rates,
     Reply,
     Variable,
@@ -156,12 +157,12 @@ class Over(Sequences, kw_only=True):
 
     targets: Variable | list[Variable] | None = None  # variable or list of variables. Default: all
     at: str | int | list[int] | None = None  # "last", or slices, counted from 0. Default: all
-    points: int = 0  # of the density of each number in each slice
+    points: Points = 0  # of the density of each number in each slice
 
     def posteriors(self, method: str, tree: Tree, form: Form) -> SequencesReply:
         """The reply of a method of the compiled dynamic network."""
         names, width = _targets(tree, self.targets)
-        points = whole_number("points", self.points, least=0, most=MAX_POINTS)
+        points = self.points
         longest = max((part.slices for part in self.parts()), default=0)
         listed = [self.at] if isinstance(self.at, int) else self.at if isinstance(self.at, list) else None
         number = longest if self.at is None else 1 if listed is None else len(listed)
@@ -212,11 +213,11 @@ class Smooth(Over, kw_only=True):
 class Predict(Sequences, kw_only=True):
     """Posteriors of the slices that follow each sequence, in which nothing is observed; of networks over time."""
 
-    steps: int = 1
+    steps: Annotated[int, Meta(ge=1, le=MAX_SLICES)] = 1
     targets: Variable | list[Variable] | None = None
 
     def further(self) -> int:
-        return whole_number("steps", self.steps, 1, MAX_SLICES)
+        return self.steps
 
     def answer(self, tree: Tree, form: Form) -> SequencesReply:
         (names, width), steps = _targets(tree, self.targets), self.further()
