@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from ..cases.query import CsvDialect, TableOptions
-from ..util.arguments import options_of
+from ..options.record import fields_of
+from ..options.tables import CsvDialect
 from ..util.version import __version__
 from .questions import QUESTIONS
 from .replies import MSGPACK
@@ -109,14 +109,13 @@ def _parameter(name: str, where: str, schema: dict[str, Any], text: str) -> dict
 
 def _table_parameter(name: str) -> dict[str, Any]:
     """An option of tables as a parameter of the query string."""
-    kind, option = OPTIONS[name]
-    default = getattr(TableOptions, name)
+    option = OPTIONS[name]
     schema: dict[str, Any] = _LIST
-    if kind is bool:
-        schema = {**_BIT, "default": str(int(default))}
+    if option.kind is bool:
+        schema = {**_BIT, "default": str(int(option.default))}
     elif option.choices:
-        schema = {"enum": [*option.choices], "default": default}
-    return _parameter(name, "query", schema, option.help)
+        schema = {"enum": [*option.choices], "default": option.default}
+    return _parameter(name, "query", schema, option.opt.help)
 
 
 def _get(name: str, text: str, parameters: list[Any], kind: str = "application/json") -> dict[str, Any]:
@@ -203,7 +202,7 @@ _GET: dict[str, Any] = {
             "parameters": [
                 _NETWORK, *map(_table_parameter, OPTIONS),
                 _parameter("codes", "query", _TEXT, "What codes in cells mean: index, or xray:1=yes,0=no. Repeatable."),
-                *(_parameter(name, "query", _TEXT, options_of(CsvDialect)[name][1].help)
+                *(_parameter(name, "query", _TEXT, fields_of(CsvDialect)[name].opt.help)
                   for name in ("delimiter", "decimal", "thousands")),
                 _parameter("format", "query", {"enum": [*OUTPUTS], "default": "csv"}, "Of the answer."),
             ],

@@ -17,14 +17,14 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from ..cases import answer_file
-from ..cases.query import TableOptions
 from ..errors import UnknownVariable
 from ..inference.tables.arrow import arrow, arrow_parquet
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..model.discrete_part import DiscretePart
 from ..model.quick import parse_codes
-from ..util.arguments import options_of
+from ..options.record import fields_of
+from ..options.tables import TableOptions
 from .hosted import Hosted
 from .jobs import FINISHED, Cancelled, Job, JobFolder
 from .requests import Refusal, closest_names, flag, json_response, kind_of, problem, read, trace_of, unless_gone
@@ -39,8 +39,8 @@ ARROW = ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.fi
 UPLOADS = ("text/csv", "text/tab-separated-values", "application/vnd.apache.parquet", *ARROW,
            "application/octet-stream")  # fmt: skip
 OUTPUTS = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
-OPTIONS = options_of(TableOptions)  # as parameters of the query string
-FLAGS = [name for name, (kind, _) in OPTIONS.items() if kind is bool]
+OPTIONS = fields_of(TableOptions)  # as parameters of the query string
+FLAGS = [name for name, field in OPTIONS.items() if field.kind is bool]
 
 
 class Tables:
@@ -224,7 +224,7 @@ def _options(request: Request, model: DiscreteModel) -> tuple[dict[str, Any], st
     if output not in OUTPUTS:
         raise Refusal("invalid-argument", f"format must be csv or parquet, not {output[:60]!r}", field="format")
     options: dict[str, Any] = {name: flag(request, name) for name in FLAGS}
-    for name, (_, option) in OPTIONS.items():
+    for name, option in OPTIONS.items():
         if option.choices and name in query:
             options[name] = query[name]
             if query[name] not in option.choices:

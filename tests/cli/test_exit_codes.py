@@ -79,7 +79,7 @@ def test_arguments_that_a_message_advises_are_options_on_the_command_line(capsys
         (("time", ASIA, "--memory-limit", "much"), 2, "8GiB"),
         (("plan", ASIA, "--order", "worst"), 2, "worst"),
         (("plan", ASIA, "--order", "no/such.num"), 2, "no/such.num"),
-        (("plan", ASIA, "--time", "-1"), 2, "time"),
+        (("plan", ASIA, "--order-time", "-1"), 2, "time"),
         (("query", ASIA, "P(dysp)", "--max-table", "3"), 3, "max_table"),
         (("query", ASIA, "P(dysp)", "--memory-limit", "10"), 3, "memory_limit"),
         (("query", ASIA, "-e", "xray"), 2, "name=state"),
