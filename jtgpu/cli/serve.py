@@ -8,7 +8,7 @@ import time
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from click import BadParameter
 
@@ -17,17 +17,25 @@ from ..backends import free_on_devices
 from ..errors import ArgumentError, BackendUnavailable, TableTooLarge, format_bytes
 from ..formats.registry import file_suffixes
 from ..inference.network_plan import NetworkPlan
-from ..inference.tree import JunctionTree
+from ..model.discrete import DiscreteModel
 from ..options.compute import Compute, CutPlanning
 from ..serve.settings import Settings, is_loopback, url_of
+from ..serve.trees import AnyNetwork, AnyTree, has_plan, where
 from ..util.system import free_memory, parse_bytes
 from .console import print_json, warn
 from .declared import Access, Address, Limits, Serve
-from .networks import read_chance_network
+from .networks import load_any_kind
 from .planning import COMPILING, make_plan
 from .tables import status
 
 MEMORY_SHARE = 0.8  # of the free memory
+
+
+class Planned(NamedTuple):
+    """A network, and its plan unless its parts are planned as it is compiled."""
+
+    net: AnyNetwork
+    plan: NetworkPlan | None
 
 
 def serve(o: Serve, address: Address, access: Access, limits: Limits, plan: CutPlanning, run_on: Compute) -> None:
@@ -44,17 +52,19 @@ def serve(o: Serve, address: Address, access: Access, limits: Limits, plan: CutP
     room.bind(address.host, address.port, shared=address.workers > 1).close()  # before minutes of planning
     run_on = _available(run_on)
     with status("planning", run_on.progress) as step:
-        plans = {}
+        plans: dict[str, Planned] = {}
         for n, file in networks.items():
             step(f"planning {n}")
-            plans[n] = make_plan(plan, read_chance_network(file), file, run_on)
+            net = load_any_kind(file)
+            own = make_plan(plan, net, file, run_on) if isinstance(net, DiscreteModel) and has_plan(net) else None
+            plans[n] = Planned(net, own)
         if address.workers > 1:
             _check_memory(plans, address.workers, plan)
 
-    def ready(port: int, trees: Mapping[str, JunctionTree] | None = None) -> None:
+    def ready(port: int, trees: Mapping[str, AnyTree] | None = None) -> None:
         url = url_of(address.host, port, options["token"])
         if o.json:
-            backends = sorted({t.backend for t in trees.values()}) if trees else [run_on.backend]
+            backends = sorted({where(t)["backend"] for t in trees.values()}) if trees else [run_on.backend]
             seconds = time.perf_counter() - begun
             about = {"url": url, "networks": [*plans], "backend": ", ".join(backends), "seconds": round(seconds, 3)}
             print_json(about)
@@ -101,11 +111,11 @@ def _token(access: Access) -> str:
 
 
 def _serve_here(
-    plans: Mapping[str, NetworkPlan], run_on: Compute, address: Address, options: Mapping[str, Any],
-    ready: Callable[[int, Mapping[str, JunctionTree]], None],
+    plans: Mapping[str, Planned], run_on: Compute, address: Address, options: Mapping[str, Any],
+    ready: Callable[[int, Mapping[str, AnyTree]], None],
 ) -> None:  # fmt: skip
     """Serve in this process."""
-    trees: dict[str, JunctionTree] = {}
+    trees: dict[str, AnyTree] = {}
     try:
         with status(COMPILING, run_on.progress) as step:
             for name, made in plans.items():
@@ -120,7 +130,7 @@ def _serve_here(
             tree.close()
 
 
-def _compile_in_worker(plans: Mapping[str, NetworkPlan], run_on: Compute, number: int) -> dict[str, JunctionTree]:
+def _compile_in_worker(plans: Mapping[str, Planned], run_on: Compute, number: int) -> dict[str, AnyTree]:
     """The trees of a worker; if several GPUs are given, each worker uses one."""
     cards = run_on.device_option().get("devices")
     if isinstance(cards, list) and len(cards) > 1:
@@ -140,16 +150,19 @@ def _available(run_on: Compute) -> Compute:
     return run_on
 
 
-def _compile(run_on: Compute, made: NetworkPlan, step: Callable[[str], None]) -> JunctionTree:
-    """Compile a plan, on the CPU with a warning if the GPU fails."""
+def _compile(run_on: Compute, made: Planned, step: Callable[[str], None]) -> AnyTree:
+    """Compile a plan, on the CPU with a warning if the GPU fails; networks without one on the CPU."""
+    plan = made.plan
+    if plan is None:
+        return made.net.compile("cpu", **run_on.threads_option())
     try:
-        tree: JunctionTree = run_on.compile(made, step)
+        tree: AnyTree = run_on.compile(plan, step)
         return tree
     except BackendUnavailable as error:
         if run_on.backend != "gpu" and run_on.devices is None:
             raise
         warn(f"the CPU is used, since the GPU failed: {error}")
-        return made.compile("cpu", progress=step)
+        return plan.compile("cpu", progress=step)
 
 
 def _networks(files: Sequence[str], named: Sequence[str]) -> dict[str, str]:
@@ -180,9 +193,9 @@ def _name(file: str) -> str:
     return next((name[: -len(s)] for s in suffixes if name.lower().endswith(s) and len(name) > len(s)), name)
 
 
-def _check_memory(plans: Mapping[str, NetworkPlan], workers: int, plan: CutPlanning) -> None:
+def _check_memory(plans: Mapping[str, Planned], workers: int, plan: CutPlanning) -> None:
     """Raise `TableTooLarge` if the tables of all workers do not fit."""
-    needed = workers * sum(made.cost().bytes for made in plans.values())
+    needed = workers * sum(made.plan.cost().bytes for made in plans.values() if made.plan is not None)
     given = plan.memory_limit
     limit = int(MEMORY_SHARE * free_memory()) if given is None else parse_bytes(given, "memory_limit")
     if needed > limit:
