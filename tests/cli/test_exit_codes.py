@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
+from jtgpu.cli import console
+from jtgpu.cli.commands import offered
 from jtgpu.cli.console import exit_code, print_error
+from jtgpu.cli.declared import COMMANDS
 from jtgpu.errors import (
     EvidenceError,
     FileError,
@@ -58,6 +61,7 @@ def test_every_error_has_an_exit_code(error: BaseException, code: int) -> None:
 
 
 def test_arguments_that_a_message_advises_are_options_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    console._fields.set(offered(COMMANDS["batch"]))
     print_error(
         OutputExists("a.csv holds an unfinished run: pass resume=True to continue it or force=True to discard it")
     )
@@ -85,7 +89,7 @@ def test_arguments_that_a_message_advises_are_options_on_the_command_line(capsys
         (("query", ASIA, "-e", "xray"), 2, "name=state"),
         (("query", ASIA, "-e", "xrai=yes"), 2, "'xray'"),
         (("query", ASIA, "-e", "xray=ye"), 2, "'yes'"),
-        (("query", ASIA, "-e", "xray=7"), 2, "no state 7"),
+        (("query", ASIA, "-e", "xray=7"), 2, "no state '7'"),
         (("query", ASIA, "-e", "xray=1"), 2, "state number 1 is 'no' (--codes index)"),
         (("query", ASIA, "-e", "xray=yes", "-e", "xray=no"), 2, "twice"),
         (("query", ASIA, "-t", "lungs"), 2, "'lung'"),
