@@ -41,6 +41,8 @@ class _Value(click.ParamType):  # type: ignore[type-arg]
         bounds: Any = {"min": low, "max": opt.most, "min_open": low_open}
         made: Any = {int: click.IntRange, float: click.FloatRange}.get(kind)
         self.number = made and made(**bounds)
+        if self.number:
+            self.number.name = "integer" if kind is int else "number"  # of messages
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """Check a text, and convert it; other values are defaults."""
@@ -76,18 +78,17 @@ class _Value(click.ParamType):  # type: ignore[type-arg]
 def _parameter(name: str, field: Field) -> click.Parameter:
     """The option or, without dashes, the argument of a field."""
     several = is_repeated(field)
-    default: Any = () if several else None if field.default is REQUIRED else field.default
-    if field.opt.flag and not field.opt.flag.startswith("-"):
-        needed = field.default is REQUIRED
-        shown = field.opt.flag if needed or not field.opt.flag.isupper() else f"[{field.opt.flag}]{'...' * several}"
-        count: Any = {"nargs": -1} if several else {} if needed else {"default": default}
-        return click.Argument([name], required=needed, metavar=shown, type=_Value(field), **count)
+    needed, flag = field.default is REQUIRED, field.opt.flag
+    more: Any = {} if several or needed else {"default": field.default}
+    if flag and not flag.startswith("-"):
+        shown = flag if needed or not flag.isupper() else f"[{flag}]{'...' * several}"
+        return click.Argument(
+            [name], required=needed, metavar=shown, type=_Value(field), nargs=-1 if several else 1, **more
+        )
     flags = spelt(name, field)[0]
     if kinds_of(field.kind) == (bool,):
-        return click.Option([*flags, name], is_flag=True, default=default)
-    return click.Option(
-        [*flags, name], required=field.default is REQUIRED, multiple=several, default=default, type=_Value(field)
-    )
+        return click.Option([*flags, name], is_flag=True, **more)
+    return click.Option([*flags, name], required=needed, multiple=several, type=_Value(field), **more)
 
 
 def is_repeated(field: Field) -> bool:

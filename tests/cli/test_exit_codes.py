@@ -75,6 +75,8 @@ def test_arguments_that_a_message_advises_are_options_on_the_command_line(capsys
         (("info", "nets/asai.net"), 2, "asia.net"),  # the closest name
         (("info", "nets"), 2, "nets"),  # a folder
         (("info",), 2, "FILE"),
+        (("batch", ASIA, "cases.csv"), 2, "Missing option '-o' / '--output'"),
+        (("sample", ASIA, "x"), 2, "'x' is not a valid integer"),
         (("nothing",), 2, "nothing"),
         (("time", "tests/on_gpu"), 2, "no network file"),
         (("time", ASIA, "--json", "--csv"), 2, "exclude"),
