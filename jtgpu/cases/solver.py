@@ -17,10 +17,11 @@ from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError, UnknownState
 from ..inference.evidence_table import read_known_cases
 from ..inference.tree import JunctionTree
 from ..model.states import NOT_OBSERVED
+from ..options.tables import TableOptions
 from ..util.arrays import Bools, Floats, Ints
 from ..util.cells import POINT, Marks, na_words
 from ..util.rows import Mapper, find_equal_rows
-from .query import TableOptions, TableQuery
+from .query import TableQuery
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -16,9 +16,10 @@ from typing import Any
 from ..columns.arrow import arrow, arrow_parquet
 from ..columns.csv_file import COMPRESSIONS
 from ..columns.files import open_cases
-from ..columns.source import CsvDialect, is_text
+from ..columns.source import is_text
 from ..errors import EvidenceError, JtgpuError, ParseError
 from ..model.discrete import DiscreteModel
+from ..options.tables import CsvDialect
 from ..util.atomic_file import write_bytes
 
 # Files on this machine, on shared disks and in object storage, by path or URI. Arrow supports ``s3://``,

@@ -10,11 +10,12 @@ from typing import Any
 
 from ..errors import ArgumentError, ParseError
 from ..model.discrete import DiscreteModel
+from ..options.tables import CsvDialect
 from ..util.arguments import described
 from ..util.cells import Marks
 from .arrow import arrow, arrow_csv
 from .csv_cells import CsvRows, ParsedRows, count_byte
-from .source import CaseChunk, CsvDialect, RowLocation
+from .source import CaseChunk, RowLocation
 
 DELIMITERS = (",", ";", "\t", "|")
 HEAD = 1 << 16  # bytes read to find the header

@@ -6,51 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 
-from ..errors import ArgumentError, ParseError
-from ..util.arguments import Option
+from ..errors import ParseError
 from ..util.cells import POINT, Marks
 from .arrow import arrow, arrow_parquet
 
 RowLocation = tuple[str, int | None]  # file and line number, or file with the row's number as text and None
-
-
-@dataclass(frozen=True)
-class CsvDialect:
-    """How CSV files are written."""
-
-    # One character. Default: the comma, semicolon, tab or bar with which most columns have the name of a variable.
-    delimiter: Annotated[str | None, Option(
-        "--delimiter C", "Column separator of the cases, or the word tab. Default: detected.", panel="CSV files",
-    )] = None
-    # one character; empty if quotes are ordinary text
-    quote: Annotated[str, Option(
-        "--quote C", "Quote character of the cases; none if quotes are ordinary text.", panel="CSV files")] = '"'
-    encoding: Annotated[str, Option(
-        "--encoding NAME", "Text encoding of the cases.", panel="CSV files")] = "utf-8"  # any superset of ASCII
-    # Default: the point where commas separate cells; elsewhere the mark that the numerals show
-    decimal: Annotated[str | None, Option(
-        "--decimal C", "Decimal mark of the cases, a point or a comma. Default: detected; the point where commas "
-        "separate cells.", choices=(".", ","), panel="CSV files")] = None
-    thousands: Annotated[str | None, Option(
-        "--thousands C", "Character between thousands of the cases. Default: none.", choices=(",", ".", " ", "'", "_"),
-        panel="CSV files")] = None
-    header: Annotated[str | None, Option(
-        "--header NAMES", "Names of the columns of a file whose first row is a case, separated by commas; or none: x0, "
-        "x1, ... Default: the first row has the names.", panel="CSV files")] = None
-
-    @property
-    def marks(self) -> tuple[str | None, str]:
-        """The marks of decimals, None: to be detected, and of thousands."""
-        # raises ArgumentError: If one is not allowed, or both are equal.
-        if self.decimal not in (None, ".", ","):
-            raise ArgumentError(f"decimal must be '.' or ',', not {self.decimal!r}")
-        if self.thousands not in (None, "", ",", ".", " ", "'", "_"):
-            raise ArgumentError(f"thousands must be ',', '.', ' ', \"'\" or '_', not {self.thousands!r}")
-        if self.thousands and self.thousands == (self.decimal or "."):
-            raise ArgumentError(f"thousands={self.thousands!r} is the decimal mark; decimal= gives the other one")
-        return self.decimal, self.thousands or ""
 
 
 @dataclass

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..cases.query import FileOptions
 from ..columns import read_column
 from ..columns.arrow import arrow, as_floats, compute
 from ..columns.coded import Encoder
 from ..columns.files import open_cases
 from ..columns.names import evidence_columns, reject_repeated
 from ..errors import DataError, EvidenceError, ParseError, UnknownState
+from ..options.tables import FileOptions
 from ..util.cells import na_words
 from .number_rows import Rows, finite
 from .sequences import Sequences, in_order

@@ -18,6 +18,7 @@ from ..columns.files import is_text_file, read_file
 from ..columns.memory import read_column
 from ..columns.names import reject_repeated
 from ..errors import DataError, EvidenceError, TableTooLarge, closest, shown
+from ..options.tables import CsvDialect
 from ..util.arguments import described
 from ..util.arrays import Floats, Ints
 from ..util.calls import outside
@@ -26,7 +27,6 @@ from ..util.cells import is_missing, na_words
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from ..columns.source import CsvDialect
 
 # CPTs from counts of complete cases.
 

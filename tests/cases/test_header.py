@@ -10,8 +10,8 @@ import pytest
 
 import jtgpu
 from jtgpu.columns.files import read_file
-from jtgpu.columns.source import CsvDialect
 from jtgpu.errors import ArgumentError, DataError
+from jtgpu.options.tables import CsvDialect
 from tests.cli.commands import run
 
 pytest.importorskip("pyarrow")

@@ -14,7 +14,7 @@ from jtgpu.cases import frame_states
 from jtgpu.columns import csv_file
 from jtgpu.columns.coded import Encoder
 from jtgpu.columns.files import read_file
-from jtgpu.columns.source import CsvDialect
+from jtgpu.options.tables import CsvDialect
 from jtgpu.util.cells import POINT, UNDECIDED, moment, numeral
 from tests.cli.commands import run
 

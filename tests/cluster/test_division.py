@@ -14,8 +14,8 @@ from jtgpu.cluster import answer_files
 from jtgpu.cluster import parts as parts_module
 from jtgpu.cluster.parts import Division, divide
 from jtgpu.cluster.tables import find_cases, inspect_files
-from jtgpu.columns.source import CsvDialect
 from jtgpu.errors import ParseError
+from jtgpu.options.tables import CsvDialect
 from tests.cluster.local_workers import LocalWorkers, read_parts
 from tests.support.examples import slow
 

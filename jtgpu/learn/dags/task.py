@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...columns.files import open_cases
-from ...columns.source import CsvDialect
 from ...errors import ArgumentError, DataError, TableTooLarge, format_bytes
 from ...model.discrete import DiscreteModel
 from ...model.states import listed
+from ...options.tables import CsvDialect
 from ...util.arguments import choice, described, flag, having, several, whole_number
 from ...util.arrays import Bools, Floats, Ints
 from ...util.calls import outside

@@ -11,7 +11,6 @@ import numpy as np
 
 from ...columns import as_numbers, open_table, read_column
 from ...columns.files import read_file
-from ...columns.source import CsvDialect
 from ...errors import ArgumentError, DataError, closest, shown
 from ...mixed.evidence import MixedCases, first_text, read_cases
 from ...mixed.fit_result import MixedFit
@@ -19,6 +18,7 @@ from ...mixed.fitting import Strength, empty_configurations, run, starting_netwo
 from ...mixed.gpu_fit import device_columns, fit_on_device
 from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
+from ...options.tables import CsvDialect
 from ...util.arguments import choice, described, mapping, number, whole_number
 from ...util.calls import outside
 from ...util.cells import is_missing, warn_of_few

@@ -25,9 +25,10 @@ from ...columns import (
 from ...columns.coded import Encoder
 from ...columns.files import open_cases
 from ...columns.kinds import typed_words
-from ...columns.source import CaseChunk, CsvDialect, Source
+from ...columns.source import CaseChunk, Source
 from ...errors import ArgumentError, DataError, ParseError, UnknownState
 from ...model.discrete import DiscreteModel
+from ...options.tables import CsvDialect
 from ...util.arrays import Floats
 from ...util.cells import Marks, is_na_word, na_words
 from ...util.rows import extremes

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....columns import as_numbers, read_column, reject_infinite
-from ....columns.source import CsvDialect
 from ....errors import ArgumentError, DataError, closest
 from ....model.discrete import DiscreteModel
 from ....model.network import BayesianNetwork
+from ....options.tables import CsvDialect
 from ....util.arguments import choice, described, several
 from ....util.arrays import Bools, Floats, Ints
 from ....util.calls import outside
@@ -211,6 +211,11 @@ def code_table(  # noqa: PLR0913
             chosen.add(name)
         elif name not in declared and _has_whole_numbers(column.cells):
             whole[name] = len(labels[name])
+    if missing == "drop" and values:
+        complete = np.logical_and.reduce([c >= 0 for c in coded.values()])
+        for name, x in _constants({v: x[complete] for v, x in values.items() if v not in faults}).items():
+            faults[name] = f"column {name!r} is constant ({x:g}) in the rows without gaps; leave it out"
+            del coded[name], labels[name]
     leave_out(faults, len(coded), constant)
     values = {name: x for name, x in values.items() if name not in faults}
     if only_numbers and len(values) < len(coded):
