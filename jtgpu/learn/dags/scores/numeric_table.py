@@ -150,6 +150,13 @@ def _constants(columns: Mapping[str, Floats]) -> dict[str, float]:
     return constants
 
 
+def _constant_without_gaps(coded: Mapping[str, Any], values: Mapping[str, Floats]) -> dict[str, str]:
+    """The columns of one number in the rows without missing cells, and what is wrong."""
+    complete = np.logical_and.reduce([c >= 0 for c in coded.values()])
+    constants = _constants({v: x[complete] for v, x in values.items() if v in coded})
+    return {v: f"column {v!r} is constant ({x:g}) in the rows without gaps; leave it out" for v, x in constants.items()}
+
+
 def _are_many(x: Floats) -> bool:
     """Whether a column of numbers is no column of a few whole ones."""
     distinct = np.unique(x[~np.isnan(x)])
@@ -212,9 +219,8 @@ def code_table(  # noqa: PLR0913
         elif name not in declared and _has_whole_numbers(column.cells):
             whole[name] = len(labels[name])
     if missing == "drop" and values:
-        complete = np.logical_and.reduce([c >= 0 for c in coded.values()])
-        for name, x in _constants({v: x[complete] for v, x in values.items() if v not in faults}).items():
-            faults[name] = f"column {name!r} is constant ({x:g}) in the rows without gaps; leave it out"
+        for name, fault in _constant_without_gaps(coded, values).items():
+            faults[name] = fault
             del coded[name], labels[name]
     leave_out(faults, len(coded), constant)
     values = {name: x for name, x in values.items() if name not in faults}
@@ -232,8 +238,6 @@ def code_table(  # noqa: PLR0913
         used &= counts > 0
     codes, counts, dropped = complete_rows([*coded], [*coded.values()], counts, missing, gaps, bool(values))
     made = CodedTable(tuple(coded), tuple(labels.values()), codes, counts, dropped, gaps, left_out=frozenset(faults))
-    if made.n_cases > MAX_ROWS:
-        raise DataError(f"the table has {made.n_cases:,} cases, more than {MAX_ROWS:,}")
     if numbers is None:
         warn_of_copies(made)
         warn_of_whole_numbers(whole)
@@ -262,8 +266,9 @@ def _variables(table: Table, states: Any, declared: Mapping[str, Any]) -> list[s
         names = list(states.variables)
     if len(names) < 2:
         raise DataError(f"the table has {len(names)} columns; structure learning requires at least two")
-    if not table.n:
-        raise DataError("the table has no rows")
+    if not 0 < table.n <= MAX_ROWS:
+        n_rows = f"{table.n:,} rows, more than {MAX_ROWS:,}" if table.n else "no rows"
+        raise DataError(f"the table has {n_rows}")
     return names
 
 
@@ -276,7 +281,7 @@ def _has_whole_numbers(cells: Sequence[Any]) -> bool:
 def table_of(
     data: Any, rule: ScoreRule, numbers: Any, *, missing: str, **options: Any
 ) -> CodedTable:
-    """The table that a score takes: `code_numbers` for scores of numbers, else `code_table`."""
+    """The table that a score takes: with numbers as they are, or states only."""
     if isinstance(data, CodedTable) or (not rule.takes_numbers and (numbers is None or numbers is False)):
         return code_table(data, missing=missing, **options)
     require_takes_numbers(rule)
