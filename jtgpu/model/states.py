@@ -125,7 +125,7 @@ class StateValues:
             return self.codes[value]
         if self.has_moments and isinstance(value, (date, np.datetime64)):
             return self._at(moment(value))
-        if isinstance(value, np.floating) and not isinstance(value, float):
+        if isinstance(value, (np.float16, np.float32)):
             value = float(str(value))  # .1 of 32 bits is .1
         if isinstance(value, Decimal) and value.is_finite():  # from a database
             whole = value.adjusted() < MAX_DIGITS and value == value.to_integral_value()

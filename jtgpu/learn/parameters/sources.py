@@ -273,7 +273,7 @@ def _numbers(source: CaseSource, name: str, column: Any, first: int) -> Floats:
             as_numbers[i] = float(value)
         except (TypeError, ValueError):
             as_numbers[i] = np.nan
-    numbers = as_numbers[codes]
+    numbers: Floats = as_numbers[codes]
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         row = int(bad[0])
