@@ -17,7 +17,7 @@ from .arrow import arrow, to_double
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DENSE = 1 << 16  # range of whole numbers that are counted, not sorted
+DENSE, FEW = 1 << 16, 1 << 12  # range of whole numbers that are counted, not sorted; that are all looked up
 # types whose values equal numbers, but mean something else
 SPECIAL: dict[type, type] = {bool: bool, np.bool_: bool, StateNumber: StateNumber}
 
@@ -102,8 +102,9 @@ class _Places(dict[Any, int]):
         return place
 
 
-def distinct(name: str, column: Any) -> Column:
+def distinct(name: str, column: Any, *, occurring: bool = True) -> Column:
     """The distinct cells of a column of any kind, of which some may be missing ones."""
+    # occurring: Whether each whole number must occur; False is quicker
     # raises DataError: If Arrow cannot tell its cells apart.
     # raises EvidenceError: If its bytes are no text.
     if isinstance(column, Column):
@@ -113,11 +114,15 @@ def distinct(name: str, column: Any) -> Column:
     if not isinstance(column, np.ndarray):
         return _of_arrow(name, column)
     kind = column.dtype.kind
-    if kind in "iu" and len(column) and int(column.max()) - (least := int(column.min())) < min(len(column), DENSE):
-        offsets = (column - column.dtype.type(least)).astype(np.int64)
+    most = min(len(column), DENSE if occurring else FEW)
+    if kind in "iu" and most and (size := int(column.max()) - (least := int(column.min())) + 1) <= most:
+        wide = column.astype(np.int64) if kind == "i" else column  # int8 could overflow
+        offsets = (wide - wide.dtype.type(least)).astype(np.int64, copy=False)
+        if not occurring:
+            return Column(offsets, [*range(least, least + size)])
         occurs = np.bincount(offsets) > 0
         index = offsets if occurs.all() else (np.cumsum(occurs) - 1)[offsets]
-        return Column(index, (np.flatnonzero(occurs) + least).tolist())
+        return Column(index, [i + least for i in np.flatnonzero(occurs).tolist()])
     if kind in "iufcbM":
         values, index = np.unique(column, return_inverse=True)
         if kind == "M" and np.datetime_data(values.dtype)[0] in ("ns", "ps", "fs", "as"):  # no datetime of Python
