@@ -133,7 +133,7 @@ class Explanation(Printed, Mapping[str, str]):
             v = self._model.index(variable)
         if self._variables is not None and v not in self._variables:
             raise KeyError(f"{names[v]!r} is not among the variables of this query")
-        return states[v][self.states[v]]
+        return states[v][int(self.states[v])]
 
     def __iter__(self) -> Iterator[str]:
         names = self._labels.variables
