@@ -44,7 +44,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "typer": ("cli/*.py",),
     "rich": ("cli/*.py",),
     "narwhals": ("inference/tables/arrow.py",),
-    "pandas": ("inference/results/printed.py",),
+    "pandas": ("inference/results/frames.py",),
     "pyarrow": ("inference/tables/arrow.py", "cluster/tables.py"),
     "fsspec": ("cluster/tables.py",),
     "ray": ("cluster/*.py", "serve/workers.py"),

@@ -19,8 +19,8 @@ from ..cases.reading import CaseChunk, open_cases
 from ..cases.writing import ResumableFile, writer_for
 from ..errors import EvidenceError, JtgpuError, ParseError
 from ..formats.mixed_writers import dumps_mixed
+from ..inference.results.frames import make_frame
 from ..inference.results.interval_numbers import checked_probabilities
-from ..inference.results.printed import make_frame
 from ..inference.tables.arrow import arrow, as_floats, without_words
 from ..inference.tables.columns import evidence_columns
 from ..model.mixed import MixedNetwork

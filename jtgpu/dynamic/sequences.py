@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import ArgumentError, DataError, EvidenceError, UnknownVariable, shown
 from ..inference.evidence_table import weight_rows
-from ..inference.results.printed import unused_name
+from ..inference.results.frames import unused_name
 from ..inference.tables import as_array, is_tensor, open_table, read_states
 from ..util.arguments import choice, mapping
 from ..util.calls import outside

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, DataError, closest, shown
-from ..inference.results.printed import table_like, unused_name
+from ..inference.results.frames import table_like, unused_name
 from ..inference.tables import Table, as_numbers, column_values, is_codes, open_data, read_states, reject_infinite
 from ..inference.tables.arrow import arrow
 from ..inference.tables.columns import evidence_columns

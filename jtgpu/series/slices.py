@@ -12,7 +12,7 @@ import numpy as np
 from ..dynamic.times import check_times as check_sequence_times
 from ..dynamic.times import groups, is_whole, times_of, with_dates
 from ..errors import ArgumentError, DataError, closest
-from ..inference.results.printed import table_like
+from ..inference.results.frames import table_like
 from ..inference.tables import Table, as_numbers, column_values, reject_infinite
 from ..inference.tables.plain_cells import CategoricalColumn
 from ..util.arguments import having, number, several, whole_number
