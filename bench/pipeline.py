@@ -212,7 +212,7 @@ def rank(smoke: bool) -> Found:
         cases = sampled(net, 300, 100 + seed)
         post = jtgpu.learn.posterior(cases, states=net)
         found = jtgpu.graphs.betweenness_posterior(post.sample_dags(100 if smoke else 1000))
-        columns = found.to_frame()
+        columns = found.columns()
         order = list(columns["variable"])
         p_first = np.asarray(columns["p_first"], np.float64)
         single = jtgpu.graphs.betweenness(jtgpu.learn.structure(cases, states=net).dag.to_undirected())

@@ -72,6 +72,10 @@ class BetweennessPosterior(Result):
         return np.stack([low, high], axis=1) + 1
 
     def _columns(self) -> dict[str, Any]:
+        return self.columns()
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of `to_frame`, as lists and arrays."""
         order = np.argsort(self.mean_rank, kind="stable")
         ranks = self.rank_interval()[order]
         return {

@@ -72,7 +72,7 @@ def test_networks_have_names() -> None:
     assert dict(zip(found.variables, found.mean.tolist(), strict=True)) == pytest.approx(
         graphs.betweenness(net, directed=False), rel=1e-12
     )
-    assert found.to_frame()["variable"][0] == "either"
+    assert found.columns()["variable"][0] == "either"
     assert "8 variables in 2 graphs" in str(found)
 
 
