@@ -157,6 +157,7 @@ class SequenceStates(_OfSlices, ByVariable["NDArray[Any]"]):
 
     def __init__(self, model: DiscreteModel, sequences: Sequences, rows: NDArray[np.int32]):
         # rows: ([n,] R, V) states, sequence after sequence
+        self._labels = model.labels
         lengths = sequences.lengths
         length = int(lengths.max(initial=0))
         super().__init__(model, sequences, np.arange(length))

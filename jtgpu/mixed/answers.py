@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -72,13 +72,15 @@ class Answerer:
     ):
         self._net, self.numbers, self._engine, self.max_configurations = net, numbers, engine, max_configurations
         self._patterns: LRU[Hashable, Pattern] = LRU(4096)
-        self._components: LRU[Hashable, Component] = LRU(4096)
+        self._components: LRU[Any, Component] = LRU(4096)
+        self._nears: dict[tuple[int, ...], frozenset[int]] = {}
         self.gpu: TableEngine | None = None  # where tables of cases go; None: to the host
 
     def reload(self, net: MixedNetwork, numbers: Numbers) -> None:
-        """Replace the parameters: the patterns stay."""
-        self._net, self.numbers = net, numbers
-        self._components.clear()
+        """Replace the parameters: the patterns stay, and components whose numbers are the same."""
+        old, self._net, self.numbers = self.numbers, net, numbers
+        changed = {g for g in range(len(numbers.names)) if not _same(old, numbers, g)}
+        self._components.clear(lambda key: not changed.isdisjoint(key[0]))
         if self.gpu is not None:
             self.gpu.reload()
 
@@ -96,7 +98,7 @@ class Answerer:
     ) -> Pattern:
         numbers, asked = self.numbers, [t for t in targets if t not in observed]
         groups = component_members(numbers, observed, cut, asked, most)
-        if all(self._size(scope_of(numbers, g)) <= JOINT_CONFIGURATIONS for g in groups):
+        if all(self.size(scope_of(numbers, g)) <= JOINT_CONFIGURATIONS for g in groups):
             group_of = {v: members for members in map(tuple, groups) for v in members}
             answers = {t: group_of[t] for t in asked}
         else:  # each target by itself depends on fewer variables
@@ -110,7 +112,7 @@ class Answerer:
         scopes = {g: scope_of(numbers, g) for g in {*densities, *answers.values()}}
         return Pattern(observed, densities, answers, tuple(sorted({*scopes.values()} - {()})), scopes)
 
-    def _size(self, scope: Sequence[int]) -> int:
+    def size(self, scope: Sequence[int]) -> int:
         return prod(self.numbers.cards[d] for d in scope)
 
     def pieces(
@@ -118,7 +120,7 @@ class Answerer:
     ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp] | slice, Component]]:
         """Rows of a component, the configurations of its scope that they allow, and its numbers for these."""
         scope = scope_of(self.numbers, members)
-        if self._size(scope) <= JOINT_CONFIGURATIONS:
+        if self.size(scope) <= JOINT_CONFIGURATIONS:
             yield np.arange(len(states)), slice(None), self.component(members, observed, ())
             return
         seen, rows_of = np.unique(states[:, list(scope)], axis=0, return_inverse=True)
@@ -139,7 +141,9 @@ class Answerer:
         )
 
     def _near(self, members: tuple[int, ...]) -> frozenset[int]:
-        return frozenset(members) | {p for v in members for p in self.numbers.parents[v]}
+        if members not in self._nears:
+            self._nears[members] = frozenset(members) | {p for v in members for p in self.numbers.parents[v]}
+        return self._nears[members]
 
     # Answers --------------------------------------------------------------------------------------------------
 
@@ -181,39 +185,54 @@ class Answerer:
             yield self.pattern(observed, cases.cut, targets, most), rows
 
     def _chunks(self, pattern: Pattern, rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
-        step = max(1, CELLS // max(1, sum(map(self._size, pattern.sets))))
+        step = max(1, CELLS // max(1, sum(map(self.size, pattern.sets))))
         for first in range(0, len(rows), step):
             yield rows[first : first + step]
 
     def log_weights(
-        self, cases: MixedCases, pattern: Pattern, rows: ScaledRows | None = None
+        self, cases: MixedCases, patterns: Sequence[tuple[Pattern, slice]], rows: ScaledRows | None = None
     ) -> tuple[dict[tuple[int, ...], Floats], Floats]:
         """ln of the density of the observed numbers by scope, (B, K), and its part without a scope, (B,)."""
+        # patterns: with the same sets, each with its cases
         # -inf where the observed states exclude a configuration
         rows = ScaledRows(cases.values / self.numbers.scale, {}) if rows is None else rows
-        states, scaled = cases.states, rows.values
         logs: dict[tuple[int, ...], Floats] = {}
-        constant = np.zeros(len(states))
-        for members in self._dense(pattern, cases):
+        constant = np.zeros(len(cases.states))
+        equal: dict[Any, tuple[Pattern, list[slice]]] = {}  # patterns share most of their components
+        for pattern, own in patterns:
+            for members in self._dense(pattern, cases):
+                key = members, pattern.observed & self._near(members)
+                equal.setdefault(key, (pattern, []))[1].append(own)
+        for (members, _), (pattern, places) in equal.items():
             scope = pattern.scopes[members]
-            total = np.zeros((0, 0))
-            for part, allowed, component in self.pieces(members, pattern.observed, states):
-                if isinstance(allowed, slice):  # all rows and all configurations
-                    total = component.log_density(scaled, rows.residual(component))
-                    total = total + self._log_bounds(component, cases, scaled)
-                    continue
-                own = scaled[part]
-                values = component.log_density(own) + self._log_bounds(component, cases, own)
-                if not len(total):
-                    total = np.full((len(states), self._size(scope)), -np.inf)
-                total[part[:, None], allowed] = values
+            if len(patterns) == 1:
+                total = self._log_densities(members, pattern, cases, rows)
+            else:
+                at = np.concatenate([np.arange(own.start, own.stop) for own in places])
+                total = np.zeros((len(cases.states), self.size(scope)))
+                part = ScaledRows(rows.values[at], {})
+                total[at] = self._log_densities(members, pattern, cases.part(at), part)
             if scope:
                 logs[scope] = logs[scope] + total if scope in logs else total
             else:
                 constant += total[:, 0]
         for scope, total in logs.items():
-            self._exclude(scope, states, total)
+            self._exclude(scope, cases.states, total)
         return logs, constant
+
+    def _log_densities(self, members: tuple[int, ...], pattern: Pattern, cases: MixedCases, rows: ScaledRows) -> Floats:
+        """ln of the density of the observed numbers of a component, (B, K)."""
+        total = np.zeros((0, 0))
+        for part, allowed, component in self.pieces(members, pattern.observed, cases.states):
+            if isinstance(allowed, slice):  # all rows and all configurations
+                density = component.log_density(rows.values, rows.residual(component))
+                return density + self._log_bounds(component, cases, rows.values)
+            own = rows.values[part]
+            values = component.log_density(own) + self._log_bounds(component, cases, own)
+            if not len(total):
+                total = np.full((len(cases.states), self.size(pattern.scopes[members])), -np.inf)
+            total[part[:, None], allowed] = values
+        return total
 
     def _dense(self, pattern: Pattern, cases: MixedCases) -> list[tuple[int, ...]]:
         """Members of the components that have evidence."""
@@ -250,8 +269,8 @@ class Answerer:
     ) -> None:  # fmt: skip
         """Answer cases of one pattern, which are `rows` of the result."""
         scaled = ScaledRows(cases.values / self.numbers.scale, {})
-        logs, constant = self.log_weights(cases, pattern, scaled)
-        own = [logs[s] if s in logs else np.zeros((len(rows), self._size(s))) for s in pattern.sets]
+        logs, constant = self.log_weights(cases, [(pattern, slice(None))], scaled)
+        own = [logs[s] if s in logs else np.zeros((len(rows), self.size(s))) for s in pattern.sets]
         part = self._engine(pattern.sets).run(cases, own, discrete)
         part.log_evidence[:] += constant
         part.impossible[:] |= np.isneginf(part.log_evidence)
@@ -293,3 +312,10 @@ class Answerer:
                 means = component.means(scaled if whole else scaled[chosen], places, own_rows.known(component, whole))
                 means *= scale
                 result.add(Mixtures(rows if whole else rows[chosen], weight, means, sds), [column[t] for t in asked])
+
+
+def _same(old: Numbers, new: Numbers, g: int) -> bool:
+    """Whether a number has the same density."""
+    pairs = [(old.mean[g], new.mean[g]), (old.variance[g], new.variance[g]),
+             *zip(old.coefficients[g], new.coefficients[g], strict=True)]  # fmt: skip
+    return all(np.array_equal(a, b) for a, b in pairs)

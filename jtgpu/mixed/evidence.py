@@ -41,7 +41,7 @@ class MixedCases:
 
     def part(self, rows: NDArray[np.intp]) -> MixedCases:
         """Some of the cases."""
-        if len(rows) == len(self.states):
+        if len(rows) == len(self.states) and (rows[1:] > rows[:-1]).all():
             return self
         likelihood = {v: w[rows] for v, w in self.likelihood.items()}
         return MixedCases(self.states[rows], self.values[rows], likelihood, self.bounds, self.do, self.cut)

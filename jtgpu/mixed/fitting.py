@@ -15,6 +15,7 @@ from ..errors import DataError
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
 from ..util.text_table import record_repr
+from .answers import CELLS
 from .evidence import MixedCases
 from .moments import Moments, add_moments, empty_moments
 from .regressions import FamilyRows, regression, warn_of_errors
@@ -22,6 +23,8 @@ from .tree import MixedTree
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from .answers import Pattern
 
     Floats = NDArray[np.float64]
 
@@ -61,7 +64,7 @@ class Prior(NamedTuple):
 class Sums(NamedTuple):
     """Result of a pass over the rows."""
 
-    counts: Mapping[str, Floats]  # expected counts of each variable with states
+    counts: dict[str, Floats]  # expected counts of each variable with states
     moments: Moments
     log_likelihood: float
 
@@ -69,19 +72,37 @@ class Sums(NamedTuple):
 def one_pass(tree: MixedTree, cases: MixedCases, weights: Floats) -> Sums:
     """Expected counts and sums of all families."""
     answerer, net = tree.answerer, tree.network
-    moments = empty_moments(answerer.numbers)
-    counts = {v: np.zeros(net.cpt(v).shape) for v in net.discrete}
-    log_likelihood = 0.0
+    sums = Sums({v: np.zeros(net.cpt(v).shape) for v in net.discrete}, empty_moments(answerer.numbers), 0.0)
+    waiting: dict[Any, list[tuple[Pattern, NDArray[np.intp]]]] = {}  # those of equal sets are one call each
+    cells = 0
     for pattern, rows in answerer.by_pattern(cases, ()):
+        waiting.setdefault(pattern.sets, []).append((pattern, rows))
+        cells += len(rows) * sum(map(answerer.size, pattern.scopes.values()))
+        if cells > CELLS:
+            sums = _with_patterns(tree, cases, weights, waiting, sums)
+            cells = 0
+    return _with_patterns(tree, cases, weights, waiting, sums)
+
+
+def _with_patterns(
+    tree: MixedTree, cases: MixedCases, weights: Floats, waiting: dict[Any, list[tuple[Pattern, NDArray[np.intp]]]],
+    sums: Sums,
+) -> Sums:  # fmt: skip
+    """Add the cases of some patterns, which wait no longer."""
+    log_likelihood = sums.log_likelihood
+    for sets, patterns in waiting.items():
+        rows = np.concatenate([own for _, own in patterns])
         part, own = cases.part(rows), weights[rows]
-        logs, constant = answerer.log_weights(part, pattern)
-        answers, expected = tree.engine(pattern.sets).run_counts(part, [logs[s] for s in pattern.sets], own)
+        ends = np.cumsum([len(own) for _, own in patterns]).tolist()
+        parts = [(p, slice(end - len(own), end)) for (p, own), end in zip(patterns, ends, strict=True)]
+        logs, constant = tree.answerer.log_weights(part, parts)
+        answers, expected = tree.engine(sets).run_counts(part, [logs[s] for s in sets], own)
         for v, table in expected.items():
-            counts[v] += table
+            sums.counts[v] += table
         log_likelihood += float(np.add.reduce(own * (answers.log_evidence + constant)))  # BLAS adds by thread
-        joints = dict(zip(pattern.sets, answers.joints, strict=True))
-        add_moments(answerer, part, pattern, own, joints, moments)
-    return Sums(counts, moments, log_likelihood)
+        add_moments(tree.answerer, part, parts, own, dict(zip(sets, answers.joints, strict=True)), sums.moments)
+    waiting.clear()
+    return sums._replace(log_likelihood=log_likelihood)
 
 
 def pooled_prior(tree: MixedTree, cases: MixedCases, weights: Floats, strength: Strength) -> Prior:

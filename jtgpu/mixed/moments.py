@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .components import Numbers, scope_of
+from .components import Numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,23 +33,55 @@ def empty_moments(numbers: Numbers) -> Moments:
 def add_moments(
     answerer: Answerer,
     cases: MixedCases,
-    pattern: Pattern,
+    patterns: Sequence[tuple[Pattern, slice]],
     weights: Floats,  # (B,)
-    joints: dict[tuple[int, ...], Floats],  # scope -> (B, K) posterior
+    joints: Mapping[tuple[int, ...], Floats],  # scope -> (B, K) posterior
     moments: Moments,
 ) -> None:
-    """Add the expected sums of cases of one pattern; families of numbers that no evidence depends on are left out."""
+    """Add the expected sums of cases; families of numbers that no evidence depends on are left out."""
+    # patterns: with the same sets, each with its cases
     # A number without observed descendants integrates to one: the likelihood does not depend on its density.
     numbers = answerer.numbers
-    states, scaled = cases.states, cases.values / numbers.scale
-    for members in pattern.densities:
-        scope = scope_of(numbers, members)
-        for part, allowed, component in answerer.pieces(members, pattern.observed, states):
-            weight = weights[part, None] * (joints[scope][part][:, allowed] if scope else 1.0)
-            means = component.means(scaled[part]) if component.unobserved else None
-            for v in members:
-                configuration = configurations(numbers, scope, numbers.scope[v])[allowed]
-                _add_family(numbers, v, component, scaled[part], weight, means, configuration, moments[v])
+    scaled = cases.values / numbers.scale
+    complete: dict[int, Floats] = {}  # number -> (B, K) weights of cases that observe its family
+    shares: dict[tuple[int, tuple[int, ...]], Floats] = {}
+    for pattern, rows in patterns:
+        for members in pattern.densities:
+            scope = pattern.scopes[members]
+            families = {v: (*numbers.parents[v], v) for v in members}
+            partly = {v: f for v, f in families.items() if not pattern.observed.issuperset(f)}
+            for v in families.keys() - partly.keys():
+                if (v, scope) not in shares:
+                    shares[v, scope] = _share(numbers, v, scope, weights, joints)
+                complete.setdefault(v, np.zeros((len(scaled), len(moments[v]))))[rows] = shares[v, scope][rows]
+            if not partly:
+                continue
+            for part, allowed, component in answerer.pieces(members, pattern.observed, cases.states[rows]):
+                at = part + rows.start
+                weight = weights[at, None] * (joints[scope][at][:, allowed] if scope else 1.0)
+                means = component.means(scaled[at])
+                for v in partly:
+                    configuration = configurations(numbers, scope, numbers.scope[v])[allowed]
+                    _add_family(numbers, v, component, scaled[at], weight, means, configuration, moments[v])
+    for v, by_state in complete.items():
+        z = np.column_stack([np.ones(len(scaled)), scaled[:, [*numbers.parents[v], v]]])
+        for c, sums in enumerate(moments[v]):
+            used = np.flatnonzero(by_state[:, c])
+            sums += (z[used] * by_state[used, c, None]).T @ z[used]
+
+
+def _share(
+    numbers: Numbers, v: int, scope: tuple[int, ...], weights: Floats, joints: Mapping[tuple[int, ...], Floats]
+) -> Floats:
+    """(B, K) weighted probabilities of the configurations of a number's discrete parents, from those of a scope."""
+    own = numbers.scope[v]
+    if not own:
+        return weights[:, None]
+    table = joints[scope].reshape(len(weights), *(numbers.cards[d] for d in scope))
+    table = table.sum(axis=tuple(i for i, d in enumerate(scope, 1) if d not in own))
+    left = sorted(own)
+    table = table.transpose(0, *(left.index(d) + 1 for d in own))
+    return weights[:, None] * table.reshape(len(weights), -1)
 
 
 def configurations(numbers: Numbers, scope: tuple[int, ...], own: tuple[int, ...]) -> NDArray[np.intp]:
@@ -62,29 +95,21 @@ def configurations(numbers: Numbers, scope: tuple[int, ...], own: tuple[int, ...
 
 
 def _add_family(  # noqa: PLR0913
-    numbers: Numbers, v: int, component: Component, scaled: Floats, weight: Floats, means: Floats | None,
+    numbers: Numbers, v: int, component: Component, scaled: Floats, weight: Floats, means: Floats,
     configuration: NDArray[np.intp], sums: Floats,
 ) -> None:  # fmt: skip
-    family = (*numbers.parents[v], v)
+    """Add the sums of a family of which some numbers are not observed."""
     place = {u: i for i, u in enumerate(component.unobserved)}
-    missing = [i for i, u in enumerate(family) if u in place]
-    z = np.ones((len(scaled), len(family) + 1))
-    for i, u in enumerate(family):
-        if u not in place:
-            z[:, i + 1] = scaled[:, u]
-    if not missing:  # all numbers are observed: the same rows for all configurations
-        by_state = np.zeros((len(scaled), len(sums)))
-        for k, c in enumerate(configuration.tolist()):
-            by_state[:, c] += weight[:, k]
-        for c in range(len(sums)):
-            used = np.flatnonzero(by_state[:, c])
-            chosen = z[used]
-            sums[c] += (chosen * by_state[used, c, None]).T @ chosen
-        return
-    assert means is not None
-    places, hidden = [place[family[i]] for i in missing], np.array([i + 1 for i in missing])
-    for k, c in enumerate(configuration.tolist()):
-        z[:, hidden] = means[:, k, places]
-        sums[c] += (z * weight[:, k, None]).T @ z
-        own = np.array(places)
-        sums[c][np.ix_(hidden, hidden)] += weight[:, k].sum() * component.cov[k][np.ix_(own, own)]
+    z = np.ones((weight.shape[1], len(scaled), len(numbers.parents[v]) + 2))
+    hidden, places = [], []
+    for i, u in enumerate((*numbers.parents[v], v), 1):
+        if u in place:
+            hidden.append(i)
+            places.append(place[u])
+            z[:, :, i] = means[:, :, place[u]].T
+        else:
+            z[:, :, i] = scaled[:, u]
+    each = (z * weight.T[:, :, None]).transpose(0, 2, 1) @ z
+    rows, own = np.array(hidden), np.array(places)
+    each[:, rows[:, None], rows] += weight.sum(axis=0)[:, None, None] * component.cov[:, own[:, None], own]
+    np.add.at(sums, configuration, each)

@@ -1,20 +1,23 @@
 """Standard errors of fits by EM: the observed information of all parameters, from differences of the score.
 
 The score of the rows is the expected score of the complete rows (Louis, JRSS B 44 (1982) 226), which the sums of an
-E-step give. Its differences between neighbouring parameters are the information of the observed cells alone.
+E-step give. Its differences between neighbouring parameters are the information of the observed cells alone. The sums
+change with a parameter only in rows that miss a part of its family: the other rows are not passed again.
 """
 
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from ..errors import ArgumentError
 from ..model.gaussian import Gaussian
 from ..util.calls import outside
-from .fitting import Prior, Sums, one_pass, pooled_prior
+from .fitting import one_pass, pooled_prior
 from .standard_errors import GaussianErrors
 from .tree import MixedTree
 
@@ -23,18 +26,58 @@ if TYPE_CHECKING:
 
     from ..model.mixed import MixedNetwork
     from .evidence import MixedCases
-    from .fitting import Strength
+    from .fitting import Prior, Strength, Sums
 
     Floats = NDArray[np.float64]
 
-STEP = 1e-4  # of a parameter in units of its complete-data scale
+STEP = 1e-4  # of a parameter in units of its complete-data scale; differences of complete rows take no pass
+STEP_OF_SUMS = 1e-5  # of what incomplete rows add: one pass a parameter
 SINGULAR = 1e-6  # relative: information below this is rounding
-MOST_PARAMETERS = 2000  # two passes over the rows each
+MOST_PARAMETERS = 2000  # a pass over rows each
 MOST_DECREMENT = 0.25  # squared standard errors between the estimate and the peak
 LEAST_ROWS = 1e-9  # of all rows, in a configuration that the rows say something about
 
-
+T = TypeVar("T")
+B = TypeVar("B", bound="Parameters")
 EMPTY = np.zeros(0)
+
+
+class Parameters(Protocol):
+    """Parameters that one configuration of the parents of a variable has."""
+
+    @property
+    def at(self) -> slice:
+        """Their places among all parameters."""
+
+
+def covariance(
+    theta: T, total: list[Floats], blocks: Sequence[B], score: Callable[[T, list[Floats]], Floats],
+    moved: Callable[[T, B, int, float], T], sums: Callable[[T, B], list[Floats] | None], *, must_peak: bool,
+) -> tuple[Floats, NDArray[np.bool_]]:  # fmt: skip
+    """Covariance of the parameters, and which of them the rows do not determine."""
+    # theta, total: the estimate, and the sums of all rows and the prior under it, one array a variable
+    # score: the derivative of the objective, given sums
+    # moved: with one parameter of a block changed
+    # sums: of the rows that miss a part of the block's family; None: there are none
+    n = blocks[-1].at.stop if blocks else 0
+    if n > MOST_PARAMETERS:
+        raise ArgumentError(
+            f"standard errors of a fit with missing cells take a pass for each parameter, and this network has "
+            f"{n:,}, more than {MOST_PARAMETERS:,}; fit with missing='drop'"
+        )
+    start, information = score(theta, total), np.empty((n, n))
+    for block in blocks:
+        before = sums(theta, block)
+        for i in range(block.at.stop - block.at.start):
+            ends = [score(moved(theta, block, i, step), total) for step in (STEP, -STEP)]
+            row = information[block.at.start + i]
+            row[:] = (ends[1] - ends[0]) / (2 * STEP)
+            if before is not None:
+                after = sums(moved(theta, block, i, STEP_OF_SUMS), block)
+                assert after is not None
+                here = [t + (a - b) for t, a, b in zip(total, after, before, strict=True)]
+                row -= (score(theta, here) - start) / STEP_OF_SUMS
+    return _inverse(0.5 * (information + information.T), start, must_peak=must_peak)
 
 
 class Block(NamedTuple):
@@ -54,27 +97,40 @@ def errors_by_em(
     """Standard errors of all parameters: curvature of the objective, infinite where the rows determine nothing."""
     tree = MixedTree(net, "cpu", max_configurations=1 << 22, options={})
     prior = pooled_prior(tree, cases, weights, strength)
-    sums = one_pass(tree, cases, weights)
-    blocks = _blocks(tree, net, sums, prior, float(weights.sum()))
-    n = blocks[-1].at.stop if blocks else 0
-    if n > MOST_PARAMETERS:
-        raise ArgumentError(
-            f"standard errors of a fit with missing cells take two passes for each parameter, and this network has "
-            f"{n:,}, more than {MOST_PARAMETERS:,}; fit with missing='drop'"
-        )
-    score = _score(tree, net, blocks, sums, prior)
-    information = np.empty((n, n))
-    for block in blocks:
-        for i in range(block.at.stop - block.at.start):
-            ends = []
-            for step in (STEP, -STEP):
-                moved = _moved(tree, net, block, i, step)
-                tree.reload(moved)
-                ends.append(_score(tree, moved, blocks, one_pass(tree, cases, weights), prior))
-            information[block.at.start + i] = (ends[1] - ends[0]) / (2 * STEP)
-    tree.reload(net)
-    variance, unknown = inverse(0.5 * (information + information.T), score)
+    data = one_pass(tree, cases, weights)
+    blocks = _blocks(tree, net, data, prior, float(weights.sum()))
+
+    def sums(network: MixedNetwork, block: Block) -> list[Floats] | None:
+        rows = _incomplete(net, cases, block)
+        if not len(rows):
+            return None
+        tree.reload(network)
+        return _by_variable(net, one_pass(tree, cases.part(rows), weights[rows]))
+
+    added = _by_variable(net, prior)
+    variance, unknown = covariance(
+        net, [s + p for s, p in zip(_by_variable(net, data), added, strict=True)], blocks,
+        partial(_score, tree, blocks), partial(_moved, tree), sums, must_peak=True,
+    )  # fmt: skip
     return _by_name(tree, net, blocks, variance, unknown)
+
+
+def _by_variable(net: MixedNetwork, sums: Sums | Prior) -> list[Floats]:
+    return [sums.moments[net.numbers.index(v)] if net.is_number(v) else sums.counts[v] for v in net]
+
+
+def _incomplete(net: MixedNetwork, cases: MixedCases, block: Block) -> NDArray[np.intp]:
+    """Rows that miss a part of a family, and may have its parents in a configuration."""
+    parents, gaps = net.discrete_parents(block.name), np.zeros(len(cases.states), np.bool_)
+    for v in (*net.parents(block.name), block.name):
+        gaps |= np.isnan(cases.values[:, net.numbers.index(v)]) if net.is_number(v) else _seen(net, cases, v) < 0
+    for p, s in zip(parents, np.unravel_index(block.k, [len(net.states(p)) for p in parents]), strict=True):
+        gaps &= (_seen(net, cases, p) < 0) | (_seen(net, cases, p) == s)
+    return np.flatnonzero(gaps)
+
+
+def _seen(net: MixedNetwork, cases: MixedCases, v: str) -> NDArray[np.int32]:
+    return cases.states[:, net.discrete.index(v)]
 
 
 def _blocks(tree: MixedTree, net: MixedNetwork, sums: Sums, prior: Prior, total: float) -> list[Block]:
@@ -112,17 +168,17 @@ def _line(tree: MixedTree, net: MixedNetwork, block: Block) -> tuple[Floats, flo
     return np.array(line), float(density.sd.ravel()[block.k] / scale[g])
 
 
-def _score(tree: MixedTree, net: MixedNetwork, blocks: list[Block], sums: Sums, prior: Prior) -> Floats:
+def _score(tree: MixedTree, blocks: list[Block], net: MixedNetwork, sums: list[Floats]) -> Floats:
     """Derivative of the objective by all parameters."""
     score = np.zeros(blocks[-1].at.stop if blocks else 0)
     for block in blocks:
+        s = sums[net.index(block.name)]
         if len(block.free):
-            table = (sums.counts[block.name] + prior.counts[block.name]).reshape(-1, len(net.states(block.name)))
+            table = s.reshape(-1, s.shape[-1])
             n, p = table[block.k, block.free], np.asarray(net.cpt(block.name)).reshape(table.shape)[block.k, block.free]
             score[block.at] = (n - n.sum() * p)[:-1]
             continue
-        g = net.numbers.index(block.name)
-        s = sums.moments[g][block.k] + prior.moments[g][block.k]
+        s = s[block.k]
         line, sd = _line(tree, net, block)
         contrast = np.concatenate([-line, [1.0]])  # z @ contrast is the residual
         by_z = (s @ contrast)[:-1] / sd**2
@@ -155,7 +211,7 @@ def _moved(tree: MixedTree, net: MixedNetwork, block: Block, i: int, step: float
     return net.replace({block.name: Gaussian(mean, slopes, sd)})
 
 
-def inverse(information: Floats, score: Floats, *, must_peak: bool = True) -> tuple[Floats, NDArray[np.bool_]]:
+def _inverse(information: Floats, score: Floats, *, must_peak: bool = True) -> tuple[Floats, NDArray[np.bool_]]:
     """Covariance of the parameters, and which of them the rows do not determine.
 
     Away from a peak, an error, or with `must_peak=False` a warning: a fit is not lost because it has no errors.

@@ -34,18 +34,17 @@ class MixedSamples(CaseResult, ByVariable["NDArray[Any]"]):
         Values of the numbers.
     """
 
-    _model: Any  # MixedNetwork
     _targets = None
     _is_filled_in = True
 
     def __init__(
         self, net: MixedNetwork, states: NDArray[np.int32], values: Floats, table: Table | None = None
     ):
-        self._model, self.states, self.numbers, self._cases = net, states, values, table
+        self._net, self._model, self._labels, self._cases = net, net.graph, net.graph.labels, table
+        self.states, self.numbers = states, values
 
     def _part(self, v: int) -> NDArray[Any]:
-        net = self._model
-        name = net.variables[v]
+        net, name = self._net, self._net.variables[v]
         if net.is_number(name):
             return self.numbers[:, net.numbers.index(name)].copy()  # frames are often changed in place
         labels: NDArray[Any] = np.array([*net.states(name), None], dtype=object)  # None: of an impossible case

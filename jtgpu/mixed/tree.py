@@ -89,10 +89,11 @@ class MixedTree(InformationQueries):
         own = [(v, self._net.parents(v), self._net.graph.states(v)) for v in self._net]
         if not isinstance(net, type(self._net)) or [(v, net.parents(v), net.graph.states(v)) for v in net] != own:
             raise PlanError(f"{net!r} differs from {self._net!r} in variables, states or arcs, not only in numbers")
-        numbers, self._net = numbers_of(net, self.answerer.numbers.scale), net  # sums of cases keep their units
+        numbers, old, self._net = numbers_of(net, self.answerer.numbers.scale), self._net, net  # sums keep their units
         self.answerer.reload(net, numbers)
-        for engine in self._engines.values():
-            engine.reload(net.discrete)
+        if any(not np.array_equal(net.cpt(v), old.cpt(v)) for v in net.discrete):
+            for engine in self._engines.values():
+                engine.reload(net.discrete)
 
     def engine(self, sets: tuple[tuple[int, ...], ...]) -> SetEngine:
         """The compiled discrete network that takes likelihoods of some sets of variables."""
@@ -301,7 +302,7 @@ class MixedTree(InformationQueries):
         case = read_case(self._net, evidence, likelihood, do)
         observed = frozenset(np.flatnonzero(~np.isnan(case.values[0])).tolist())
         pattern = self.answerer.pattern(observed, case.cut, tuple(case.bounds))
-        logs, _ = self.answerer.log_weights(case, pattern)
+        logs, _ = self.answerer.log_weights(case, [(pattern, slice(None))])
         rng = random_generator(seed)
         try:
             states = self.engine(pattern.sets).sample(n, case, [logs[s] for s in pattern.sets], rng)
@@ -329,7 +330,7 @@ class MixedTree(InformationQueries):
         states, values = read.states.copy(), read.values.copy()
         for pattern, rows in self.answerer.by_pattern(read, ()):
             part, engine = read.part(rows), self.engine(pattern.sets)
-            logs, _ = self.answerer.log_weights(part, pattern)
+            logs, _ = self.answerer.log_weights(part, [(pattern, slice(None))])
             states[rows] = engine.impute(part, [logs[s] for s in pattern.sets], rng)
             possible = np.maximum(states[rows], 0)
             drawn = draw_numbers(self.answerer, pattern.observed, frozenset(), possible, part.values, rng)

@@ -78,11 +78,11 @@ class LRU(Generic[K, V]):
             self._entries.move_to_end(key)
             return self._entries[key][0]
 
-    def clear(self) -> None:
-        """Drop all values."""
+    def clear(self, which: Callable[[K], bool] = lambda _: True) -> None:
+        """Drop all values, or those of some keys."""
         with self._lock:
-            self._entries.clear()
-            self.bytes = 0
+            for key in [*filter(which, self._entries)]:
+                self.bytes -= self._entries.pop(key)[1]
             self._cleared += 1
 
     def _insert(self, key: K, value: V, size: int) -> None:

@@ -121,3 +121,14 @@ def test_em_says_what_it_does_not_know() -> None:
     errors = fitted({**data, "g": np.where(data["g"] == "b", "b", "a")}, weights=weights).standard_errors("y")
     assert np.isfinite(errors.sd[0])
     assert np.isinf([errors.mean[1], errors.coefficients["x"][1], errors.sd[1]]).all()
+
+
+def test_rows_that_have_a_family_are_not_passed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = fitted(with_holes(6, 60), tolerance=1e-9)
+    found = fit.standard_errors("y")
+    fit = fitted(with_holes(6, 60), tolerance=1e-9)
+    every = np.arange(60)
+    monkeypatch.setattr("jtgpu.mixed.observed_information._incomplete", lambda net, cases, block: every)
+    expected = fit.standard_errors("y")
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-5)
+    np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-5)

@@ -36,7 +36,7 @@ class CaseStates(CaseResult, ByVariable["NDArray[Any]"]):
     _targets = None
 
     def __init__(self, model: DiscreteModel, states: NDArray[np.int32], table: Table | None = None):
-        self._model, self._cases = model, table
+        self._model, self._labels, self._cases = model, model.labels, table
         self.states = states
         self.numbers: dict[str, NDArray[np.float64]] = {}
 

@@ -103,7 +103,7 @@ class Explanation(Result, ByVariable[str]):
 
     def __init__(self, ranking: Ranking, i: int):
         self._ranking, self._i = ranking, i
-        self._model, self._targets = ranking.model, ranking.variables
+        self._model, self._labels, self._targets = ranking.model, ranking.model.labels, ranking.variables
         self.states = ranking.states[i]
         self.log_joint = float(ranking.log_joint[i])
 
@@ -131,7 +131,7 @@ class Explanation(Result, ByVariable[str]):
         return math.exp(self.log_posterior)
 
     def _part(self, v: int) -> str:
-        return self._model.states(v)[int(self.states[v])]
+        return self._labels.states[v][self.states[v]]
 
     def _columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {v: [one[v] for one in self.ranked] for v in self}

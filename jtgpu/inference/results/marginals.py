@@ -183,7 +183,7 @@ class Posteriors(Result, ByVariable[Posterior]):
         joints: Joints[Any] | None = None,
     ):
         flat.flags.writeable = False
-        self._model, self._flat, self._ptr = model, flat, ptr
+        self._model, self._labels, self._flat, self._ptr = model, model.labels, flat, ptr
         self._known = known  # the evidence, for pictures
         self._targets = None if targets is None else dict.fromkeys(targets)
         self.log_evidence = log_evidence
@@ -195,9 +195,10 @@ class Posteriors(Result, ByVariable[Posterior]):
         return self._joints
 
     def _part(self, v: int) -> Posterior:
-        name = self._model.variables[v]
+        _, names, states, ends = self._labels
+        name, ptr = names[v], self._ptr
         return Posterior(
-            name, self._model.states(v), self._flat[self._ptr[v] : self._ptr[v + 1]], ends_of(self._model, name)
+            name, states[v], self._flat[ptr[v] : ptr[v + 1]], ends_of(self._model, name) if ends else None
         )
 
     def _columns(self) -> dict[str, Any]:
@@ -260,7 +261,7 @@ class CasePosteriors(CaseResult, ByVariable["NDArray[np.float64]"]):
         table: Table | None = None,
         joints: Joints[NDArray[np.float64]] | None = None,
     ):
-        self._model, self._cases = model, table
+        self._model, self._labels, self._cases = model, model.labels, table
         self._joints = Joints[Any](model, {}) if joints is None else joints
         self.flat, self.impossible = result.posterior, result.impossible
         self.log_evidence = without_rounding(result.log_evidence)

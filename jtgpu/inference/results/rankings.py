@@ -171,7 +171,7 @@ class ExpectedCounts(Result, ByVariable["NDArray[np.float64]"]):
         log_evidence: NDArray[np.float64],
         impossible: NDArray[np.bool_],
     ):
-        self._model, self.log_evidence, self.impossible = model, log_evidence, impossible
+        self._model, self._labels, self.log_evidence, self.impossible = model, model.labels, log_evidence, impossible
         self._targets = {v: families[v] for v in variables}
         possible = ~impossible
         self.log_likelihood = float((weights[possible] * log_evidence[possible]).sum())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, 
 
 import numpy as np
 
-from ...model.discrete import DiscreteModel
+from ...model.discrete import DiscreteModel, Labels
 from ...util import late_imports
 from ...util.arguments import check_keywords_of
 from ...util.lazy_sequence import LazySequence
@@ -133,6 +133,7 @@ class ByVariable(Mapping[str, T]):
     """A part for each of some variables of a model, by name or number."""
 
     _model: DiscreteModel
+    _labels: Labels  # of the model
     _targets: Collection[int] | None  # numbers of the variables; None: all
     _argument: ClassVar[str] = "targets"  # of the query, which names them
 
@@ -141,15 +142,16 @@ class ByVariable(Mapping[str, T]):
         """The part of a variable."""
 
     def __getitem__(self, variable: str | int) -> T:
-        v = self._model.index(variable)
+        v = self._labels[0].get(variable) if type(variable) is str else None
+        if v is None:
+            v = self._model.index(variable)
         if self._targets is not None and v not in self._targets:
-            raise _not_among(self._model.variables[v], self._argument)
+            raise _not_among(self._labels.variables[v], self._argument)
         return self._part(v)
 
     def __iter__(self) -> Iterator[str]:
-        if self._targets is None:
-            return iter(self._model.variables)
-        return (self._model.variables[v] for v in self._targets)
+        names = self._labels.variables
+        return iter(names) if self._targets is None else (names[v] for v in self._targets)
 
     def __len__(self) -> int:
         return len(self._model if self._targets is None else self._targets)

@@ -182,7 +182,7 @@ class Sensitivity(Result, ByVariable["NDArray[np.float64]"]):
         exact: tuple[tuple[NDArray[np.float64], NDArray[np.int64]], ...],
         parameters: Parameters,
     ):
-        self._model, self._parameters = model, parameters
+        self._model, self._labels, self._parameters = model, model.labels, parameters
         self.target, self.probability, self.log_evidence = target, probability, log_evidence
         # derivatives of P(target, evidence) and of P(evidence), both divided by P(evidence): mantissas and exponents
         self._exact = exact

@@ -43,7 +43,7 @@ class DevicePosteriors(ByVariable[Any]):
         self, model: DiscreteModel, result: DeviceResult, targets: Sequence[int] | None,
         joints: Joints[Any] | None = None,
     ):  # fmt: skip
-        self._model = model
+        self._model, self._labels = model, model.labels
         self._joints = Joints[Any](model, {}) if joints is None else joints
         self.flat, self.log_evidence = result.posterior, result.log_evidence
         self._targets: dict[int, tuple[int, int]] = {}  # columns of each variable in `flat`

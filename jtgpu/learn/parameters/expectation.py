@@ -13,7 +13,7 @@ from ...util import late_imports
 from ...util.arguments import choice
 from ...util.arrays import Bools, Floats, Ints
 from .coded_cases import Block, CodedCases
-from .families import available_counts, network_of
+from .families import available_counts, family_scopes, network_of
 from .likelihood_cells import FIRST
 
 if TYPE_CHECKING:
@@ -165,6 +165,24 @@ class Expectation:
     def complete_counts(self) -> Tables:
         """Counts of each family over the rows in which it is complete."""
         return available_counts(self._cases)
+
+    def incomplete_counts(self, tables: Tables, group: Sequence[int], k: int) -> Tables | None:
+        """Expected counts of the rows on which row k of the CPT of some tied variables has an influence."""
+        # None: there are none; all rows where these stay on a device or a cluster
+        if self._cluster is not None or self._backend.capabilities.holds_cases:
+            return self.evaluate(tables).counts
+        total: Tables | None = None
+        for part in (part for block in self._cases.blocks for part in block.parts()):
+            incomplete = np.zeros(len(part.states), np.bool_)
+            for v, scope in ((v, family_scopes(self._cases.model)[v]) for v in group):
+                gaps = (part.states[:, scope] < 0).any(axis=1)
+                for u, s in zip(scope, np.unravel_index(k, tables[v].shape[:-1]), strict=False):
+                    gaps &= (part.states[:, u] < 0) | (part.states[:, u] == s)
+                incomplete |= gaps
+            if incomplete.any():
+                one = self.evaluate_block(Block(*(x[incomplete] for x in part)), tables).counts
+                total = one if total is None else [a + b for a, b in zip(total, one, strict=True)]
+        return total
 
     def error(self, evaluation: Evaluation) -> ImpossibleEvidence | None:
         """The error for the first row of probability 0."""

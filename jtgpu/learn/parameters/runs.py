@@ -92,7 +92,7 @@ def _named_errors(setup: Setup, cases: CodedCases, engine: Expectation, state: E
     least = [c.sum() * (1 - 1e-12) for c in counts]
     whole = [bool(c.sum() >= n) for c, n in zip(available_counts(cases), least, strict=True)]
     errors = standard_errors(
-        state.tables, counts, setup.prior, setup.sharing, whole, lambda tables: engine.evaluate(tables).counts
+        state.tables, counts, setup.prior, setup.sharing, whole, engine.incomplete_counts
     )
     return dict(zip(setup.model, errors, strict=True))
 

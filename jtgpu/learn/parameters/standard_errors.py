@@ -8,12 +8,12 @@ unknown, too. A family that is complete in every row has a closed form, and need
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ...errors import ArgumentError
-from ...mixed.observed_information import LEAST_ROWS, MOST_PARAMETERS, STEP, inverse
+from ...mixed.observed_information import LEAST_ROWS, covariance
 from ...util.arrays import Floats, Ints
 from ...util.elementary import exp
 
@@ -36,18 +36,19 @@ class _Block(NamedTuple):
 
 def standard_errors(
     tables: Tables, counts: Tables, prior: Tables, sharing: Sharing, complete: Sequence[bool],
-    evaluate: Callable[[Tables], Tables] | None = None,
+    evaluate: Callable[[Tables, tuple[int, ...], int], Tables | None] | None = None,
 ) -> Tables:  # fmt: skip
     """Standard errors of every entry: 0 for fixed CPTs and entries of 0, infinite where the data say nothing."""
     # tables, counts: The estimated CPTs, and the counts under them
     # prior: Pseudo-counts of each variable
     # complete: Of each variable, whether its family is complete in every row
-    # evaluate: Counts under other CPTs; None: where all families are complete
+    # evaluate: Counts, under some CPTs, of the rows that miss a part of a group's family and may have its parents in a
+    #     configuration; None: there are none. None: all families are complete
     errors = [np.zeros(t.shape) for t in tables]
     blocks: list[_Block] = []
     for group in sharing.groups:
-        flat = _total(prior, counts, group)
-        data = flat - prior[group[0]].reshape(flat.shape)
+        data = _total(counts, group)
+        flat = data + prior[group[0]].reshape(data.shape)
         theta = tables[group[0]].reshape(flat.shape)
         rows = errors[group[0]].reshape(flat.shape)
         rows[...] = np.where((theta > 0) & (theta < 1), np.inf, 0.0)
@@ -58,57 +59,39 @@ def standard_errors(
             if whole:
                 rows[k, free] = np.sqrt(theta[k, free] * (1.0 - theta[k, free]) / flat[k].sum())
             elif len(free) > 1:
-                first = blocks[-1].at.stop if blocks else 0
-                blocks.append(_Block(group, k, slice(first, first + len(free) - 1), free))
+                at = blocks[-1].at.stop if blocks else 0
+                blocks.append(_Block(group, k, slice(at, at + len(free) - 1), free))
     if blocks and evaluate is not None:
-        _differences(tables, counts, prior, blocks, evaluate, errors)
+        first = {group[0] for group in sharing.groups}
+        total = [c + prior[v] if v in first else c for v, c in enumerate(counts)]
+        variance, unknown = covariance(
+            tables, total, blocks, partial(_score, blocks), _moved, lambda t, b: evaluate(t, b.group, b.k),
+            must_peak=False,
+        )  # fmt: skip
+        for block in blocks:
+            table = tables[block.group[0]]
+            p = table.reshape(-1, table.shape[-1])[block.k, block.free]
+            slope = (np.diag(p) - np.outer(p, p))[:, :-1]
+            own = np.einsum("ij,jk,ik->i", slope, variance[block.at, block.at], slope)
+            rows = errors[block.group[0]].reshape(-1, table.shape[-1])
+            rows[block.k, block.free] = np.inf if unknown[block.at].any() else np.sqrt(np.maximum(own, 0.0))
     for group in sharing.groups:
         for v in group[1:]:
             errors[v] = errors[group[0]].reshape(tables[v].shape)
     return errors
 
 
-def _differences(
-    tables: Tables, counts: Tables, prior: Tables, blocks: list[_Block], evaluate: Callable[[Tables], Tables],
-    errors: Tables,
-) -> None:  # fmt: skip
-    """Write the errors of entries whose families have missing cells."""
-    n = blocks[-1].at.stop
-    if n > MOST_PARAMETERS:
-        raise ArgumentError(
-            f"standard errors of a fit with missing cells take two passes for each parameter, and this network has "
-            f"{n:,}, more than {MOST_PARAMETERS:,}; fit with missing='drop'"
-        )
-    information = np.empty((n, n))
-    for block in blocks:
-        for i in range(len(block.free) - 1):
-            ends = []
-            for step in (STEP, -STEP):
-                moved = _moved(tables, block, i, step)
-                ends.append(_score(moved, evaluate(moved), prior, blocks))
-            information[block.at.start + i] = (ends[1] - ends[0]) / (2 * STEP)
-    score = _score(tables, counts, prior, blocks)
-    variance, unknown = inverse(0.5 * (information + information.T), score, must_peak=False)
-    for block in blocks:
-        table = tables[block.group[0]]
-        p = table.reshape(-1, table.shape[-1])[block.k, block.free]
-        slope = (np.diag(p) - np.outer(p, p))[:, :-1]
-        own = np.einsum("ij,jk,ik->i", slope, variance[block.at, block.at], slope)
-        rows = errors[block.group[0]].reshape(-1, table.shape[-1])
-        rows[block.k, block.free] = np.inf if unknown[block.at].any() else np.sqrt(np.maximum(own, 0.0))
+def _total(sums: Tables, group: tuple[int, ...]) -> Floats:
+    """The sum of tied variables, a row for each configuration of the parents."""
+    total = sum(sums[v] for v in group)
+    return np.asarray(total).reshape(-1, np.shape(total)[-1])
 
 
-def _total(prior: Tables, counts: Tables, group: tuple[int, ...]) -> Floats:
-    """Prior and counts of tied variables, a row for each configuration of the parents."""
-    total = prior[group[0]] + sum(counts[v] for v in group)
-    return np.asarray(total).reshape(-1, total.shape[-1])
-
-
-def _score(tables: Tables, counts: Tables, prior: Tables, blocks: list[_Block]) -> Floats:
+def _score(blocks: list[_Block], tables: Tables, sums: Tables) -> Floats:
     """Derivative of the objective by all parameters."""
     score = np.zeros(blocks[-1].at.stop)
     for block in blocks:
-        total = _total(prior, counts, block.group)
+        total = _total(sums, block.group)
         n, p = total[block.k, block.free], tables[block.group[0]].reshape(total.shape)[block.k, block.free]
         score[block.at] = (n - n.sum() * p / p.sum())[:-1]
     return score
