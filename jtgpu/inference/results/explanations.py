@@ -131,7 +131,8 @@ class Explanation(Result, ByVariable[str]):
         return math.exp(self.log_posterior)
 
     def _part(self, v: int) -> str:
-        return self._labels.states[v][self.states[v]]
+        state: str = self._labels.states[v][self.states[v]]
+        return state
 
     def _columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {v: [one[v] for one in self.ranked] for v in self}
