@@ -17,7 +17,7 @@ class LazySequence(Sequence[Any]):
 
     def __init__(self, n: int, cell: Callable[[int], Any], whole: Callable[[], Any] | None = None):
         self._n, self._cell = n, cell
-        self.whole = whole or (lambda: [*self])
+        self.whole: Callable[[], Any] = whole or (lambda: [*self])
 
     def __len__(self) -> int:
         return self._n
