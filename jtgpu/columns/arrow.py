@@ -65,7 +65,8 @@ def narwhals() -> Any:
 def without_words(column: Any, words: frozenset[str], known: Collection[str] = ()) -> Any:
     """A column of text with null in place of the words that mean a missing cell, unless they are known states."""
     pa, pc = arrow(), compute()
-    gone = [x for x in column.unique().to_pylist() if x is not None and is_na_word(x, words) and x not in known]
+    cells = [x for x in column.unique().to_pylist() if x is not None and is_na_word(x, words)]
+    gone = [x for x in cells if x not in known and x.strip() not in known]
     return pc.if_else(pc.is_in(column, pa.array(gone, pa.string())), None, column) if gone else column
 
 

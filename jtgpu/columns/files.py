@@ -17,7 +17,7 @@ from ..util.calls import outside
 from ..util.cells import GROUPED, MAX_EXACT, is_na_word, na_words, numeral
 from ..util.system import free_memory
 from ..util.text_table import intervals_of
-from .arrow import arrow, arrow_csv, arrow_parquet, compute
+from .arrow import arrow, arrow_csv, arrow_parquet, compute, without_words
 from .csv_file import CsvFile
 from .names import reject_repeated
 from .source import ParquetFile, Source
@@ -99,7 +99,10 @@ def read_file(
                 "pandas.read_csv with header=None)",
                 stacklevel=outside(),
             )
-        return table if keep_words else _without_words(table, words, declared)
+        for j, name in enumerate(table.column_names):
+            if not keep_words and arrow().types.is_string(table.column(j).type):
+                table = table.set_column(j, name, without_words(table.column(j), words, declared.get(name, ())))
+        return table
     try:
         return arrow_parquet().read_table(path)
     except (OSError, arrow().ArrowInvalid, arrow().ArrowNotImplementedError) as error:
@@ -156,19 +159,6 @@ def lines_of(path: str | Path, dialect: CsvDialect | None, rows: Collection[int]
 def is_text_file(path: str | Path, dialect: CsvDialect | None = None) -> bool:
     """Whether a file of cases is text, in which words may mean missing cells."""
     return isinstance(open_cases(Path(path), DiscreteModel({}), dialect), CsvFile)
-
-
-def _without_words(table: Any, words: frozenset[str], states: Mapping[str, Collection[str]]) -> Any:
-    """The table with nulls in place of words that mean a missing cell and are not states of the column."""
-    for j, name in enumerate(table.column_names):
-        column = table.column(j)
-        if arrow().types.is_string(column.type):
-            known = states.get(name, ())
-            gone = [v for v in column.unique().to_pylist() if is_na_word(v, words) and v.strip() not in known]
-            if gone:
-                is_gone = compute().is_in(column, arrow().array(gone, arrow().string()))
-                table = table.set_column(j, name, compute().if_else(is_gone, None, column))
-    return table
 
 
 def _read_csv(file: CsvFile, convert: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -46,7 +46,7 @@ def names_of(name: str, cells: Sequence[Any]) -> list[str]:
     return [_name(name, cell) for cell in cells]
 
 
-def moment_names(cells: Sequence[Any]) -> list[str]:
+def moment_names(cells: Iterable[Any]) -> list[str]:
     """Moments as text, with the time of day where one is not midnight."""
     texts = [str(np.datetime64(cell).astype("datetime64[us]")).removesuffix(".000000") for cell in cells]
     return [t[:10] for t in texts] if all(t.endswith("T00:00:00") for t in texts) else texts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -491,3 +492,18 @@ def reject_infinite(table: Table, name: str, x: Floats) -> None:
     infinite = np.isinf(x)
     if infinite.any():
         raise DataError(f"{table.row_name(int(np.argmax(infinite)))}, column {name!r}: the value is infinite (inf)")
+
+
+def first_text(column: Any) -> tuple[int, Any]:
+    """The first cell of a column that is no number; of a column of text, the first one that denotes none."""
+    cells = [(i, cell) for i, cell in enumerate(cells_of(column)) if not is_missing(cell)] or [(0, None)]
+    odd = [(i, c) for i, c in cells if isinstance(c, (str, bool)) or not hasattr(c, "__float__")]
+    return next((pair for pair in odd if not denotes_number(pair[1])), odd[0] if odd else cells[0])
+
+
+def denotes_number(text: Any) -> bool:
+    """Whether a text is a finite number."""
+    try:
+        return math.isfinite(float(text))
+    except (TypeError, ValueError):
+        return False

@@ -18,6 +18,7 @@ from ..util.text_table import interval_labels
 from . import Table, as_numbers, known_cells, read_column, reject_infinite
 from .arrow import narwhals
 from .column import Column
+from .kinds import moment_names
 from .memory import NativeFrame
 
 Kind = Literal["numbers", "dates", "categories"]
@@ -62,7 +63,7 @@ class Scale:
             ends = [(str(self.categories[i]), str(self.categories[j - 1])) for i, j in pairs]
             return tuple(low if low == high else f"{low} to {high}" for low, high in ends)
         if self.kind == "dates":
-            texts = ["-inf", *date_texts(self.cuts), "inf"]
+            texts = ["-inf", *moment_names(self.cuts.astype(np.int64).astype("datetime64[s]")), "inf"]
             return tuple(f"{'(' if low == '-inf' else '['}{low}, {high})" for low, high in itertools.pairwise(texts))
         return interval_labels(self.cuts.tolist())
 
@@ -133,12 +134,6 @@ def columns_to_cut(table: Table, given: Any, most: int, target: str | None) -> l
         if name != target and distinct > most and kind_of(column) in ("numbers", "dates"):
             wanted.append(name)
     return wanted
-
-
-def date_texts(seconds: Floats) -> list[str]:
-    """Dates as text, with the time of day where one is not midnight."""
-    moments = seconds.astype(np.int64).astype("datetime64[s]")
-    return list(map(str, moments.astype("datetime64[D]") if (np.mod(seconds, DAY) == 0).all() else moments))
 
 
 def whole_dates(cuts: Floats, values: Floats) -> Floats:

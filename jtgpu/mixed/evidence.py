@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..columns import as_numbers, at_row, cells_of, open_table, read_states, reject_infinite
+from ..columns import as_numbers, at_row, open_table, read_states, reject_infinite
+from ..columns.memory import first_text
 from ..columns.names import evidence_columns
 from ..errors import EvidenceError, ImpossibleEvidence, shown
 from ..inference.evidence import one_case, read_findings
@@ -184,17 +185,3 @@ def _reject_number(net: MixedNetwork, variable: Any, what: str) -> None:
     name = net.variables[net.index(variable)]
     if net.is_number(name):
         raise EvidenceError(f"{what} has the number {name!r}: a {what} is for variables with states")
-
-
-def first_text(column: Any) -> tuple[int, Any]:
-    """The first cell of a column that is no number; of a column of text, the first one that denotes none."""
-    cells = [(i, cell) for i, cell in enumerate(cells_of(column)) if not is_missing(cell)] or [(0, None)]
-    odd = [(i, c) for i, c in cells if isinstance(c, (str, bool)) or not hasattr(c, "__float__")]
-    return next((pair for pair in odd if not _denotes_number(pair[1])), odd[0] if odd else cells[0])
-
-
-def _denotes_number(text: Any) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except (TypeError, ValueError):
-        return False

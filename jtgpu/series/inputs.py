@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..columns import Table, as_numbers, cells_of, is_frame, open_data
+from ..columns.memory import denotes_number, first_text
 from ..device.arrays import DeviceArray
 from ..errors import ArgumentError, DataError, shown
 from ..util.arrays import Floats
@@ -132,24 +133,13 @@ def read_series(x: Any, time: str | None = None, columns: list[str] | None = Non
 
 def _no_number(table: Table, name: str) -> str:
     """Message for a column with cells that are no numbers: the first of them, and what to try."""
-    for i, cell in enumerate(cells_of(table.column(name))):
-        if is_missing(cell) or (isinstance(cell, (int, float, np.number)) and not isinstance(cell, bool)):
-            continue
-        if isinstance(cell, str) and _is_number(cell):  # the first of a column of text, all of whose cells are text
-            continue
-        at = f"column {name!r}, {table.row_name(i)}: {shown(str(cell))} is no number"
-        if isinstance(cell, str) and _is_number(cell.replace(".", "").replace(",", ".")):
-            return f"{at}; write decimal points, not commas (pandas.read_csv has decimal=',')"
-        return f"{at}; leave the column out, or pass time={name!r} if it is time"
-    return f"column {name!r} holds numbers as text; convert it to numbers"
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    i, cell = first_text(table.column(name))
+    if isinstance(cell, str) and denotes_number(cell):
+        return f"column {name!r} holds numbers as text; convert it to numbers"
+    at = f"column {name!r}, {table.row_name(i)}: {shown(str(cell))} is no number"
+    if isinstance(cell, str) and denotes_number(cell.replace(".", "").replace(",", ".")):
+        return f"{at}; write decimal points, not commas (pandas.read_csv has decimal=',')"
+    return f"{at}; leave the column out, or pass time={name!r} if it is time"
 
 
 def check_times(table: Table, time: str | None) -> None:

@@ -11,8 +11,9 @@ import numpy as np
 
 from ...columns import as_numbers, open_table, read_column
 from ...columns.files import read_file
+from ...columns.memory import first_text
 from ...errors import ArgumentError, DataError, closest, shown
-from ...mixed.evidence import MixedCases, first_text, read_cases
+from ...mixed.evidence import MixedCases, read_cases
 from ...mixed.fit_result import MixedFit
 from ...mixed.fitting import Strength, empty_configurations, run, starting_network
 from ...mixed.gpu_fit import device_columns, fit_on_device
