@@ -7,8 +7,9 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...util.iteration import Iteration
 from ..state_file import DAMAGED, StateFile
-from .em import EMState, Iteration
+from .em import EMState
 from .expectation import Evaluation
 
 if TYPE_CHECKING:

@@ -30,6 +30,8 @@ COPIES = 7  # of all CPTs, while they are fitted: counts, prior, shares, network
 SPARSE_ENTRIES, SPARSE = 100_000, 20  # entries, and configurations for each row of data, above which there is a warning
 PART_CELLS = 1 << 21  # cells that are counted at a time: columns of them stay in the CPU's cache
 
+FLOOR = 0.01  # of an entry: the least that an extrapolation leaves of it
+
 Tables = list[Floats]
 
 
@@ -114,21 +116,26 @@ def _add_complete(
         count += np.bincount(at, None if plain else weights, minlength=count.size)
 
 
-def maximise(counts: Tables, prior: Tables, sharing: Sharing, current: Tables) -> Tables:
-    """CPTs of the highest posterior given counts: the M-step.
+class Table(NamedTuple):
+    """The CPT of one variable or of several tied ones, as EM estimates it; its sums are counts."""
 
-    A row without counts and prior stays as it is in `current`.
-    """
-    tables = list(current)
-    for group in sharing.groups:
-        total = prior[group[0]] + counts[group[0]]
-        for v in group[1:]:
-            total = total + counts[v]
-        sums = total.sum(axis=-1, keepdims=True)
-        table = np.where(sums > 0, total / np.where(sums > 0, sums, 1.0), current[group[0]])
-        for v in group:
-            tables[v] = table
-    return tables
+    members: tuple[int, ...]
+    prior: Floats  # what is added to the counts
+
+    def maximise(self, sums: Tables, old: Floats) -> Floats:
+        total = self.prior + sums[self.members[0]]
+        for v in self.members[1:]:
+            total = total + sums[v]
+        rows = total.sum(axis=-1, keepdims=True)
+        return np.where(rows > 0, total / np.where(rows > 0, rows, 1.0), old)
+
+    def log_prior(self, theta: Floats) -> float:
+        return log_score([self.prior], [theta], [0])
+
+    def extrapolated(self, first: Floats, second: Floats, third: Floats, length: float) -> Floats:
+        r = second - first
+        table = np.maximum(first + 2 * length * r + length**2 * (third - second - r), FLOOR * third)
+        return np.asarray(table / table.sum(axis=-1, keepdims=True))
 
 
 def log_score(counts: Tables, tables: Tables, variables: Sequence[int]) -> float:

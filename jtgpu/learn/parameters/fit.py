@@ -15,10 +15,11 @@ from ...errors import ArgumentError
 from ...model.mixed import MixedNetwork
 from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...util.arguments import choice, flag, mapping, new_file_path, number, whole_number
+from ...util.iteration import Iteration
 from ...util.missing import warn_of_few
 from .checkpoint import Checkpoint, fingerprints
 from .coded_cases import CodedCases, read_cases, weighted_chunks
-from .em import Iteration, Rule
+from .em import Rule
 from .expectation import BACKENDS
 from .families import MAX_ENTRIES, read_structure, warn_of_sparse
 from .mixed_slices import fit_mixed_sequences

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...util.arrays import Floats
+from ...util.iteration import Iteration
 from .checkpoint import Checkpoint
 from .coded_cases import Block, CodedCases
-from .em import EMState, Iteration, Problem, Rule, first_state, run_em, run_stepwise
+from .em import EMState, Problem, Rule, first_state, log_prior, maximise, run_em, run_stepwise
 from .expectation import Evaluation, Expectation, Steps
-from .families import available_counts, family_shapes, log_score, maximise, network_of
+from .families import available_counts, family_shapes, log_score, network_of
 from .result import Fit
 from .setup import Setup
 from .standard_errors import standard_errors
@@ -44,7 +45,7 @@ def count(setup: Setup, cases: CodedCases, method: str, seed: int, running: Runn
     more: dict[str, Any] = {"restarts": (state.objective,)}
     if running.errors:
         whole = [True] * len(state.tables)
-        errors = standard_errors(state.tables, state.evaluation.counts, setup.prior, setup.sharing, whole)
+        errors = standard_errors(state.tables, state.evaluation.sums, setup.prior, setup.sharing, whole)
         more["_errors"] = dict(zip(setup.model, errors, strict=True))
     return _result(setup, cases, state, method, **more)
 
@@ -56,9 +57,9 @@ def counted(setup: Setup, complete_counts: Callable[[], Tables], seed: int) -> E
         current = setup.start_tables(complete_counts, seed, 0)
     else:
         current = [np.full(shape, 1.0 / shape[-1]) for shape in family_shapes(setup.model)]
-    tables = maximise(counts, setup.prior, setup.sharing, current)
+    tables = maximise(setup.families, counts, current)
     log_likelihood = log_score(counts, tables, range(len(tables)))
-    objective = log_likelihood + log_score(setup.prior, tables, [g[0] for g in setup.sharing.groups])
+    objective = log_likelihood + log_prior(setup.families, tables)
     history = (Iteration(0, objective, log_likelihood, 0.0, 0.0, False),)
     return EMState(tables, Evaluation(counts, log_likelihood, []), objective, history, converged=True)
 
@@ -72,7 +73,7 @@ def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more
         for v, name in enumerate(model)
         if name not in setup.hidden and not cases.seen[v].all()
     }
-    counts = state.evaluation.counts
+    counts = state.evaluation.sums
     posteriors = [
         (tuple(model.variables[v] for v in g), setup.prior[g[0]] + np.sum([counts[v] for v in g], axis=0))
         for g in setup.sharing.groups
@@ -80,7 +81,7 @@ def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more
     return Fit(
         network_of(model, state.tables, setup.network, ends=setup.ends),
         state.evaluation.log_likelihood, state.objective, state.history,
-        state.converged, state.interrupted, method, {model.variables[v]: state.evaluation.counts[v] for v in estimated},
+        state.converged, state.interrupted, method, {model.variables[v]: state.evaluation.sums[v] for v in estimated},
         cases.n_rows, cases.n_dropped, states_from_data=setup.states_from_data, unseen=unseen, hidden=setup.hidden,
         fixed=tuple(model.variables[v] for v in setup.sharing.fixed), missing=cases.missing(setup.columns),
         n_weightless=cases.n_weightless, _posteriors=posteriors, **more,
@@ -88,7 +89,7 @@ def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more
 
 
 def _named_errors(setup: Setup, cases: CodedCases, engine: Expectation, state: EMState) -> dict[str, Floats]:
-    counts = state.evaluation.counts
+    counts = state.evaluation.sums
     least = [c.sum() * (1 - 1e-12) for c in counts]
     whole = [bool(c.sum() >= n) for c, n in zip(available_counts(cases), least, strict=True)]
     errors = standard_errors(
@@ -131,7 +132,7 @@ def best_of_starts(
     n_starts, seed = starts
     objectives = list(saved.objectives) if saved is not None else []
     best = saved.best if saved is not None else None
-    problem = Problem(engine.evaluate, setup.prior, setup.sharing)
+    problem = Problem(engine.evaluate, setup.families)
     n_left_out = 0
     for n in range(len(objectives), n_starts):
         resumed = saved.resumed() if saved is not None else None
@@ -153,7 +154,7 @@ def best_of_starts(
             break
         objectives.append(state.objective)
     assert best is not None
-    if not best.evaluation.counts:  # read from a checkpoint
+    if not best.evaluation.sums:  # read from a checkpoint
         best = replace(best, evaluation=engine.evaluate(best.tables))
     if saved is not None and not best.interrupted:
         saved.finish()
@@ -211,12 +212,12 @@ def fit_stepwise(
 
     try:
         outcome = run_stepwise(
-            engine.evaluate_block, noted(), tables, setup.prior, setup.sharing, power, flag=running.flag,
+            engine.evaluate_block, noted(), tables, setup.families, power, flag=running.flag,
             listener=listen,
         )  # fmt: skip
     finally:
         engine.close()
-    objective = outcome.log_likelihood + log_score(setup.prior, outcome.tables, [g[0] for g in setup.sharing.groups])
+    objective = outcome.log_likelihood + log_prior(setup.families, outcome.tables)
     state = EMState(
         outcome.tables, Evaluation(outcome.counts, outcome.log_likelihood, []), objective, outcome.history,
         interrupted=outcome.interrupted,

@@ -115,7 +115,8 @@ class SliceExpectation:
         dead: Bools = (counts.failed >= 0) & (self.weights > 0)
         used = (counts.failed < 0) & (self.weights > 0)
         log_likelihood = float((self.weights[used] * counts.log_evidence[used]).sum())
-        return Evaluation(self._slices.tables_of(counts), log_likelihood, [dead])
+        tables = self._slices.tables_of(counts)
+        return Evaluation(tables, log_likelihood, [dead], float(tables[0].sum()))
 
     def complete_counts(self) -> Tables:
         """Counts of each family over the slices in which it is complete."""

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ...dynamic.sequences import Sequences
     from ...model.state_values import CodesByVariable
     from ...util.arrays import Bools, Floats
+    from ...util.iteration import Iteration
     from ...util.options import BackendName
-    from .em import Iteration
     from .families import Sharing
 
 
@@ -299,7 +299,7 @@ def result_of(
     for v, name in enumerate(setup.model):
         title = slices.title(name)
         if title is not None and v in estimated:
-            counts[title] = evaluation.counts[v]
+            counts[title] = evaluation.sums[v]
     unseen = {}
     for v, name in enumerate(dyn.variables):
         present = np.unique(sequences.codes[:, v])
