@@ -14,8 +14,9 @@ from .standard_errors import GaussianErrors, errors_of_number, errors_of_states
 
 if TYPE_CHECKING:
     from ..util.arrays import Floats
+    from ..util.iteration import Iteration
     from .evidence import MixedCases
-    from .fitting import Pass, Strength
+    from .fitting import Strength
 
 
 @check_keywords()
@@ -30,7 +31,7 @@ class MixedFit:
         Sum of ln P of the rows (densities in the units of the columns), weighted.
     objective : float
         `log_likelihood` plus the ln prior, up to a constant: what was maximised.
-    history : tuple of Pass
+    history : tuple of Iteration
     converged : bool
     method : {"counts", "em"}
     n_rows : int
@@ -51,7 +52,7 @@ class MixedFit:
     network: MixedNetwork
     log_likelihood: float
     objective: float
-    history: tuple[Pass, ...]
+    history: tuple[Iteration, ...]
     converged: bool
     method: str
     n_rows: int
@@ -60,6 +61,10 @@ class MixedFit:
     missing: Mapping[str, int] = field(default_factory=dict)
     interrupted: bool = False
     n_empty_rows: Mapping[str, int] = field(default_factory=dict)
+    n_impossible: int = 0
+    restarts: tuple[float, ...] = ()
+    hidden: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
     _rows: tuple[MixedCases, Floats, Strength] | None = field(default=None, repr=False)  # weighted cases, the prior
     _errors: dict[str, GaussianErrors | Floats] = field(default_factory=dict, repr=False)  # of EM, once computed
 

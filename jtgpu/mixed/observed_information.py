@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import ArgumentError
 from ..model.gaussian import Gaussian
 from ..util.calls import outside
-from .fitting import one_pass, pooled_prior
+from .fitting import lines_of, one_pass, pooled_prior
 from .standard_errors import GaussianErrors
 from .tree import MixedTree
 
@@ -159,15 +159,6 @@ def _blocks(tree: MixedTree, net: MixedNetwork, sums: Sums, prior: Prior, total:
     return blocks
 
 
-def _line(tree: MixedTree, net: MixedNetwork, block: Block) -> tuple[Floats, float]:
-    """Intercept and slopes, scaled, and the sd of a number in a configuration."""
-    numbers, g = tree.answerer.numbers, net.numbers.index(block.name)
-    density, scale = net.gaussian(block.name), numbers.scale
-    slopes = zip(numbers.parents[g], density.coefficients.values(), strict=True)
-    line = [density.mean.ravel()[block.k] / scale[g], *(c.ravel()[block.k] * scale[p] / scale[g] for p, c in slopes)]
-    return np.array(line), float(density.sd.ravel()[block.k] / scale[g])
-
-
 def _score(tree: MixedTree, blocks: list[Block], net: MixedNetwork, sums: list[Floats]) -> Floats:
     """Derivative of the objective by all parameters."""
     score = np.zeros(blocks[-1].at.stop if blocks else 0)
@@ -179,8 +170,8 @@ def _score(tree: MixedTree, blocks: list[Block], net: MixedNetwork, sums: list[F
             score[block.at] = (n - n.sum() * p)[:-1]
             continue
         s = s[block.k]
-        line, sd = _line(tree, net, block)
-        contrast = np.concatenate([-line, [1.0]])  # z @ contrast is the residual
+        *line, sd = lines_of(tree.answerer.numbers, net.numbers.index(block.name), net.gaussian(block.name))[block.k]
+        contrast = np.array([*(-x for x in line), 1.0])  # z @ contrast is the residual
         by_z = (s @ contrast)[:-1] / sd**2
         slopes = (by_z[1:] - block.centre * by_z[0]) / block.size
         score[block.at] = [by_z[0] * sd, *(slopes * sd), contrast @ s @ contrast / sd**2 - s[0, 0]]

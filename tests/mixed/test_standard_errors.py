@@ -130,5 +130,5 @@ def test_rows_that_have_a_family_are_not_passed_again(monkeypatch: pytest.Monkey
     every = np.arange(60)
     monkeypatch.setattr("jtgpu.mixed.observed_information._incomplete", lambda net, cases, block: every)
     expected = fit.standard_errors("y")
-    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-5)
-    np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-5)
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-4)
+    np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-4)

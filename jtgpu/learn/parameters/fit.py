@@ -245,6 +245,11 @@ def fit(  # noqa: PLR0913
     if checkpoint is not None:
         checkpoint = new_file_path("checkpoint", checkpoint)
     structure, states = with_codes(converted(structure), states, codes)
+    columns = Columns(id, time, on_gap, likelihood, weights, missing, dialect, na_values)
+    model = Model(states, bins, prior, zeros, fixed, tied, hidden, start, max_table, codes)
+    search = Search(
+        rule, restarts, seed, backend, order, threads, on_impossible == "flag", _listener(progress), checkpoint, resume
+    )  # fmt: skip
     if id is not None or time is not None or is_template(structure):
         _reject({
             "step": step, "errors": errors or None, "cluster": cluster, "devices": devices,
@@ -252,26 +257,15 @@ def fit(  # noqa: PLR0913
         }, "sequences")  # fmt: skip
         has_numbers = numbers is not None or isinstance(structure, MixedDynamicNetwork)
         of_slices: Any = partial(fit_mixed_sequences, numbers=numbers) if has_numbers else fit_sequences
-        sequences: Fit = of_slices(  # its network is a DynamicNetwork, or one with numbers
-            structure, cases, Columns(id, time, on_gap, likelihood, weights, missing, dialect, na_values),
-            Model(states, bins, prior, zeros, fixed, tied, hidden, start, max_table, codes),
-            Search(
-                rule, restarts, seed, backend, order, threads, on_impossible == "flag", _listener(progress),
-                checkpoint, resume,
-            ),
-        )  # fmt: skip
+        sequences: Fit = of_slices(structure, cases, columns, model, search)  # of a DynamicNetwork, or one with numbers
         return sequences
     if numbers is not None or isinstance(structure, MixedNetwork):
         _reject({
-            "likelihood": likelihood, "fixed": [*fixed] or None, "tied": [*tied] or None, "hidden": hidden or None,
-            "step": step, "cluster": cluster, "checkpoint": checkpoint, "devices": devices,
-            "restarts": restarts if restarts != 1 else None, "memory_limit": memory_limit,
+            "likelihood": likelihood, "step": step, "cluster": cluster, "devices": devices,
+            "memory_limit": memory_limit,
         }, "numbers")  # fmt: skip
-        fitted: Fit = cast(Any, fit_numbers)(  # a MixedFit, which has no place in the type of the result
-            structure, cases, numbers, states=states, bins=bins, prior=prior, weights=weights,
-            missing=missing, start=start, iterations=iterations, tolerance=tolerance, threads=threads, zeros=zeros,
-            dialect=dialect, na_values=na_values, progress=_listener(progress), codes=codes,
-        )  # fmt: skip
+        # a MixedFit, which has no place in the type of the result
+        fitted: Fit = cast(Any, fit_numbers)(structure, cases, numbers, columns, model, search)
         return fitted
     given = read_structure(structure)
     mapping("likelihood", likelihood)

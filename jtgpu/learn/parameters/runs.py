@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ...util.arrays import Floats
 from ...util.iteration import Iteration
 from .checkpoint import Checkpoint
 from .coded_cases import Block, CodedCases
-from .em import EMState, Problem, Rule, first_state, log_prior, maximise, run_em, run_stepwise
+from .em import EMState, Family, Problem, Rule, first_state, log_prior, maximise, run_em, run_stepwise
 from .expectation import Evaluation, Expectation, Steps
 from .families import available_counts, family_shapes, log_score, network_of
 from .result import Fit
@@ -123,8 +123,18 @@ def fit_em(
     return _result(setup, cases, best, "em", **more)
 
 
+class Starts(Protocol):
+    """Where EM starts, and what it estimates."""
+
+    @property
+    def families(self) -> Sequence[Family]: ...
+
+    def start_tables(self, complete_counts: Callable[[], Tables], seed: int, n: int) -> Tables:
+        """The n-th start."""
+
+
 def best_of_starts(
-    setup: Setup, engine: Steps, rule: Rule, starts: tuple[int, int], flag: bool, listen: Listener,
+    setup: Starts, engine: Steps, rule: Rule, starts: tuple[int, int], flag: bool, listen: Listener,
     saved: Checkpoint | None,
 ) -> tuple[EMState, dict[str, Any]]:  # fmt: skip
     """The best state that EM reaches from some starts, and entries of the result."""
