@@ -14,11 +14,8 @@ from ..errors import ArgumentError, EvidenceError, OutputExists, UnknownVariable
 from ..formats import load
 from ..formats.bundled import network_path
 from ..formats.registry import file_suffixes
-from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel
-from ..model.discrete_part import DiscretePart
 from ..model.dynamic import DynamicNetwork
-from ..model.first_slice import first_slice
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
@@ -41,30 +38,25 @@ def read_network(file: str) -> DiscreteModel:
 
 def load_any(file: str) -> DiscreteModel | MixedNetwork:
     """Read a network with or without numbers."""
-    if file.endswith(".plan"):
-        raise typer.BadParameter(f"{shown(file)!r} is a saved plan: pass the network, and --plan {shown(file)}")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", ".* CPT rows in ")  # all repairs are printed below
-        net: Any = load(file)
+    net = load_any_kind(file)
     if isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
         more = f", and jtgpu dynamic unroll {shown(file)} -o NET --steps 10 writes the Bayesian network of ten slices"
         raise ArgumentError(
             f"{file} is a dynamic network{'' if isinstance(net, DynamicNetwork) else ' with numbers'}: jtgpu dynamic "
             f"answers questions about sequences{more if isinstance(net, DynamicNetwork) else ''}"
         )
+    return net
+
+
+def load_any_kind(file: str) -> DiscreteModel | MixedNetwork | MixedDynamicNetwork:
+    """Read a network of any kind, and warn about rows that had to be repaired."""
+    if file.endswith(".plan"):
+        raise typer.BadParameter(f"{shown(file)!r} is a saved plan: pass the network, and --plan {shown(file)}")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* CPT rows in ")  # all repairs are printed below
+        net: Any = load(file)
     warn_of_repairs(net.discrete if isinstance(net, MixedNetwork) else net, file)
     return net  # type: ignore[no-any-return]
-
-
-def read_chance_network(file: str) -> DiscreteModel:
-    """Read a file: decisions follow the best policy; slices of time and numbers are known to the model."""
-    given: Any = None if file.endswith(".plan") else load(file)
-    if isinstance(given, (DynamicNetwork, MixedDynamicNetwork)):
-        return first_slice(given)
-    net = load_any(file)
-    if isinstance(net, MixedNetwork):
-        return DiscretePart(net)
-    return net.with_policy(net.compile().policy()) if isinstance(net, DecisionNetwork) else net
 
 
 def warn_of_repairs(net: DiscreteModel, file: str) -> None:

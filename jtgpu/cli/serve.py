@@ -9,7 +9,7 @@ import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -18,12 +18,13 @@ from ..backends import free_on_devices
 from ..errors import ArgumentError, BackendUnavailable, TableTooLarge, format_bytes
 from ..formats.registry import file_suffixes
 from ..inference.network_plan import NetworkPlan
-from ..inference.tree import JunctionTree
+from ..model.discrete import DiscreteModel
 from ..serve.settings import Settings, is_loopback, url_of
+from ..serve.trees import AnyNetwork, AnyTree, has_plan, where
 from ..util.arguments import Option
 from ..util.system import free_memory, parse_bytes
 from .console import command, print_json, warn
-from .networks import read_chance_network
+from .networks import load_any_kind
 from .options import Json
 from .planning import COMPILING, RunOptions, SlicedPlanOptions
 from .tables import status
@@ -132,6 +133,14 @@ EXAMPLES = (
 MEMORY_SHARE = 0.8  # of the free memory
 
 
+
+class Planned(NamedTuple):
+    """A network, and its plan unless its parts are planned as it is compiled."""
+
+    net: AnyNetwork
+    plan: NetworkPlan | None
+
+
 @command
 def serve(  # noqa: PLR0913 (a Typer command)
     files: Annotated[list[str] | None, Option(
@@ -163,17 +172,19 @@ def serve(  # noqa: PLR0913 (a Typer command)
     room.bind(address.host, address.port, shared=address.workers > 1).close()  # before minutes of planning
     run_on = _available(run_on)
     with status("planning", run_on.progress) as step:
-        plans = {}
+        plans: dict[str, Planned] = {}
         for n, file in networks.items():
             step(f"planning {n}")
-            plans[n] = plan.make(read_chance_network(file), file, run_on)
+            net = load_any_kind(file)
+            own = plan.make(net, file, run_on) if isinstance(net, DiscreteModel) and has_plan(net) else None
+            plans[n] = Planned(net, own)
         if address.workers > 1:
             _check_memory(plans, address.workers, plan)
 
-    def ready(port: int, trees: Mapping[str, JunctionTree] | None = None) -> None:
+    def ready(port: int, trees: Mapping[str, AnyTree] | None = None) -> None:
         url = url_of(address.host, port, options["token"])
         if json:
-            backends = sorted({t.backend for t in trees.values()}) if trees else [run_on.backend]
+            backends = sorted({where(t)["backend"] for t in trees.values()}) if trees else [run_on.backend]
             seconds = time.perf_counter() - begun
             about = {"url": url, "networks": [*plans], "backend": ", ".join(backends), "seconds": round(seconds, 3)}
             print_json(about)
@@ -190,11 +201,11 @@ def serve(  # noqa: PLR0913 (a Typer command)
 
 
 def _serve_here(
-    plans: Mapping[str, NetworkPlan], run_on: RunOptions, address: AddressOptions, options: Mapping[str, Any],
-    ready: Callable[[int, Mapping[str, JunctionTree]], None],
+    plans: Mapping[str, Planned], run_on: RunOptions, address: AddressOptions, options: Mapping[str, Any],
+    ready: Callable[[int, Mapping[str, AnyTree]], None],
 ) -> None:  # fmt: skip
     """Serve in this process."""
-    trees: dict[str, JunctionTree] = {}
+    trees: dict[str, AnyTree] = {}
     try:
         with status(COMPILING, run_on.progress) as step:
             for name, made in plans.items():
@@ -209,7 +220,7 @@ def _serve_here(
             tree.close()
 
 
-def _compile_in_worker(plans: Mapping[str, NetworkPlan], run_on: RunOptions, number: int) -> dict[str, JunctionTree]:
+def _compile_in_worker(plans: Mapping[str, Planned], run_on: RunOptions, number: int) -> dict[str, AnyTree]:
     """The trees of a worker; if several GPUs are given, each worker uses one."""
     cards = run_on.device_option().get("devices")
     if isinstance(cards, list) and len(cards) > 1:
@@ -229,15 +240,19 @@ def _available(run_on: RunOptions) -> RunOptions:
     return run_on
 
 
-def _compile(run_on: RunOptions, made: NetworkPlan, step: Callable[[str], None]) -> JunctionTree:
-    """Compile a plan, on the CPU with a warning if the GPU fails."""
+def _compile(run_on: RunOptions, made: Planned, step: Callable[[str], None]) -> AnyTree:
+    """Compile a plan, on the CPU with a warning if the GPU fails; networks without one on the CPU."""
+    plan = made.plan
+    if plan is None:
+        options: Any = {"threads": run_on.threads} if run_on.threads else {}
+        return made.net.compile("cpu", **options)
     try:
-        return run_on.compile(made, step)
+        return run_on.compile(plan, step)
     except BackendUnavailable as error:
         if run_on.backend != "gpu" and run_on.devices is None:
             raise
         warn(f"the CPU is used, since the GPU failed: {error}")
-        return made.compile("cpu", progress=step)
+        return plan.compile("cpu", progress=step)
 
 
 def _networks(files: Sequence[str], named: Sequence[str]) -> dict[str, str]:
@@ -268,9 +283,9 @@ def _name(file: str) -> str:
     return next((name[: -len(s)] for s in suffixes if name.lower().endswith(s) and len(name) > len(s)), name)
 
 
-def _check_memory(plans: Mapping[str, NetworkPlan], workers: int, plan: SlicedPlanOptions) -> None:
+def _check_memory(plans: Mapping[str, Planned], workers: int, plan: SlicedPlanOptions) -> None:
     """Raise `TableTooLarge` if the tables of all workers do not fit."""
-    needed = workers * sum(made.cost().bytes for made in plans.values())
+    needed = workers * sum(made.plan.cost().bytes for made in plans.values() if made.plan is not None)
     limit = int(MEMORY_SHARE * free_memory()) if plan.memory is None else parse_bytes(plan.memory, "memory_limit")
     if needed > limit:
         raise TableTooLarge(

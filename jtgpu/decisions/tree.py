@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -79,6 +79,18 @@ class DecisionTree:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(DecisionTree, self._net, **self._options), ()
+
+    def close(self) -> None:
+        """Free the memory of the backends, as a ``with`` block does at its end."""
+        self._solver.evaluator.close()
+        for _, tree in self._trees.values():
+            tree.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __repr__(self) -> str:
         return f"<DecisionTree of {self._net!r}>"
@@ -220,9 +232,10 @@ class DecisionTree:
 
         A decision among the evidence is fixed, whatever its policy.
         """
-        return self._chance_tree(policy).posteriors(**self._fixed(evidence), targets=targets)
+        return self.under(policy).posteriors(**self._fixed(evidence), targets=targets)
 
-    def _chance_tree(self, policy: Any) -> JunctionTree:
+    def under(self, policy: Any = None) -> JunctionTree:
+        """The compiled network in which decisions follow a policy (default: the best one); see `with_policy`."""
         key = policy if policy is None or isinstance(policy, str) else id(policy)
         # the value holds the policy, so no other one has this id while the value is cached
         return self._trees.get_or_make((key,), lambda: (policy, self._compiled(policy)))[1]
@@ -238,7 +251,7 @@ class DecisionTree:
     def utility(self, evidence: Findings | None = None, *, policy: Any = None) -> Utility:
         """The total utility under a policy: mean, distribution, and its parts."""
         self._case(evidence)
-        return Utility(self._net, self._chance_tree(policy), self._fixed(evidence))
+        return Utility(self._net, self.under(policy), self._fixed(evidence))
 
     def _fixed(self, evidence: Findings | None) -> dict[str, Any]:
         """The evidence as keywords; decisions are set, so that their policies do not matter."""

@@ -112,22 +112,26 @@ class Graph(NamedTuple):
     children: list[list[int]]
     is_directed: bool
 
+    @classmethod
+    def of(cls, n: int, arcs: list[tuple[int, int]], is_directed: bool) -> Graph:
+        """The graph of n variables with these arcs."""
+        parents: list[list[int]] = [[] for _ in range(n)]
+        children: list[list[int]] = [[] for _ in range(n)]
+        for parent, child in arcs:
+            parents[child].append(parent)
+            children[parent].append(child)
+        return cls(arcs, parents, children, is_directed)
+
 
 def graph_of(model: DiscreteModel) -> Graph:
     """Return the arcs of a network, or the pairs of variables that share a factor of a Markov network."""
-    n = len(model)
     is_directed = isinstance(model, DirectedModel)
     if isinstance(model, DirectedModel):
         arcs = [(model.index(p), v) for v, name in enumerate(model.variables) for p in model.parents(name)]
     else:
         pairs = {(min(a, b), max(a, b)) for f in model.factors for a in f.scope for b in f.scope if a != b}
         arcs = sorted(pairs)
-    parents: list[list[int]] = [[] for _ in range(n)]
-    children: list[list[int]] = [[] for _ in range(n)]
-    for parent, child in arcs:
-        parents[child].append(parent)
-        children[parent].append(child)
-    return Graph(arcs, parents, children, is_directed)
+    return Graph.of(len(model), arcs, is_directed)
 
 
 def hub(graph: Graph) -> int:

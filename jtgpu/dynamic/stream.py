@@ -15,7 +15,6 @@ from ..errors import ArgumentError, ImpossibleEvidence
 from ..inference.evidence import plain_states, read_findings
 from ..inference.results.marginals import Posterior
 from ..inference.tables.arrow import number_array
-from ..util.arguments import check_keywords
 from ..util.elementary import log
 from .propagation import LEAST
 from .sequences import Sequences
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from .step import Step
 
 
-@check_keywords()
 class Stream:
     """A sequence whose slices come one by one; created by ``tree.stream()``.
 
@@ -87,10 +85,10 @@ class Stream:
         ImpossibleEvidence
             If the evidence has probability zero; the stream stays as it was.
         """
-        return self.advance(evidence, likelihood, {})
+        return self.advance(evidence, likelihood)
 
     def advance(
-        self, evidence: Findings | None, likelihood: Findings | None, exponents: Mapping[int, Ints]
+        self, evidence: Findings | None, likelihood: Findings | None, exponents: Mapping[int, Ints] | None = None
     ) -> Mapping[str, Posterior]:
         """`step` with powers of two that likelihoods of some variables are multiplied by."""
         step = self._step
@@ -102,13 +100,13 @@ class Stream:
             given = read_findings(step.net, evidence, likelihood)
             state, weights = np.full(step.n_variables, -1, np.int32), dict(given.likelihood)
             state[: step.n] = given.state
-        low = self._least[min(self._t, step.order)]
+        low = self._least[self._t if self._t < step.order else -1]
         for table in weights.values():
             low += math.frexp(table.min(where=table > 0, initial=1.0))[1] - 1
         if self._low + low < LEAST:
             self._low = math.frexp(self._alpha.min(where=self._alpha > 0, initial=1.0))[1] - 1
         if self._low + low < LEAST or exponents or not self._is_ordinary:
-            return self._extended(ExtendedEvidence(state, weights, exponents))
+            return self._extended(ExtendedEvidence(state, weights, exponents or {}))
         self._low += low
         number, cells = step.before_number, self._alpha
         if len(step.before) > 1:
@@ -127,7 +125,10 @@ class Stream:
             between = self._sums @ self._alpha
         self._t += 1
         self.log_evidence += result.log_evidence
-        return self._posteriors(answer, between)
+        return {
+            v: Posterior(v, names, between[first:last] if inner else answer[first:last])
+            for v, names, inner, first, last in self._read
+        }
 
     def _extended(self, case: Evidence) -> Mapping[str, Posterior]:
         """`step` in extended numbers: an entry of the message may be too small for a number."""
@@ -168,13 +169,9 @@ class Stream:
             at += n
         for v in fixed:
             answer[int(step.backend(0).cell_ptr[v]) + case.state[v]] = 1.0
-        return self._posteriors(answer, cells[0, :inner])
-
-    def _posteriors(self, answer: Floats, between: Floats) -> Mapping[str, Posterior]:
-        """By variable; `between`: those of the variables with children in later slices."""
         return {
-            v: Posterior(v, names, between[first:last] if inner else answer[first:last])
-            for v, names, inner, first, last in self._read
+            v: Posterior(v, names, cells[0, first:last] if is_inner else answer[first:last])
+            for v, names, is_inner, first, last in self._read
         }
 
     @property

@@ -189,7 +189,8 @@ class JunctionTree(CompiledModel):
         result = self.answer(self._open().run, read_findings(model, evidence), [v])
         probabilities = result.posterior[ptr[v] : ptr[v + 1]].copy()  # not a view of the posteriors of all variables
         probabilities.flags.writeable = False
-        return Posterior(model.variables[v], model.states(v), probabilities, ends_of(model, model.variables[v]))
+        _, names, states, ends = model.labels
+        return Posterior(names[v], states[v], probabilities, ends_of(model, names[v]) if ends else None)
 
     def resolve(self, evidence: Findings | None = None, **more: Unpack[EvidenceOptions]) -> ResolvedEvidence:
         """Evidence of all kinds as one case that a backend answers."""

@@ -194,7 +194,7 @@ class InformationQueries:
         return _entropy(self, case, self._names(variables), unit)
 
     def mutual_information(
-        self, target: str, others: str | Sequence[str] | None = None, evidence: Findings | None = None, *,
+        self, target: str | int, others: str | Sequence[str | int] | None = None, evidence: Findings | None = None, *,
         unit: InformationUnit = "nats", likelihood: Findings | None = None, do: Findings | None = None,
     ) -> Scores:  # fmt: skip
         """Compute I(target; X | evidence) of other variables X, all by default; see `entropy` for errors."""
@@ -202,8 +202,9 @@ class InformationQueries:
         return _information(self, case, self._names(target)[0], None if others is None else self._names(others), unit)
 
     def value_of_information(
-        self, target: str, candidates: str | Sequence[str] | None = None, evidence: Findings | None = None, *,
-        unit: InformationUnit = "nats", likelihood: Findings | None = None, do: Findings | None = None,
+        self, target: str | int, candidates: str | Sequence[str | int] | None = None,
+        evidence: Findings | None = None, *, unit: InformationUnit = "nats", likelihood: Findings | None = None,
+        do: Findings | None = None,
     ) -> Ranking[Any]:  # fmt: skip
         """Rank variables by the expected information that observing them gives about a target.
 

@@ -34,6 +34,18 @@ class Factor(NamedTuple):
     table: NDArray[np.float64]  # shape: the cardinalities of the scope
 
 
+class Labels(NamedTuple):
+    """Names of a model by number, for results, which look them up more often than anything else.
+
+    A look-up by an attribute of a model takes twice as long: its class has a `__getattr__`, for hints.
+    """
+
+    positions: dict[str, int]
+    variables: tuple[str, ...]
+    states: tuple[tuple[str, ...], ...]
+    ends: dict[str, Any]  # least and greatest number of variables whose states are intervals, as attributes have them
+
+
 @check_keywords(but=("index", "states", "state_index"))
 class DiscreteModel:
     """Variables with states, and factors over them.
@@ -253,10 +265,17 @@ class DiscreteModel:
         """
         return _Codes(self)
 
+    @cached_property
+    def labels(self) -> Labels:
+        """Names by number."""
+        nodes: Mapping[str, Mapping[str, Any]] = getattr(self, "attributes", {}).get("node", {})
+        ends = {v: node["ends"] for v, node in nodes.items() if "ends" in node}
+        return Labels(self._index, self._variables, self._states, ends)
+
     # Pickling ----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("codes", "_values")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("codes", "labels", "_values")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a pickled model. Unpickled arrays are writeable; those of a model are not."""

@@ -14,7 +14,6 @@ from ..util import late_imports
 from ..util.arguments import check_keywords, mapping, names, plain, several
 from ..util.text_table import counted
 from .discrete import DiscreteModel
-from .discrete_part import NO_STATES
 from .dynamic import DynamicNetwork
 from .gaussian import Gaussian, checked_gaussian
 from .mixed import NUMBER, MixedNetwork
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from .state_values import CodesByVariable
 
 Pair = tuple[str, int]
+NO_STATES = "no variable has states"
 ALONE = ","  # a static variable of one state where no variable with states joins the slices
 
 

@@ -113,12 +113,7 @@ def _states(model: DiscreteModel, name: str, text: str) -> int | frozenset[int]:
 def state_of_text(model: DiscreteModel, name: str, text: str) -> StateNumber:
     """The state that a text names."""
     state = _state(model, name, text)
-    if state is not None:
-        return state
-    digits = text.strip()
-    # limited, since Python refuses to convert thousands of digits
-    is_number = digits.isascii() and digits.isdigit() and len(digits) < 10
-    return model.state_index(name, int(digits) if is_number else digits)  # raises
+    return model.state_index(name, text.strip()) if state is None else state  # raises
 
 
 def _state(model: DiscreteModel, name: str, text: str) -> StateNumber | None:

@@ -23,22 +23,17 @@ from starlette.responses import Response
 from starlette.routing import Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..dynamic.numbers import MixedDynamicTree
-from ..dynamic.tree import DynamicTree
 from ..errors import ArgumentError
-from ..inference.tree import JunctionTree
-from ..mixed.tree import MixedTree
 from ..util.arguments import described
 from .editing import Editing, edit_routes
 from .hosted import Hosted
 from .metrics import Gauge, Metrics, Values
-from .numbers import of_numbers
 from .page_module import read_form
 from .requests import PROBLEM, Refusal, Trace, kind_of, problem
 from .routes import COMPRESSED, QuestionEndpoints, not_found, page_routes, routes, state_routes
-from .sequences import of_slices
 from .settings import Guard, Head, Settings, headers_of
 from .tables import Tables
+from .trees import AnyTree
 
 # A line for each request, on stderr.
 
@@ -72,7 +67,7 @@ class App:
 
     Parameters
     ----------
-    trees : mapping of str to JunctionTree, DynamicTree, MixedTree or MixedDynamicTree
+    trees : mapping of str to JunctionTree, DynamicTree, MixedTree, MixedDynamicTree or DecisionTree
         The networks by the names that clients use. The application does not close them.
     **options : `jtgpu.serve.settings.Settings`
         ``token``, ``allow_hosts``, ``allow_origins``, ``embed``, ``api_only``, ``read_only``, ``max_body``,
@@ -86,25 +81,18 @@ class App:
     >>> app = jtgpu.serve.App({"asia": tree})  # for example: uvicorn.run(app)
     """
 
-    def __init__(
-        self, trees: Mapping[str, JunctionTree | DynamicTree | MixedTree | MixedDynamicTree], **options: Any
-    ):
+    def __init__(self, trees: Mapping[str, AnyTree], **options: Any):
         self.settings = Settings.of(options)
         if not isinstance(cast(object, trees), Mapping) or not trees:
             raise ArgumentError(f"trees must be a mapping such as {{'asia': tree}}, not {described(trees)}")
-        given = {name: of_numbers(of_slices(tree)) for name, tree in trees.items()}
-        for name, tree in given.items():
-            if (
-                not isinstance(cast(object, name), str)
-                or not name
-                or "/" in name
-                or not isinstance(cast(object, tree), JunctionTree)
-            ):
+        for name, tree in trees.items():
+            is_name = isinstance(cast(object, name), str) and name and "/" not in name
+            if not is_name or not isinstance(cast(object, tree), AnyTree):
                 raise ArgumentError(
                     f"trees must map names without slashes to compiled models, not {described(name)} to "
                     f"{described(tree)}"
                 )
-        self.networks = {name: Hosted(name, tree, self.settings) for name, tree in given.items()}
+        self.networks = {name: Hosted(name, tree, self.settings) for name, tree in trees.items()}
         self._guard = Guard(self.settings)
         self._metrics = Metrics(self._gauges, self.settings.metrics_folder)
         self._tables = Tables(self.settings)
@@ -118,8 +106,8 @@ class App:
         of_router += edit_routes(self.networks, self._editing)
         of_router += state_routes(self.networks, lambda: self._state, self._metrics)
         if not self.settings.api_only:
-            form = read_form(self.settings.page, {n: t.model for n, t in given.items()}) if self.settings.page else None
-            of_router += page_routes(form)
+            models = {n: h.states for n, h in self.networks.items()}
+            of_router += page_routes(read_form(self.settings.page, models) if self.settings.page else None)
         self._router = Router(of_router, redirect_slashes=False, default=not_found, lifespan=self._lifespan)
         self._others = GZipMiddleware(self._router, minimum_size=COMPRESSED, compresslevel=1)
         self._stack: ASGIApp = self._answer
@@ -185,11 +173,11 @@ class App:
 
     def _gauges(self) -> list[Gauge]:
         waiting: Values = {(name,): float(h.waiting) for name, h in self.networks.items()}
-        memory: Values = {(name,): float(h.tree.plan.cost().bytes) for name, h in self.networks.items()}
+        memory: Values = {(name,): h.memory for name, h in self.networks.items()}
         devices: Values = {}
         for h in self.networks.values():
-            if h.tree.device:
-                devices[(h.tree.device,)] = devices.get((h.tree.device,), 0.0) + h.tree.plan.cost().bytes
+            if device := h.status["device"]:
+                devices[(device,)] = devices.get((device,), 0.0) + h.memory
         return [
             ("jtgpu_queue", "Requests that wait for an answer", ("network",), waiting),
             ("jtgpu_memory_bytes", "Bytes of the tables of a plan", ("network",), memory),
@@ -268,7 +256,7 @@ class App:
         if hosted is not None and trace.body:
             with suppress(Exception):
                 body = msgspec.json.decode(trace.body)
-        answer = problem(error, hosted.tree.model if hosted else None, body if isinstance(body, dict) else None)
+        answer = problem(error, hosted.network if hosted else None, body if isinstance(body, dict) else None)
         if answer["status"] == 500:
             answer["id"] = self._next_id()
             _log.error("internal error %s", answer["id"], exc_info=error)

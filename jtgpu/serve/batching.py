@@ -20,10 +20,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from ..backends.base import Evidence
+from ..dynamic.tree import DynamicTree
 from ..errors import BackendUnavailable, ImpossibleEvidence
 from ..inference.tree import JunctionTree
+from ..mixed.tree import MixedTree
 from ..util.system import cores
 from .registry import Rates, spans, states_and_weights
+from .trees import OVER_TIME, AnyTree
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,6 +43,8 @@ WRITERS = 2  # threads that write long replies, mostly without the interpreter's
 LONG = 10_000  # numbers of all replies of a batch
 SMALL = 8  # findings and targets of a small request, at most
 FINDINGS, TARGETS = 4, 3  # of the small requests that are measured
+TRIED, MANY = 16, 32  # slices that are timed, and sequences that are timed together
+SHARE = 0.1  # of a single case's time that one of many cases with numbers takes
 
 
 def measure(tree: JunctionTree, seed: int = 0) -> Rates:
@@ -75,6 +80,26 @@ def measure(tree: JunctionTree, seed: int = 0) -> Rates:
     if not n_variables:
         return rates
     return rates._replace(small=_rates(few_targets, run, partial(run_batch, rates.threshold == 1)))
+
+
+def measure_others(tree: AnyTree) -> Rates:
+    """Measure a tree that answers no single cases in batches; this also loads what answers need."""
+    seconds: list[float] = []
+    if isinstance(tree, MixedTree):
+        for _ in range(3):
+            begun = time.perf_counter()
+            tree.posteriors()
+            seconds.append(time.perf_counter() - begun)
+        single = min(seconds)
+        return Rates(single, single, SHARE * single, 2)
+    assert isinstance(tree, OVER_TIME)
+    states = tree if isinstance(tree, DynamicTree) else tree.discrete
+    for sequences in (1, 1, MANY):  # the first one loads what the others need
+        codes = np.full((sequences, TRIED, len(states.network)), -1, np.int32)
+        begun = time.perf_counter()
+        states.smooth(codes)
+        seconds.append((time.perf_counter() - begun) / TRIED)
+    return Rates(seconds[1], seconds[1], max(seconds[2] - seconds[1], 0.0) / (MANY - 1), 2)
 
 
 def _rates(

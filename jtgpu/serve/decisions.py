@@ -1,30 +1,16 @@
-"""Questions about decisions, to networks that were made by `jtgpu.DecisionNetwork.with_policy`."""
+"""Questions about decisions."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
+from ..decisions.tree import DecisionTree
 from ..errors import ArgumentError
-from ..inference.tree import JunctionTree
-from ..model.decisions import PolicyNetwork
 from ..util.arguments import whole_number
 from .registry import MAX_NUMBERS, Body, Codes, Form, Observed, Rates, Reply, Variable, question
 
-if TYPE_CHECKING:
-    from ..decisions.tree import DecisionTree
-
 MAX_RESTARTS = 1000
 UPDATES = 10  # of a decision by single policy updating, about
-
-
-def _decisions(tree: JunctionTree) -> DecisionTree:
-    """The compiled decision network of a tree under a policy; compiled on first use."""
-    net = tree.model
-    if not isinstance(net, PolicyNetwork):
-        raise ArgumentError("this network has no decisions")
-    options = {} if tree.threads is None else {"threads": tree.threads}
-    made: DecisionTree = tree.cached("decisions", 0, lambda: net.decision_network.compile("cpu", **options))
-    return made
 
 
 class Option(TypedDict):
@@ -45,7 +31,7 @@ class OptionsReply(Reply):
     "/options",
     OptionsReply,
     "The expected utility of each option of a decision.",
-    {"decision": "drill", "evidence": {"test": "yes", "seismic": "open"}},
+    {"decision": "drill", "evidence": {"test": "yes", "seismic": "open"}}, of=(DecisionTree,),
 )
 class Options(Body, kw_only=True):
     """The expected utility of each option of a decision, given what is known; later decisions are the best ones."""
@@ -54,14 +40,14 @@ class Options(Body, kw_only=True):
     evidence: Observed | None = None
     codes: Codes | None = None
 
-    def answer(self, tree: JunctionTree, form: Form) -> OptionsReply:
-        ranked = _decisions(tree).options(self.decision, self.evidence)
+    def answer(self, tree: DecisionTree, form: Form) -> OptionsReply:
+        ranked = tree.options(self.decision, self.evidence)
         return {
             "decision": ranked.decision,
             "options": [{"option": o, "expected_utility": value} for o, value in ranked.items()],
         }
 
-    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+    def seconds(self, tree: DecisionTree, rates: Rates) -> float:
         return 3 * rates.single
 
 
@@ -80,7 +66,10 @@ class PolicyReply(Reply):
     policy: dict[str, list[Choice]]
 
 
-@question("/policy", PolicyReply, "The policy of the highest expected utility.", {"evidence": {"test": "yes"}})
+@question(
+    "/policy", PolicyReply, "The policy of the highest expected utility.", {"evidence": {"test": "yes"}},
+    of=(DecisionTree,),
+)
 class Policy(Body, kw_only=True):
     """The policy of the highest expected utility; evidence holds whatever is decided."""
 
@@ -88,10 +77,9 @@ class Policy(Body, kw_only=True):
     codes: Codes | None = None
     restarts: int = 10
 
-    def answer(self, tree: JunctionTree, form: Form) -> PolicyReply:
-        decisions = _decisions(tree)
+    def answer(self, tree: DecisionTree, form: Form) -> PolicyReply:
         restarts = whole_number("restarts", self.restarts, least=0, most=MAX_RESTARTS)
-        best = decisions.policy(self.evidence, restarts=restarts)
+        best = tree.policy(self.evidence, restarts=restarts)
         numbers = sum(table.size for table in best.values())
         if numbers > MAX_NUMBERS:
             raise ArgumentError(f"the policy has {numbers:,} numbers, more than {MAX_NUMBERS:,}")
@@ -101,8 +89,8 @@ class Policy(Body, kw_only=True):
             "policy": {d: [{"known": row, "option": option} for row, option in best.rows(d)] for d in best},
         }
 
-    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
-        n = len(tree.model.decision_network.decisions) if isinstance(tree.model, PolicyNetwork) else 0
+    def seconds(self, tree: DecisionTree, rates: Rates) -> float:
+        n = len(tree.network.decisions)
         return UPDATES * n * (max(self.restarts, 0) + 1) * rates.single
 
 
@@ -125,7 +113,7 @@ class GainsReply(Reply):
     "/decision-value",
     GainsReply,
     "The value of observing variables before a decision, in units of utility.",
-    {"decision": "test"},
+    {"decision": "test"}, of=(DecisionTree,),
 )
 class DecisionValue(Body, kw_only=True):
     """By how much the expected utility rises if a variable is observed before a decision."""
@@ -135,17 +123,17 @@ class DecisionValue(Body, kw_only=True):
     evidence: Observed | None = None
     codes: Codes | None = None
 
-    def answer(self, tree: JunctionTree, form: Form) -> GainsReply:
-        model = tree.model
+    def answer(self, tree: DecisionTree, form: Form) -> GainsReply:
+        model = tree.network
         names = None if self.candidates is None else [model.variables[model.index(v)] for v in self.candidates]
         decision = model.variables[model.index(self.decision)]
-        value = _decisions(tree).value_of_information(decision, names, evidence=self.evidence)
+        value = tree.value_of_information(decision, names, evidence=self.evidence)
         return {
             "decision": value.decision,
             "expected_utility": value.expected_utility,
             "gains": [{"variable": v, "gain": gain} for v, gain in value.items()],
         }
 
-    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
-        n = len(tree.model) if self.candidates is None else len(self.candidates)
+    def seconds(self, tree: DecisionTree, rates: Rates) -> float:
+        n = len(tree.network) if self.candidates is None else len(self.candidates)
         return UPDATES * n * rates.single

@@ -15,11 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from ..inference.tree import JunctionTree
-from ..model.decisions import PolicyNetwork
-from ..model.discrete import DiscreteModel
-from ..model.discrete_part import DiscretePart
-from ..model.first_slice import OVER_TIME
+from ..inference.network_plan import NetworkPlan
 from ..model.network import BayesianNetwork
 from .hosted import Hosted
 from .opening import EditedNetwork, EditedVariable, Opening, too_slow
@@ -27,33 +23,30 @@ from .registry import RATE
 from .requests import JSON, Refusal, json_response, read, trace_of, unless_gone
 from .routes import QuestionEndpoints, of_network
 from .settings import Settings, check_type, headers_of
+from .trees import AnyNetwork, AnyTree, network_kind
 
 MOST = 20  # networks that clients may add
 AT_ONCE = 4  # networks that are opened at the same time
 FIRST_ANSWERS = 10  # questions that are answered before a network is served, at least
 FILE = "application/octet-stream"
-Opened = tuple[JunctionTree, Hosted]
+Opened = tuple[AnyTree, Hosted]
 
 
-def edited_network(model: DiscreteModel) -> EditedNetwork:
-    """A network in the form that `network_of` takes."""
-    # raises Refusal: If the model is a Markov network, which has no CPTs.
-    if not isinstance(model, BayesianNetwork):
-        raise Refusal("unsupported", "a Markov network has factors and no CPTs, and cannot be edited here")
-    if isinstance(model, OVER_TIME):
-        raise Refusal("unsupported", "a network over time cannot be edited here")
-    if isinstance(model, DiscretePart):
-        raise Refusal("unsupported", "a network with numbers cannot be edited here")
-    if isinstance(model, PolicyNetwork):  # else its decisions would come back as chance variables, without utilities
-        raise Refusal("unsupported", "a network with decisions cannot be edited here; save it as a file, and edit that")
+def edited_network(net: AnyNetwork) -> EditedNetwork:
+    """A network in the form that `network_of_page` takes."""
+    # raises Refusal: If it is not a Bayesian network.
+    if not isinstance(net, BayesianNetwork):
+        raise Refusal(
+            "unsupported", f"a {network_kind(net)} network cannot be edited here, only Bayesian networks of variables "
+            "with states; save it as a file, and edit that",
+        )  # fmt: skip
     variables = [
         EditedVariable(
-            name=v, states=[*model.states(v)], parents=[*model.parents(v)],
-            cpt=np.asarray(model.cpt(v)).ravel().tolist(),
+            name=v, states=[*net.states(v)], parents=[*net.parents(v)], cpt=np.asarray(net.cpt(v)).ravel().tolist()
         )
-        for v in model.variables
+        for v in net
     ]
-    return EditedNetwork(title=model.name, variables=variables)
+    return EditedNetwork(title=net.name, variables=variables)
 
 
 class Editing:
@@ -62,12 +55,12 @@ class Editing:
     def __init__(self, networks: dict[str, Hosted], questions: QuestionEndpoints, settings: Settings):
         self._networks, self._questions, self._settings = networks, questions, settings
         self._own = frozenset(networks)
-        self._trees: dict[str, JunctionTree] = {}
+        self._trees: dict[str, AnyTree] = {}
         self._under_way: dict[Opening, str] = {}  # names of networks that are being opened
 
     async def model(self, request: Request, hosted: Hosted) -> Response:
         """The network with its CPTs."""
-        return json_response(msgspec.to_builtins(edited_network(hosted.tree.model)))
+        return json_response(msgspec.to_builtins(edited_network(hosted.network)))
 
     async def serve(self, request: Request) -> Response:
         """Add, replace or remove a network."""
@@ -141,15 +134,15 @@ class Editing:
         return future
 
     def _compiled(self, name: str, opening: Opening) -> Opened:
-        plan = opening.plan()
-        seconds = FIRST_ANSWERS * plan.cost().flops / RATE
+        made = opening.read()
+        seconds = FIRST_ANSWERS * made.cost().flops / RATE if isinstance(made, NetworkPlan) else 0.0
         if seconds > self._settings.timeout:
             raise Refusal(
                 "too-slow", f"to answer questions about this network would take too long: {seconds:,.0f} s before the "
                 f"first one; the limit is {self._settings.timeout:g} s (--timeout)",
                 predicted=round(seconds, 3), limit=self._settings.timeout,
             )  # fmt: skip
-        tree = plan.compile("cpu")
+        tree: AnyTree = made.compile("cpu")  # a network that is no plan was compiled within the limits already
         hosted = Hosted(name, tree, self._settings)
         try:
             if opening.is_cancelled:

@@ -15,17 +15,20 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..draw.drawing import Graph, graph_of, hub, neighbourhood
+from ..decisions.tree import DecisionTree
+from ..draw.drawing import hub, neighbourhood
 from ..errors import BackendUnavailable, JtgpuError
 from ..inference.tree import JunctionTree
-from .batching import Batcher, measure
-from .map_layout import CANVAS, MAX_NODES, map_layout, overview
+from ..util.lru import LRU
+from .batching import Batcher, measure, measure_others
+from .map_layout import CANVAS, MAX_NODES, map_layout, outline, overview
 from .networks import description, digest, summary
 from .questions import QUESTIONS
-from .registry import Form, Rates
+from .registry import Form, Rates, asked_of, questions_of
 from .replies import PosteriorReplies
 from .requests import JSON, Refusal, flag, number, unless_gone
 from .settings import Settings
+from .trees import AnyTree, core_of, network_of, states_of, where
 
 # A GPU that fails does not end the service: the requests that it was computing get a 503, a warning says why, and a
 # tree on the CPU, made of the same plan, answers from then on.
@@ -34,23 +37,31 @@ T = TypeVar("T")
 _log = logging.getLogger("jtgpu.serve")
 MOST = 150  # variables of a layout
 CANVAS_STEP = 40  # pixels
+MAPS = 64  # layouts that are remembered
 SLOW = 0.5  # seconds of a case from which questions are not tried at start
 
 
 class Hosted:
-    """A tree that clients query.
+    """A tree that clients query, of any kind.
 
     Two threads compute: one for posteriors of single cases, in batches, and one for all other questions, so that these
     do not hold up posteriors.
     """
 
-    def __init__(self, name: str, tree: JunctionTree, settings: Settings):
+    def __init__(self, name: str, tree: AnyTree, settings: Settings):
         self.name, self.tree, self.settings = name, tree, settings
-        self.replies = PosteriorReplies(tree)
-        self.decoders: dict[str, Any] = {name: msgspec.json.Decoder(q.body) for name, q in QUESTIONS.items()}
+        self.network = network_of(tree)
+        self.states = states_of(self.network)
+        self.questions = questions_of(tree)
+        self.decoders: dict[str, Any] = {name: msgspec.json.Decoder(QUESTIONS[name].body) for name in self.questions}
         self.digest = digest(tree)
+        self.maps: LRU[Any, Any] = LRU(MAPS)
         self.rates = Rates(0.0, 0.0, 0.0, 1 << 30)
-        self.batcher = Batcher(tree, self.rates, settings.max_batch, settings.exact, self.use_cpu)
+        self.is_batched = isinstance(tree, (JunctionTree, DecisionTree))
+        if self.is_batched:  # else there are no `replies` and no `batcher`
+            core: Any = core_of(tree)
+            self.replies = PosteriorReplies(core)
+            self.batcher = Batcher(core, self.rates, settings.max_batch, settings.exact, self.use_cpu)
         self.failure = ""  # of the GPU that this network was compiled for
         self._own: JunctionTree | None = None  # in place of one whose GPU failed
         self._lock = threading.Lock()
@@ -61,28 +72,34 @@ class Hosted:
 
     def warm(self) -> None:
         """Load everything that answers need, measure how long they take, and compute the priors."""
-        try:
-            self.rates = self.batcher.rates = measure(self.tree)
-        except BackendUnavailable as error:
-            if not self.use_cpu(error):
-                raise
-        self.replies.reply(np.zeros(int(self.tree.plan.posterior_ptr[-1])), 0.0, None, Form(), False)
+        if not self.is_batched:
+            self.rates = measure_others(self.tree)
+        else:
+            try:
+                self.rates = self.batcher.rates = measure(self.batcher.tree)
+            except BackendUnavailable as error:
+                if not self.use_cpu(error):
+                    raise
+            self.replies.reply(np.zeros(int(self.batcher.tree.plan.posterior_ptr[-1])), 0.0, None, Form(), False)
         self.description = description(self.name, self.tree, self.settings.sources.get(self.name, ""))
         if self.rates.single < SLOW:
             self._try_questions()
 
     def _try_questions(self) -> None:
         """Answer a question of each kind, about the first and the last variable."""
-        names = self.tree.model.variables
+        names = self.states.variables
         if not names:
             return
         first, last, seen = names[0], names[-1], {}
-        with suppress(JtgpuError):
-            seen = {first: self.tree.posterior(first).probabilities.argmax().item()} if first != last else {}
-        for question in QUESTIONS.values():
+        if self.is_batched and first != last:
+            with suppress(JtgpuError):
+                seen = {first: self.batcher.tree.posterior(first).probabilities.argmax().item()}
+        for name in self.questions:
+            question = QUESTIONS[name]
             if question.trial is not None:
                 with suppress(JtgpuError):  # a sliced plan and a Markov network do not answer all questions
-                    msgspec.convert(question.trial(first, last, seen), question.body).answer(self.tree, Form())
+                    tree = asked_of(self.tree, name)
+                    msgspec.convert(question.trial(first, last, seen), question.body).answer(tree, Form())
 
     def use_cpu(self, error: BaseException) -> bool:
         """Answer on the CPU from now on if a GPU failed."""
@@ -93,7 +110,7 @@ class Hosted:
         with self._lock:
             if self.failure:
                 return True
-            if not self.tree.device:
+            if not isinstance(self.tree, JunctionTree) or not self.tree.device:
                 return False
             _log.warning("the GPU of %s failed; the CPU is used from now on: %s", self.name, error)
             self._own = self.tree.plan.compile("cpu")
@@ -125,17 +142,24 @@ class Hosted:
     @property
     def status(self) -> dict[str, str]:
         """Where questions are answered."""
-        where = {"backend": self.tree.backend, "device": self.tree.device}
-        return {**where, "failure": self.failure} if self.failure else where
+        about = {name: text for name, text in where(self.tree).items() if name != "dtype"}
+        return {**about, "failure": self.failure} if self.failure else about
+
+    @property
+    def memory(self) -> float:
+        """Bytes of the tables of the plan."""
+        core = core_of(self.tree)
+        return 0.0 if core is None else float(core.plan.cost().bytes)
 
     @property
     def waiting(self) -> int:
         """Number of requests that wait for an answer."""
-        return len(self.batcher) + self.pending
+        return self.pending + (len(self.batcher) if self.is_batched else 0)
 
     def close(self) -> None:
         """End the threads after what waits is answered; the tree stays open."""
-        self.batcher.close()
+        if self.is_batched:
+            self.batcher.close()
         self._pool.shutdown(wait=True)
         if self._own is not None:
             self._own.close()
@@ -153,14 +177,13 @@ async def layout(request: Request, hosted: Hosted) -> Response:
 
 def _requested(request: Request, hosted: Hosted) -> Any:
     """A function that computes the positions that the query string describes."""
-    tree = hosted.tree
-    model = tree.model
+    net, maps = hosted.network, hosted.maps
     if flag(request, "overview"):
-        return lambda: tree.cached("serve-layout", "overview", lambda: overview(model))
-    nodes = _nodes(request, hosted, graph_of(model))
+        return lambda: maps.get_or_make("overview", lambda: overview(net))
+    nodes = _nodes(request, hosted)
     canvas = _canvas(request)
     key = (None if nodes is None else tuple(nodes), canvas)
-    return lambda: tree.cached("serve-layout", key, lambda: map_layout(model, nodes, canvas))
+    return lambda: maps.get_or_make(key, lambda: map_layout(net, nodes, canvas))
 
 
 def _canvas(request: Request) -> tuple[int, int]:
@@ -172,9 +195,9 @@ def _canvas(request: Request) -> tuple[int, int]:
     return max(CANVAS_STEP, width - width % CANVAS_STEP), max(CANVAS_STEP, height - height % CANVAS_STEP)
 
 
-def _nodes(request: Request, hosted: Hosted, graph: Graph) -> list[int] | None:
+def _nodes(request: Request, hosted: Hosted) -> list[int] | None:
     """Numbers of the variables to place, ascending; None: all."""
-    model = hosted.tree.model
+    model = hosted.states
     most = number(request, "most", MOST, 1, MAX_NODES) or MOST
     hops = number(request, "hops", 2, 0, 1000) or 0
     given = ",".join(request.query_params.getlist("nodes"))
@@ -189,13 +212,14 @@ def _nodes(request: Request, hosted: Hosted, graph: Graph) -> list[int] | None:
     around = request.query_params.getlist("around")
     if not len(model) or (not around and len(model) <= most):
         return None
+    graph = outline(hosted.network).graph
     start = [*dict.fromkeys(v for name in around for v in _named(hosted, name))]
     return neighbourhood(graph, start or [hub(graph)], hops, most)
 
 
 def _named(hosted: Hosted, name: str) -> list[int]:
     """The variable of a name, or of several that commas separate."""
-    model = hosted.tree.model
+    model = hosted.states
     try:
         return [model.index(name)]
     except JtgpuError:

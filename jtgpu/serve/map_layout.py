@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from math import hypot, inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..draw.arrange import Spacing, arrange
 from ..draw.dense import arrange_dense
-from ..draw.drawing import graph_of
+from ..draw.drawing import Graph, graph_of
 from ..draw.network import StackedDrawing, arrange_stacked
 from ..draw.svg import ARROW, clean, curve
 from ..errors import ArgumentError
 from ..formats.number_cursor import whole_numbers
-from ..model.decisions import PolicyNetwork
+from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel
-from ..model.discrete_part import DiscretePart
-from ..model.network import BayesianNetwork
+from ..model.dynamic import DynamicNetwork
+from ..model.markov import MarkovNetwork
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from .map_boxes import (
     BAR,
     COMPACT,
@@ -33,6 +34,39 @@ from .map_boxes import (
     diamond_size,
     title_lines,
 )
+from .trees import AnyNetwork, numbers_of, states_of
+
+
+class Outline(NamedTuple):
+    """What the page draws of a network: over time, of a slice."""
+
+    states: DiscreteModel  # the variables that have states, V of them
+    graph: Graph  # arcs among these
+    utilities: list[tuple[str, list[int]]]  # name, and parents by number
+    numbers: list[tuple[str, list[int]]]  # the same; from V on, parents are other numbers
+    places: list[list[int] | None]  # positions that the file gives
+
+
+def outline(net: AnyNetwork) -> Outline:
+    """The outline of a network of any kind."""
+    states, numbers = states_of(net), numbers_of(net)
+    attributes = getattr(net, "attributes", {}).get("node", {})
+    given = [whole_numbers(attributes.get(v, {}).get("position"), 2) for v in states]
+    places: list[list[int] | None] = [[*p] if p else None for p in given]
+    if isinstance(net, MarkovNetwork):
+        return Outline(states, graph_of(net), [], [], places)
+    index = {v: i for i, v in enumerate((*states, *numbers))}
+
+    def parents(v: str) -> list[int]:
+        above: Any = net.parents(v)  # type: ignore[union-attr]
+        if isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
+            above = [p for p, lag in above if not lag]
+        return [index[p] for p in above]
+
+    utilities = [(u, parents(u)) for u in net.utilities] if isinstance(net, DecisionNetwork) else []
+    graph = Graph.of(len(states), [(p, v) for v, name in enumerate(states) for p in parents(name)], True)
+    return Outline(states, graph, utilities, [(v, parents(v)) for v in numbers], places)
+
 
 # The map of a network whose file gives the position of each variable.
 
@@ -42,27 +76,21 @@ MAX_SIDE = 6000  # pixels of a map
 Box = tuple[int, int, int, int]  # x, y, width, height
 
 
-def positions(model: DiscreteModel) -> list[list[int] | None]:
+def positions(drawn: Outline) -> list[list[int] | None]:
     """Positions that the file gives, y downwards; None for variables without one."""
-    if not isinstance(model, BayesianNetwork):
-        return [None] * len(model)
-    attributes = model.attributes.get("node", {})
-    given = [whole_numbers(attributes.get(v, {}).get("position"), 2) for v in model.variables]
-    places = [[*p] if p else None for p in given]
-    graph = graph_of(model)
+    places, down = drawn.places, 0
     # y grows upwards in some formats and programs, and downwards in others: most arcs point down
-    down = 0
-    for a, b in graph.arcs:
+    for a, b in drawn.graph.arcs:
         first, second = places[a], places[b]
         if first is not None and second is not None:
             down += (second[1] > first[1]) - (second[1] < first[1])
     return places if down >= 0 else [None if p is None else [p[0], -p[1]] for p in places]
 
 
-def placed_boxes(model: DiscreteModel, sizes: Sequence[tuple[int, int]]) -> list[Box] | None:
+def placed_boxes(drawn: Outline, sizes: Sequence[tuple[int, int]]) -> list[Box] | None:
     """Boxes at the positions of the file; None where a position is missing or boxes overlap at any sensible scale."""
-    places = [p for p in positions(model) if p is not None]
-    if len(places) < len(model) or not places:
+    places = [p for p in positions(drawn) if p is not None]
+    if len(places) < len(drawn.places) or not places:
         return None
     left, top = min(x for x, _ in places), min(y for _, y in places)
     scale = 0.0
@@ -117,7 +145,7 @@ SPREAD = (0.8, 1.0, 1.25, 1.5, 2.2, 3.3, 5.0)
 
 
 def map_layout(
-    model: DiscreteModel, nodes: Sequence[int] | None = None, canvas: tuple[int, int] = CANVAS
+    net: AnyNetwork, nodes: Sequence[int] | None = None, canvas: tuple[int, int] = CANVAS
 ) -> dict[str, Any]:
     """Place the boxes of some variables in layers, arcs downwards, so that they are large on a canvas.
 
@@ -131,23 +159,23 @@ def map_layout(
     #     line, path data of its head] by numbers of variables; ``spines``, [parent, path data] of the lines between a
     #     parent and columns of its children, and ``heads``, path data of their arrow heads; ``hidden``, [parents,
     #     children] of each node that are not among the nodes; ``utilities``, [name, x, y, width, height] of those that
-    #     depend on a node, in arcs the numbers from V on; ``numbers``, [number, x, y, width, height] of those of a
-    #     `DiscretePart`, in arcs V and the number; ``width``, ``height``. Integers in pixels.
+    #     depend on a node, in arcs the numbers from V on; ``numbers``, [number, x, y, width, height] of the variables
+    #     without states, in arcs V and the number; ``width``, ``height``. Integers in pixels.
     # raises ArgumentError: If the model has no such variable, or there are more than 400.
-    n = len(model) if not isinstance(model, DiscretePart) or model.has_states else 0
+    drawn = outline(net)
+    model, graph = drawn.states, drawn.graph
+    n = len(model)
     ids = sorted(set(range(n) if nodes is None else nodes))
     if ids and not 0 <= ids[0] <= ids[-1] < n:
         raise ArgumentError(f"nodes must be numbers of variables, 0 to {n - 1}")
     if len(ids) > MAX_NODES:
         raise ArgumentError(f"a map has at most {MAX_NODES} variables, not {len(ids):,}")
-    graph = graph_of(model)
     number = {v: i for i, v in enumerate(ids)}
     inside = [(number[a], number[b]) for a, b in graph.arcs if a in number and b in number]
-    utilities = _utilities(model, number)
-    inside += [(p, len(ids) + i) for i, (_, _, parents) in enumerate(utilities) for p in parents]
-    curves, more = _numbers(model, number, len(ids) == n)
-    inside += more
-    numbers = [*ids, *(n + u for u, _, _ in utilities), *(n + g for g, _ in curves)]
+    utilities, more = _leaves(drawn.utilities, number, n, whole=False)
+    curves, others = _leaves(drawn.numbers, number, n, whole=len(ids) == n)
+    inside += more + others
+    numbers = [*ids, *(n + u for u, _ in utilities), *(n + g for g, _ in curves)]
     hidden = [[sum(u not in number for u in side[v]) for side in (graph.parents, graph.children)] for v in ids]
     names = [clean(model.variables[v]) for v in ids]
     best: dict[str, Any] = {}
@@ -157,8 +185,8 @@ def map_layout(
     ):  # fmt: skip
         titles = [title_lines(name, style, names) for name in names]
         sizes = [box_size(style, lines, model.states(v)) for lines, v in zip(titles, ids, strict=True)]
-        sizes += [diamond_size(name) for _, name, _ in utilities] + [curve_size(name) for _, name in curves]
-        placed = placed_boxes(model, sizes) if len(ids) == n and not utilities and not curves else None
+        sizes += [diamond_size(name) for _, name in utilities] + [curve_size(name) for _, name in curves]
+        placed = placed_boxes(drawn, sizes) if len(ids) == n and not utilities and not curves else None
         if placed is not None:
             made = _placed(placed, inside, graph.is_directed)
         else:
@@ -168,7 +196,7 @@ def map_layout(
             continue
         largest = scale
         others = made["boxes"][len(ids) :]
-        diamonds = [[name, *box] for (_, name, _), box in zip(utilities, others, strict=False)]
+        diamonds = [[name, *box] for (_, name), box in zip(utilities, others, strict=False)]
         own = [[g, *box] for (g, _), box in zip(curves, others[len(utilities) :], strict=True)]
         best = {
             **made, "nodes": ids, "titles": titles, "hidden": hidden, "boxes": made["boxes"][: len(ids)],
@@ -181,34 +209,17 @@ def map_layout(
     return best
 
 
-def _utilities(model: DiscreteModel, number: dict[int, int]) -> list[tuple[int, str, list[int]]]:
-    """The utilities that depend on variables of a map: number, name, and places of these variables."""
-    if not isinstance(model, PolicyNetwork):
-        return []
-    net, listed = model.decision_network, []
-    for u, name in enumerate(net.utilities):
-        parents = [number[p] for p in map(net.index, net.parents(name)) if p in number]
-        if parents:
-            listed.append((u, name, parents))
-    return listed
-
-
-def _numbers(
-    model: DiscreteModel, number: dict[int, int], whole: bool
+def _leaves(
+    leaves: Sequence[tuple[str, list[int]]], number: dict[int, int], n: int, whole: bool
 ) -> tuple[list[tuple[int, str]], list[tuple[int, int]]]:
-    """The numbers on a map of some variables, which depend on one of them, and the arcs into these by places."""
-    if not isinstance(model, DiscretePart):
-        return [], []
-    net = model.mixed_network
-    place = {model.variables[v]: i for v, i in number.items()}
-    shown: dict[str, int] = {}
-    for v in net.topological_order():
-        if net.is_number(v) and (whole or any(p in place or p in shown for p in net.parents(v))):
-            shown[v] = net.numbers.index(v)
-    names = sorted(shown, key=shown.__getitem__)
-    place |= {v: len(number) + i for i, v in enumerate(names)}
-    arcs = [(place[p], place[v]) for v in names for p in net.parents(v) if p in place]
-    return [(shown[v], v) for v in names], arcs
+    """The utilities or numbers that depend on variables of a map, or on others of these, and the arcs by places."""
+    # whole: Whether all are shown; n: parents are other leaves from here on
+    shown = {i for i, (_, above) in enumerate(leaves) if whole or any(p in number for p in above)}
+    while more := {i for i, (_, above) in enumerate(leaves) if any(p - n in shown for p in above)} - shown:
+        shown |= more
+    place = number | {n + i: len(number) + k for k, i in enumerate(sorted(shown))}
+    arcs = [(place[p], place[n + i]) for i in sorted(shown) for p in leaves[i][1] if p in place]
+    return [(i, leaves[i][0]) for i in sorted(shown)], arcs
 
 
 def _scale(width: int, height: int, canvas: tuple[int, int]) -> float:
@@ -274,14 +285,15 @@ def _drawn(drawn: StackedDrawing, ids: Sequence[int], has_heads: bool) -> dict[s
     }  # fmt: skip
 
 
-def overview(model: DiscreteModel) -> dict[str, Any]:
+def overview(net: AnyNetwork) -> dict[str, Any]:
     """Place a dot for each variable."""
     # returns ``x`` and ``y``, per mille of the width and the height, in the order of the variables; empty if there are
     #     more than 5,000.
-    n = len(model)
+    graph = outline(net).graph
+    n = len(graph.parents)
     if n > MAX_OVERVIEW:
         return {"x": [], "y": []}
-    whole = arrange([(8, 8)] * n, graph_of(model).arcs)
+    whole = arrange([(8, 8)] * n, graph.arcs)
     across, down = max(whole.width, 1), max(whole.height, 1)
     return {
         "x": [1000 * (x + 4) // across for x, _, _, _ in whole.boxes],

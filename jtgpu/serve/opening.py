@@ -14,7 +14,7 @@ import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -25,16 +25,11 @@ from ..formats import read as read_network
 from ..formats.registry import file_suffixes
 from ..inference.network_plan import NetworkPlan
 from ..inference.planning import plan_or_questions
-from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel
-from ..model.discrete_part import DiscretePart
-from ..model.dynamic import DynamicNetwork
-from ..model.first_slice import first_slice
-from ..model.mixed import MixedNetwork
-from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
 from ..util.system import free_memory
 from .requests import Refusal, kind_of
+from .trees import AnyNetwork, core_of, has_plan
 
 SHARE = 0.2  # of the free memory, for the tables of a network
 OWN_MEMORY = 1 << 30  # bytes of Python and its libraries
@@ -56,7 +51,7 @@ class EditedNetwork(Struct, forbid_unknown_fields=True, kw_only=True):
     variables: list[EditedVariable]
 
 
-def network_of(edited: EditedNetwork) -> BayesianNetwork:
+def network_of_page(edited: EditedNetwork) -> BayesianNetwork:
     """Check and build a network."""
     # raises Refusal: If names repeat, or a CPT has another number of entries than its states and parents need.
     states: dict[str, list[str]] = {}
@@ -80,7 +75,7 @@ def network_of(edited: EditedNetwork) -> BayesianNetwork:
     return BayesianNetwork(states, parents, cpts, name=edited.title)
 
 
-def network_of_file(data: bytes, suffix: str, folder: str) -> DiscreteModel:
+def network_of_file(data: bytes, suffix: str, folder: str) -> AnyNetwork:
     """Read the contents of a file with this suffix, which is written to the folder."""
     # raises Refusal: If no format has the suffix.
     if f".{suffix}" not in file_suffixes():
@@ -88,13 +83,7 @@ def network_of_file(data: bytes, suffix: str, folder: str) -> DiscreteModel:
     path = Path(folder) / f"network.{suffix}"
     path.write_bytes(data)
     try:
-        net: Any = read_network(path)
-        if isinstance(net, MixedNetwork):
-            return DiscretePart(net)
-        if isinstance(net, DecisionNetwork):
-            return net.with_policy(net.compile().policy())
-        over_time = isinstance(net, (DynamicNetwork, MixedDynamicNetwork))
-        return first_slice(net) if over_time else cast(DiscreteModel, net)
+        return read_network(path)
     except TableTooLarge:
         raise
     except JtgpuError as error:  # without the name of our folder
@@ -102,7 +91,7 @@ def network_of_file(data: bytes, suffix: str, folder: str) -> DiscreteModel:
 
 
 class Opening:
-    """A network of a client, on its way to a plan; `cancel` ends it from any thread."""
+    """A network of a client, on its way to a plan or a tree; `cancel` ends it from any thread."""
 
     def __init__(self, body: bytes, suffix: str | None, seconds: float):
         self._body, self._suffix, self._seconds = body, suffix, seconds  # suffix: of a file; None: the page's JSON
@@ -117,8 +106,8 @@ class Opening:
             if self._process is not None:
                 self._process.kill()
 
-    def plan(self) -> NetworkPlan:
-        """Read and plan the network."""
+    def read(self) -> NetworkPlan | AnyNetwork:
+        """Read and plan the network; one that has no plan of its own is compiled, to see that this can be done."""
         # raises Refusal: If the network is invalid, too large, or takes longer than the time.
         limit = int(SHARE * free_memory())
         path = os.pathsep.join(p for p in sys.path if p)
@@ -141,10 +130,10 @@ class Opening:
         if not out:
             raise Refusal("too-large", "reading and planning this network takes more memory than the server has for it")
         made = pickle.loads(out)
-        if isinstance(made, NetworkPlan):
-            return made
-        kind, detail, fields = made
-        raise Refusal(kind, detail, **fields)
+        if isinstance(made, tuple):
+            kind, detail, fields = made
+            raise Refusal(kind, detail, **fields)
+        return made  # type: ignore[no-any-return]
 
 
 def too_slow(seconds: float) -> Refusal:
@@ -153,16 +142,19 @@ def too_slow(seconds: float) -> Refusal:
 
 
 def _planned(body: bytes, suffix: str | None, folder: str, limit: int) -> Any:
-    """The plan of a network; else kind, detail and fields of a refusal."""
+    """The plan of a network, or the network; else kind, detail and fields of a refusal."""
     try:
         if suffix is not None:
-            model = network_of_file(body, suffix, folder)
+            net = network_of_file(body, suffix, folder)
         else:
             try:
-                model = network_of(msgspec.json.decode(body, type=EditedNetwork))
+                net = network_of_page(msgspec.json.decode(body, type=EditedNetwork))
             except msgspec.DecodeError as error:
                 return kind_of(error), str(error), {}
-        return plan_or_questions(model, memory_limit=limit)
+        if isinstance(net, DiscreteModel) and has_plan(net):
+            return plan_or_questions(net, memory_limit=limit)
+        core_of(net.compile("cpu", memory_limit=limit))
+        return net
     except Refusal as error:
         return error.kind, str(error), error.fields
     except TableTooLarge as error:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired
 
 from ..backends.base import Evidence
 from ..errors import ArgumentError, ImpossibleEvidence, JtgpuError
 from ..inference.evidence import read_findings
 from ..inference.queries.posteriors import as_list, targets_of
 from ..inference.tree import JunctionTree
+from ..mixed.sampling import MixedSamples
+from ..mixed.tree import MixedTree
 from ..util.arguments import whole_number
+from .numbers import MAX_POINTS, QUANTILES, MixedAnswers, Number, Result
 from .registry import (
     Case,
     Distribution,
@@ -28,23 +31,23 @@ from .registry import (
     with_labels,
 )
 from .requests import problem
+from .trees import network_of, numbers_of, states_of
 
 CHUNK = 4096  # cases that are computed at a time
 
 
-class Result(TypedDict):
-    """Posteriors of one of many cases, or why there are none: a problem as of a response that is not 2xx."""
-
-    log_evidence: NotRequired[float]
-    posteriors: NotRequired[dict[str, Distribution]]
-    error: NotRequired[dict[str, Any]]
+CASES = JunctionTree, MixedTree
 
 
 class PosteriorsReply(Reply):
-    """Posteriors of one case, with ``flat=1`` as one array, or ``results`` in the order of the cases."""
+    """Posteriors of one case, with ``flat=1`` as one array, or ``results`` in the order of the cases.
+
+    Quantiles of numbers are in the order of the request.
+    """
 
     log_evidence: NotRequired[float]
     posteriors: NotRequired[dict[str, Distribution]]
+    numbers: NotRequired[dict[str, Number]]
     flat: NotRequired[list[float]]
     tag: NotRequired[str]
     since: NotRequired[str]
@@ -53,13 +56,15 @@ class PosteriorsReply(Reply):
 
 @question(
     "/posteriors", PosteriorsReply, "Posterior probabilities of all variables or some, of one case or of many.",
-    {"evidence": {"xray": "yes", "smoke": ["yes", "no"]}, "targets": ["lung"]},
+    {"evidence": {"xray": "yes", "smoke": ["yes", "no"]}, "targets": ["lung"]}, of=CASES,
 )  # fmt: skip
 class Posteriors(Case, kw_only=True):
     """Posteriors of all variables or of some targets, of one case or of many."""
 
     targets: Variable | list[Variable] | None = None  # variable or list of variables: Default: all variables
     cases: list[Case] | None = None  # list of cases: Many cases in place of the evidence of one
+    quantiles: list[float] | None = None  # of numbers; default: 0.05, 0.5 and 0.95
+    points: int = 0  # of the density of each number, evenly spaced; there are more around narrow parts
 
     @property
     def n_cases(self) -> int:
@@ -70,15 +75,22 @@ class Posteriors(Case, kw_only=True):
         """Whether a batch of other requests can include this one."""
         return self.cases is None and not self.soft and not self.do
 
-    def answer(self, tree: JunctionTree, form: Form) -> PosteriorsReply:
-        if self.cases is None:
-            result = _one(tree, self, self.targets, form)
-            return {"log_evidence": result["log_evidence"], "posteriors": result["posteriors"]}
-        if self.known():
+    def answer(self, tree: JunctionTree | MixedTree, form: Form) -> PosteriorsReply:
+        if self.cases is not None and (self.evidence or self.likelihood or self.soft or self.do):
             raise ArgumentError("evidence is given for one case and in cases; put all of it into cases")
-        return {"results": answer_cases(tree, self.cases, self.targets, form)}
+        points = whole_number("points", self.points, least=0, most=MAX_POINTS)
+        if isinstance(tree, MixedTree):
+            quantiles = QUANTILES if self.quantiles is None else self.quantiles
+            answers = MixedAnswers(tree, self.targets, quantiles, points, form)
+            answers.check(self.n_cases)
+            result: Any = answers.one(self) if self.cases is None else {"results": answers.many(self.cases)}
+        elif self.cases is None:
+            result = _one(tree, self, self.targets, form)
+        else:
+            result = {"results": answer_cases(tree, self.cases, self.targets, form)}
+        return result  # type: ignore[no-any-return]
 
-    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+    def seconds(self, tree: JunctionTree | MixedTree, rates: Rates) -> float:
         if self.cases is None:
             return rates.seconds(1)
         hard = sum(1 for case in self.cases if case.soft or case.do)
@@ -129,7 +141,7 @@ def answer_cases(tree: JunctionTree, cases: Sequence[Case], targets: Any, form: 
 
 def _one(tree: JunctionTree, case: Case, targets: Any, form: Form) -> Result:
     """A case by itself, with soft evidence and interventions."""
-    posteriors = tree.posteriors(**case.known(), targets=targets)
+    posteriors = tree.posteriors(**case.known(tree), targets=targets)
     return {
         "log_evidence": posteriors.log_evidence,
         "posteriors": {name: by_state(tree.model, p, form) for name, p in posteriors.items()},
@@ -159,7 +171,7 @@ class Joint(Case, kw_only=True):
         variables = as_list(self.variables, "variables")
         scope = dict.fromkeys(tree.model.index(v) for v in variables)
         check_size(math.prod(int(tree.model.cardinality[v]) for v in scope), f"a joint table of {len(scope)} variables")
-        joint = tree.joint(variables, **self.known())
+        joint = tree.joint(variables, **self.known(tree))
         return {
             "variables": [*joint.variables], "states": [[*s] for s in joint.states], "shape": [*joint.shape],
             "probabilities": joint.probabilities.ravel().tolist(), "log_evidence": joint.log_evidence,
@@ -167,19 +179,19 @@ class Joint(Case, kw_only=True):
 
     def seconds(self, tree: JunctionTree, rates: Rates) -> float:
         variables = as_list(self.variables, "variables")
-        return tree.joint_cost(variables, **self.known()).operations / rate(tree, rates)
+        return tree.joint_cost(variables, **self.known(tree)).operations / rate(tree, rates)
 
 
 class Samples(Reply):
-    """Samples: numbers of states in the order of the variables, or their names with ?labels=1."""
+    """Samples: values, and numbers of states or their names with ?labels=1, in the order of the variables."""
 
     variables: list[str]
-    samples: list[list[int | str]]
+    samples: list[list[int | float | str]]
 
 
 @question(
     "/sample", Samples, "Exact samples of all variables.", {"n": 3, "seed": 1},
-    lambda first, last, seen: {"n": 2, "seed": 0, "evidence": seen},
+    lambda first, last, seen: {"n": 2, "seed": 0, "evidence": seen}, of=CASES,
 )
 class Sample(Case, kw_only=True):
     """Exact samples of all variables given the evidence; the same seed gives the same samples."""
@@ -187,14 +199,17 @@ class Sample(Case, kw_only=True):
     n: int = 1
     seed: int | None = None
 
-    def answer(self, tree: JunctionTree, form: Form) -> Samples:
+    def answer(self, tree: JunctionTree | MixedTree, form: Form) -> Samples:
+        net = network_of(tree)
         n = whole_number("n", self.n, least=0)
         if self.seed is not None:
             whole_number("seed", self.seed, least=0)
-        check_size(n * len(tree.model), f"{n:,} samples of {len(tree.model):,} variables")
-        names = [*tree.model.variables]
-        rows: list[list[Any]] = tree.sample(n, **self.known(), seed=self.seed).states.tolist()
+        check_size(n * len(net), f"{n:,} samples of {len(net):,} variables")
+        drawn = tree.sample(n, **self.known(tree), seed=self.seed)
+        rows: list[list[Any]] = drawn.states.tolist()
         if form.labels:
-            labels = [tree.model.states(v) for v in names]
+            labels = [*map(states_of(net).states, states_of(net))]
             rows = [[s[i] for s, i in zip(labels, row, strict=True)] for row in rows]
-        return {"variables": names, "samples": rows}
+        if isinstance(drawn, MixedSamples):
+            rows = [row + values for row, values in zip(rows, drawn.numbers.tolist(), strict=True)]
+        return {"variables": [*states_of(net), *numbers_of(net)], "samples": rows}

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ..inference.queries import text
 from ..inference.queries.posteriors import as_list
 from ..inference.results import sensitivities
 from ..inference.results.explanations import Explanation
 from ..inference.tree import JunctionTree
+from ..mixed.tree import MixedTree
 from ..util.arguments import whole_number
 from ..util.options import InformationUnit
 from . import decisions as decisions  # registers its questions
-from . import numbers as numbers
 from . import posteriors as posteriors
 from . import slices as slices
 from .registry import QUESTIONS as QUESTIONS
 from .registry import Body, Case, Codes, Form, Rates, Reply, State, Variable, question, rate
 from .registry import answer as answer
+from .trees import network_of
 
 MAX_K = 1000  # configurations of an answer
+POINTS = 100  # of an integral, about
 
 
-def _name(tree: JunctionTree, variable: str | int) -> str:
-    return tree.model.variables[tree.model.index(variable)]
+CASES = JunctionTree, MixedTree
+
+
+def _name(tree: JunctionTree | MixedTree, variable: str | int) -> str:
+    net = network_of(tree)
+    return net.variables[net.index(variable)]
 
 
 def _most(most: int | None) -> int | None:
@@ -77,7 +83,7 @@ class Mpe(Case, kw_only=True):
 
     def answer(self, tree: JunctionTree, form: Form) -> Explanations:
         k = whole_number("k", self.k, least=1, most=MAX_K)
-        return _explanations(tree, tree.mpe(**self.known(), k=k), form)
+        return _explanations(tree, tree.mpe(**self.known(tree), k=k), form)
 
     def seconds(self, tree: JunctionTree, rates: Rates) -> float:
         return max(self.k, 1) * rates.single
@@ -96,11 +102,11 @@ class Map(Case, kw_only=True):
 
     def answer(self, tree: JunctionTree, form: Form) -> Explanations:
         k = whole_number("k", self.k, least=1, most=MAX_K)
-        return _explanations(tree, tree.map(as_list(self.variables, "variables"), **self.known(), k=k), form)
+        return _explanations(tree, tree.map(as_list(self.variables, "variables"), **self.known(tree), k=k), form)
 
     def seconds(self, tree: JunctionTree, rates: Rates) -> float:
         variables = as_list(self.variables, "variables")
-        return tree.map_cost(variables, **self.known()).operations / rate(tree, rates)
+        return tree.map_cost(variables, **self.known(tree)).operations / rate(tree, rates)
 
 
 # What to observe, and what a target depends on
@@ -111,7 +117,8 @@ class Observation(TypedDict):
     variable: str
     gain: float
     expected_entropy: float
-    expected_accuracy: float
+    expected_accuracy: NotRequired[float]
+    expected_sd: NotRequired[float]  # of a target that is a number
 
 
 class Observations(Reply):
@@ -125,7 +132,9 @@ class Observations(Reply):
 class _OfTarget(Case, kw_only=True):
     target: Variable
 
-    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+    def seconds(self, tree: JunctionTree | MixedTree, rates: Rates) -> float:
+        if isinstance(tree, MixedTree):  # integrals over the values of each number
+            return len(tree.network) * rates.seconds(POINTS)
         return rates.seconds(int(tree.model.cardinality[tree.model.index(self.target)]))
 
 
@@ -135,7 +144,7 @@ def _about_last(first: str, last: str, seen: dict[str, Any]) -> dict[str, Any]:
 
 @question(
     "/voi", Observations, "Which variable to observe next to learn about a target.",
-    {"target": "lung", "evidence": {"xray": "yes"}}, _about_last,
+    {"target": "lung", "evidence": {"xray": "yes"}}, _about_last, of=CASES,
 )
 class Voi(_OfTarget, kw_only=True):
     """Variables ranked by the information that observing them gives about a target."""
@@ -144,11 +153,10 @@ class Voi(_OfTarget, kw_only=True):
     most: int | None = None
     unit: InformationUnit = "nats"
 
-    def answer(self, tree: JunctionTree, form: Form) -> Observations:
+    def answer(self, tree: JunctionTree | MixedTree, form: Form) -> Observations:
         most = _most(self.most)
-        ranked = tree.value_of_information(self.target, self.candidates, unit=self.unit, **self.known())
-        names = ("variable", "gain", "expected_entropy", "expected_accuracy")
-        rows: Any = [{name: getattr(o, name) for name in names} for o in ranked[:most]]
+        ranked: Any = tree.value_of_information(self.target, self.candidates, unit=self.unit, **self.known(tree))
+        rows: Any = [asdict(o) for o in ranked[:most]]
         return {"target": _name(tree, self.target), "unit": self.unit, "observations": rows}
 
 
@@ -167,7 +175,9 @@ class Scores(Reply):
     scores: list[Score]
 
 
-@question("/mi", Scores, "Mutual information of a target and other variables.", {"target": "lung"}, _about_last)
+@question(
+    "/mi", Scores, "Mutual information of a target and other variables.", {"target": "lung"}, _about_last, of=CASES,
+)
 class Mi(_OfTarget, kw_only=True):
     """Mutual information of a target and other variables."""
 
@@ -175,9 +185,9 @@ class Mi(_OfTarget, kw_only=True):
     most: int | None = None
     unit: InformationUnit = "nats"
 
-    def answer(self, tree: JunctionTree, form: Form) -> Scores:
+    def answer(self, tree: JunctionTree | MixedTree, form: Form) -> Scores:
         most = _most(self.most)
-        scores = tree.mutual_information(self.target, self.others, unit=self.unit, **self.known())
+        scores = tree.mutual_information(self.target, self.others, unit=self.unit, **self.known(tree))
         rows: list[Score] = [{"variable": v, "information": score} for v, score in [*scores.items()][:most]]
         return {"target": _name(tree, self.target), "unit": self.unit, "scores": rows}
 
@@ -227,7 +237,7 @@ class Sensitivity(Case, kw_only=True):
     def answer(self, tree: JunctionTree, form: Form) -> SensitivityReply:
         n = whole_number("n", self.n, least=0, most=100_000)
         target: tuple[Any, Any] = self.target
-        result = tree.sensitivity(target, **self.known())
+        result = tree.sensitivity(target, **self.known(tree))
         return {
             "target": (result.target[0], result.target[1]),
             "probability": result.probability,
@@ -282,7 +292,7 @@ class Importance(Case, kw_only=True):
     target: Variable
 
     def answer(self, tree: JunctionTree, form: Form) -> Findings:
-        known = self.known(soft=False)
+        known = self.known(tree, soft=False)
         ranked = tree.evidence_importance(self.target, known.pop("evidence", {}), **known)
         rows: Any = [
             asdict(i) | {"states": [*i.states], "without": i.without.tolist(), "alone": i.alone.tolist()}
@@ -305,7 +315,7 @@ class Conflict(Case, kw_only=True):
     """The conflict measure of the findings; soft evidence is not supported."""
 
     def answer(self, tree: JunctionTree, form: Form) -> ConflictReply:
-        known = self.known(soft=False)
+        known = self.known(tree, soft=False)
         return {"conflict": tree.conflict(known.pop("evidence", {}), **known)}
 
 

@@ -15,12 +15,16 @@ import numpy as np
 from msgspec import Struct
 
 from ..backends.base import Evidence
-from ..errors import ArgumentError, JtgpuError, TableTooLarge
+from ..decisions.tree import DecisionTree
+from ..errors import ArgumentError, EvidenceError, JtgpuError, TableTooLarge
 from ..inference.results.marginals import Posterior
 from ..inference.tree import JunctionTree
+from ..mixed.tree import MixedTree
 from ..model.discrete import DiscreteModel
+from ..model.mixed import MixedNetwork
 from ..util.arguments import whole_number
 from .requests import Refusal
+from .trees import AnyTree, network_kind, network_of, states_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +33,8 @@ if TYPE_CHECKING:
 # by name or number; a number with a fraction is a value where states are intervals
 State = str | int | float | bool
 Variable = str | int
-Observed = dict[str, State | list[State] | None]  # a state, several one of which holds, or null: not observed
+# a state, several one of which holds, or null: not observed; of a number its value, or [low, high], null: no bound
+Observed = dict[str, State | list[State | None] | None]
 # What states mean in the evidence: "index", numbers of states from 0, or {"xray": {"1": "yes", "0": "no"}}
 Codes = Literal["names", "index"] | dict[str, dict[str, str]]
 Weights = list[float] | dict[str, float]  # in the order of the states, or by state
@@ -50,9 +55,9 @@ class Form(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Seconds of posteriors of all variables, or of a few targets, as measured at start."""
+    """Seconds of posteriors of all variables, or of a few targets, as measured at start; over time, of a slice."""
 
-    single: float  # one case on its own
+    single: float  # one case, or sequence, on its own
     # batch, case: A batch of n cases takes ``batch + n * case``
     batch: float
     case: float
@@ -74,11 +79,12 @@ class Body(Struct, forbid_unknown_fields=True, kw_only=True):
         """Number of cases, or of sequences."""
         return 1
 
-    def answer(self, tree: JunctionTree, form: Form) -> Any:
+    def answer(self, tree: Any, form: Form) -> Any:
         """The reply, as plain data."""
+        # tree: of one of the classes that the question is registered with
         raise NotImplementedError
 
-    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+    def seconds(self, tree: Any, rates: Rates) -> float:
         """Predicted time of the answer."""
         return rates.single
 
@@ -93,14 +99,28 @@ class Case(Body, kw_only=True):
     do: dict[str, State | Weights] | None = None
     codes: Codes | None = None
 
-    def known(self, *, soft: bool = True) -> dict[str, Any]:
-        """The evidence as keywords of a query; those that are absent are left out."""
+    def known(self, tree: AnyTree, *, soft: bool = True) -> dict[str, Any]:
+        """The evidence as keywords of a query of a tree; those that are absent are left out."""
         # raises ArgumentError: If there is soft evidence and the query does not support it.
         names = ("evidence", "likelihood", "soft", "do")
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        if not soft and "soft" in given:
+        if "soft" in given and (isinstance(tree, MixedTree) or not soft):
             raise ArgumentError("this question does not support soft evidence; pass likelihood")
+        if isinstance(tree, MixedTree) and "evidence" in given:
+            given["evidence"] = {v: _finding(tree.network, v, x) for v, x in given["evidence"].items()}
         return given
+
+
+def _finding(net: MixedNetwork, name: str, value: Any) -> Any:
+    """A finding as a mixed tree takes it: pairs of bounds, sets of states."""
+    if not isinstance(value, list):
+        return value
+    if not net.is_number(name):
+        return frozenset(value)
+    if len(value) != 2 or any(isinstance(x, (str, bool)) for x in value):
+        raise EvidenceError(f"{name!r} is a number: expected a value, or [low, high], got {value}")
+    low, high = value
+    return -np.inf if low is None else low, np.inf if high is None else high
 
 
 def decode(body: Any, model: DiscreteModel, *, has_codes: bool = False) -> None:
@@ -165,6 +185,7 @@ class Question:
     example: dict[str, Any]  # of a body, about the network asia
     # a body about a network's first and last variable, given evidence: answered once at start, to load what it needs
     trial: Callable[[str, str, dict[str, Any]], dict[str, Any]] | None
+    of: tuple[type, ...]  # classes of trees that answer it
 
 
 QUESTIONS: dict[str, Question] = {}  # by name, the path without its slash; `questions` fills it
@@ -174,19 +195,40 @@ B = TypeVar("B", bound=type[Body])
 
 def question(
     path: str, reply: Any, summary: str, example: dict[str, Any],
-    trial: Callable[[str, str, dict[str, Any]], dict[str, Any]] | None = None,
+    trial: Callable[[str, str, dict[str, Any]], dict[str, Any]] | None = None, *,
+    of: tuple[type, ...] = (JunctionTree,),
 ) -> Callable[[B], B]:  # fmt: skip
-    """A decorator that registers the body of a question."""
+    """A decorator that registers the body of a question, which trees of some classes answer."""
 
     def register(body: B) -> B:
-        QUESTIONS[path[1:]] = Question(path, body, reply, summary, example, trial)
+        QUESTIONS[path[1:]] = Question(path, body, reply, summary, example, trial, of)
         return body
 
     return register
 
 
+def asked_of(tree: AnyTree, kind: str) -> AnyTree | None:
+    """The tree that answers a question; None if the network's kind has no such question."""
+    of = QUESTIONS[kind].of
+    if isinstance(tree, DecisionTree) and DecisionTree not in of:
+        tree = tree.under()  # about states: under the best policy
+    return tree if isinstance(tree, of) else None
+
+
+def questions_of(tree: AnyTree) -> list[str]:
+    """Names of the questions that networks of a tree's kind have."""
+    return [kind for kind in QUESTIONS if asked_of(tree, kind) is not None]
+
+
+def wrong_kind(tree: AnyTree, kind: str) -> Refusal:
+    """The refusal of a question that the network's kind does not have."""
+    there, of = questions_of(tree), network_kind(network_of(tree))
+    detail = f"{kind} is not for this kind of network ({of}): it has {', '.join(there)}"
+    return Refusal("wrong-kind", detail, questions=there)
+
+
 def answer(
-    tree: JunctionTree, kind: str, body: Mapping[str, Any], *, labels: bool = False, digits: int | None = None
+    tree: AnyTree, kind: str, body: Mapping[str, Any], *, labels: bool = False, digits: int | None = None
 ) -> dict[str, Any]:
     """Answer a question."""
     # kind: One of `QUESTIONS`, such as ``"posteriors"``
@@ -194,18 +236,20 @@ def answer(
     # labels: Return probabilities by the names of states, which have to be distinct, in place of arrays
     # digits: Round to so many significant digits
     # raises msgspec.ValidationError: If the body has an unknown field, or a value of the wrong type.
-    # raises JtgpuError: As the method of the tree.
+    # raises JtgpuError: As the method of the tree; if the network's kind has no such question.
     if kind not in QUESTIONS:
         raise ArgumentError(f"question must be one of {', '.join(QUESTIONS)}, not {kind!r}")
     form = Form(labels, None if digits is None else whole_number("digits", digits, least=1, most=17))
+    own = asked_of(tree, kind)
+    if own is None:
+        raise wrong_kind(tree, kind)
     asked = msgspec.convert(body, QUESTIONS[kind].body)
-    decode(asked, tree.model)
-    reply: dict[str, Any] = asked.answer(tree, form)
-    reply = rounded(reply, form.digits)
+    decode(asked, states_of(network_of(tree)))
+    reply: dict[str, Any] = rounded(asked.answer(own, form), form.digits)
     return reply
 
 
-def admit(tree: JunctionTree, rates: Rates, body: Body, timeout: float) -> None:
+def admit(tree: AnyTree, rates: Rates, body: Body, timeout: float) -> None:
     """Refuse a question that would take longer than the timeout, before any work is done."""
     # raises Refusal: With the predicted seconds.
     # raises JtgpuError: If the question is invalid.

@@ -26,7 +26,7 @@ from ..errors import (
     UnknownState,
     UnknownVariable,
 )
-from ..model.discrete import DiscreteModel
+from .trees import AnyNetwork, states_of
 
 # Errors as problem details (RFC 9457): what a client gets in place of an answer.
 
@@ -41,6 +41,7 @@ KINDS: dict[str, tuple[int, str]] = {
     "read-only": (403, "Uploads are not accepted"),
     "not-found": (404, "Not found"),
     "unknown-network": (404, "Unknown network"),
+    "wrong-kind": (404, "Not for this kind of network"),
     "method-not-allowed": (405, "Method not allowed"),
     "too-large-body": (413, "The body is too large"),
     "too-many-cases": (413, "Too many cases"),
@@ -100,7 +101,7 @@ def kind_of(error: BaseException) -> str:
     return next((kind for cls, kind in _OF_ERRORS if isinstance(error, cls)), "internal")
 
 
-def problem(error: BaseException, model: DiscreteModel | None = None, body: Any = None) -> dict[str, Any]:
+def problem(error: BaseException, model: AnyNetwork | None = None, body: Any = None) -> dict[str, Any]:
     """Describe an error."""
     # model: The model of the question
     # body: The question: names in it that the model does not have are reported in the fields ``variable``, ``state``
@@ -129,7 +130,7 @@ def _detail(error: BaseException, kind: str) -> str:
     return str(error) or type(error).__name__
 
 
-def _fields(kind: str, model: DiscreteModel, body: Any) -> dict[str, Any]:
+def _fields(kind: str, model: AnyNetwork, body: Any) -> dict[str, Any]:
     """The names in a body that an error is about."""
     if kind == "impossible-evidence":
         findings = dict.fromkeys(v for v, _ in _findings(body) if v in model)
@@ -139,16 +140,17 @@ def _fields(kind: str, model: DiscreteModel, body: Any) -> dict[str, Any]:
             if name not in model:
                 return {"variable": name, "closest": closest_names(name, model.variables)}
     if kind == "unknown-state":
+        states = states_of(model)
         with suppress(JtgpuError):
-            model = model.with_codes(_get(body, "codes"))
+            states = states.with_codes(_get(body, "codes"))
         for name, value in _findings(body):
-            if name not in model or value is None:
+            if name not in states or value is None:
                 continue
             for state in value if isinstance(value, (list, dict)) else [value]:
                 try:
-                    model.state_index(name, state)
+                    states.state_index(name, state)
                 except UnknownState:
-                    near = closest_names(state, model.states(name)) if isinstance(state, str) else []
+                    near = closest_names(state, states.states(name)) if isinstance(state, str) else []
                     return {"variable": name, "state": state, "closest": near}
                 except EvidenceError:
                     continue

@@ -27,7 +27,7 @@ from .page_module import FOLDER as PAGE
 from .page_module import page_module
 from .posteriors import Posteriors
 from .questions import QUESTIONS
-from .registry import Form, admit, decode, rounded
+from .registry import Form, admit, asked_of, decode, rounded, wrong_kind
 from .replies import Encoding, accepts, encoding_of, form_of
 from .requests import JSON, Refusal, Trace, json_response, read_body, trace_of, unless_gone
 from .sequences import MAX_SLICES
@@ -56,13 +56,13 @@ class QuestionEndpoints:
 
     def add(self, hosted: Hosted) -> None:
         """Answer the questions of a network from now on."""
-        for name, question in QUESTIONS.items():
-            self._of_path[f"/v1/networks/{hosted.name}{question.path}"] = (hosted, name)
+        for name in hosted.questions:
+            self._of_path[f"/v1/networks/{hosted.name}{QUESTIONS[name].path}"] = (hosted, name)
 
     def drop(self, hosted: Hosted) -> None:
         """Answer them no more."""
-        for question in QUESTIONS.values():
-            self._of_path.pop(f"/v1/networks/{hosted.name}{question.path}", None)
+        for name in hosted.questions:
+            self._of_path.pop(f"/v1/networks/{hosted.name}{QUESTIONS[name].path}", None)
 
     def refuse_if_full(self) -> None:
         """Raise `Refusal` if too many requests are waiting."""
@@ -80,10 +80,10 @@ class QuestionEndpoints:
         check_type(trace.headers, (JSON,))
         trace.body = await read_body(receive, trace.headers.get(b"content-length", b""), self._settings.max_body)
         body: Any = hosted.decoders[trace.question].decode(trace.body or b"{}")
-        decode(body, hosted.tree.model)
+        decode(body, hosted.states)
         self.refuse_if_full()
         encoding = encoding_of(trace.headers.get(b"accept", b""))
-        if isinstance(body, Posteriors) and body.is_single:
+        if isinstance(body, Posteriors) and body.is_single and hosted.is_batched:
             reply = await self._posteriors(hosted, body, form_of(scope, True), encoding, receive, trace)
         else:
             reply = await self._computed(hosted, body, form_of(scope, False), encoding.encode, receive, trace)
@@ -113,8 +113,9 @@ class QuestionEndpoints:
 
         def compute() -> bytes:
             begun = time.perf_counter()
-            admit(hosted.tree, hosted.rates, body, settings.timeout)
-            reply = body.answer(hosted.tree, form)
+            tree: Any = asked_of(hosted.tree, trace.question)
+            admit(tree, hosted.rates, body, settings.timeout)
+            reply = body.answer(tree, form)
             reply["ms"] = _milliseconds(begun - arrived, time.perf_counter() - begun)
             return encode(rounded(reply, form.digits))
 
@@ -127,7 +128,7 @@ class QuestionEndpoints:
         self, hosted: Hosted, body: Posteriors, form: Form, encoding: Encoding, receive: Receive, trace: Trace
     ) -> bytes:
         """Posteriors of one case, computed with those of other requests."""
-        model = hosted.tree.model
+        model = hosted.states
         case = read_findings(model, body.evidence or {}, body.likelihood)
         targets = None if body.targets is None else targets_of(model, body.targets)
 
@@ -181,7 +182,7 @@ async def file(request: Request, hosted: Hosted) -> Response:
     """The network as a file."""
     name = request.query_params.get("format", "net")
     text, suffix = await unless_gone(
-        request.receive, hosted.submit(lambda: networks.file(hosted.tree.model, name)), hosted.settings.timeout
+        request.receive, hosted.submit(lambda: networks.file(hosted.network, name)), hosted.settings.timeout
     )
     headers = {"content-disposition": f'attachment; filename="network.{suffix}"'}
     return Response(text.encode("utf-8", "replace"), headers=headers, media_type="text/plain")
@@ -203,10 +204,13 @@ def routes(networks: Mapping[str, Hosted], questions: QuestionEndpoints, tables:
         about = {"version": __version__, "questions": [*QUESTIONS], "formats": written_formats()}
         return json_response({"networks": of_networks, **about})
 
+    async def refuse(request: Request, hosted: Hosted) -> Response:
+        raise wrong_kind(hosted.tree, trace_of(request).question)
+
     network = "/v1/networks/{network}"
     of_networks: list[BaseRoute] = [
-        # of networks that do not exist: `QuestionEndpoints.respond` has answered the others
-        *(Route(network + q.path, of_network(networks, name, describe), methods=["POST"])
+        # of other kinds of networks, and of networks that do not exist: `QuestionEndpoints` answers all others
+        *(Route(network + q.path, of_network(networks, name, refuse), methods=["POST"])
           for name, q in QUESTIONS.items()),
         Route(f"{network}/table", of_network(networks, "table", table), methods=["POST"]),
         Route(f"{network}/columns", of_network(networks, "columns", tables.columns), methods=["POST"]),

@@ -1,79 +1,33 @@
-"""Sequences as clients send them, and the compiled networks over time that answer questions about them.
-
-A dynamic network is served as a `SliceNetwork`: the questions of `slices` are about slices of sequences, all others
-about one case of the first slice.
-"""
+"""Sequences as clients send them, and as compiled networks over time take them."""
 
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from ..dynamic.number_rows import Rows
-from ..dynamic.numbers import MixedDynamicTree
 from ..dynamic.sequences import read_sequences
-from ..dynamic.tree import DynamicTree
 from ..errors import ArgumentError, EvidenceError
-from ..inference.tree import JunctionTree
-from ..model.first_slice import OVER_TIME, MixedSliceNetwork, first_slice
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..util.arguments import whole_number
 from .registry import Body, Codes, Rates, State, Weights
 from .requests import Refusal
+from .trees import states_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..model.discrete import DiscreteModel
+    from ..model.dynamic import DynamicNetwork
+
+    Template = DynamicNetwork | MixedDynamicNetwork
 
 MAX_SLICES = 100_000  # of all sequences of a request
-TRIED = 16  # slices that are timed
-MANY = 32  # sequences that are timed together
 
 BySlice = dict[str, State | list[State | list[State] | None] | None]
-
-
-def of_slices(tree: Any) -> JunctionTree:
-    """The first slice of a compiled dynamic network; any other tree as it is."""
-    if not isinstance(tree, (DynamicTree, MixedDynamicTree)):
-        return tree  # type: ignore[no-any-return]
-    made = first_slice(tree.network).compile("cpu")
-    made.cached("slices", 0, lambda: Sliced.timed(tree))
-    return made
-
-
-class Sliced(NamedTuple):
-    """A compiled dynamic network, and the seconds of its slices."""
-
-    tree: DynamicTree | MixedDynamicTree
-    each: float  # of a slice, whatever the number of sequences
-    more: float  # of a slice of one sequence more
-
-    @classmethod
-    def timed(cls, tree: DynamicTree | MixedDynamicTree) -> Sliced:
-        """Measure smoothing."""
-        states = tree if isinstance(tree, DynamicTree) else tree.discrete
-        n = len(states.network)
-        seconds = []
-        for sequences in (1, 1, MANY):  # the first one loads what the others need
-            codes = np.full((sequences, TRIED, n), -1, np.int32)
-            begun = time.perf_counter()
-            states.smooth(codes)
-            seconds.append((time.perf_counter() - begun) / TRIED)
-        return cls(tree, seconds[1], max(seconds[2] - seconds[1], 0.0) / (MANY - 1))
-
-
-def sliced(tree: JunctionTree) -> Sliced:
-    """The compiled dynamic network of a tree of its first slice; compiled on first use."""
-    net = tree.model
-    if not isinstance(net, OVER_TIME):
-        raise ArgumentError("this network has no slices of time")
-    options: Any = {} if tree.threads is None else {"threads": tree.threads}
-    made: Sliced = tree.cached("slices", 0, lambda: Sliced.timed(net.dynamic_network.compile("cpu", **options)))
-    return made
 
 
 # Bodies: sequences, by variable a state for each slice.
@@ -126,14 +80,14 @@ class Read(NamedTuple):
     values: dict[str, NDArray[np.float64]]  # (T,) of each number that is observed, NaN where it is not
 
 
-def read_sequence(net: DiscreteModel, static: frozenset[str], given: OneSequence) -> Read:
+def read_sequence(template: Template, given: OneSequence) -> Read:
     """Convert a sequence; errors name variable and slice."""
+    net, static = states_of(template), template.static
     codes = np.full((given.check(), len(net)), -1, np.int32)
     values = {}
     weights: dict[str, Any] = {}
-    numbers = net.mixed_network.numbers if isinstance(net, MixedSliceNetwork) else ()
     for name, states in (given.evidence or {}).items():
-        if name in numbers:
+        if name in template and name not in net:
             values[name] = _values(name, states, len(codes))
             continue
         v = net.index(name)
@@ -187,14 +141,14 @@ def _values(name: str, given: Any, n: int) -> NDArray[np.float64]:
     return made
 
 
-def as_given(net: DiscreteModel, reads: list[Read], likelihood: Any, do: Any) -> Any:
+def as_given(net: Template, reads: list[Read], likelihood: Any, do: Any) -> Any:
     """Sequences as the compiled network takes them: with numbers, all that is known about them at once."""
-    if not isinstance(net, MixedSliceNetwork):
+    if not isinstance(net, MixedDynamicNetwork):
         return [r.codes for r in reads]
-    own = net.template  # has joined variables behind the others
-    codes = [np.pad(r.codes, ((0, 0), (0, len(own) - len(net))), constant_values=-1) for r in reads]
+    own = net.discrete  # has joined variables behind the others
+    codes = [np.pad(r.codes, ((0, 0), (0, len(own) - r.codes.shape[1])), constant_values=-1) for r in reads]
     values = {y: np.concatenate([r.values.get(y, np.full(len(r.codes), np.nan)) for r in reads])
-              for y in net.dynamic_network.numbers}  # fmt: skip
+              for y in net.numbers}  # fmt: skip
     states = {v: x for v, x in do.items() if v not in values}
     rows = Rows(read_sequences(own, codes, likelihood=likelihood, do=states), values)
     return rows.setting({y: x for y, x in do.items() if y in values})
@@ -240,8 +194,6 @@ class Sequences(OneSequence, Body, kw_only=True):
         """Slices behind the end of each sequence."""
         return 0
 
-    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
-        parts = self.parts()
-        lengths = [part.slices + self.further() for part in parts]
-        measured = sliced(tree)
-        return max(lengths, default=0) * measured.each + sum(lengths) * measured.more
+    def seconds(self, tree: Any, rates: Rates) -> float:
+        lengths = [part.slices + self.further() for part in self.parts()]
+        return max(lengths, default=0) * rates.batch + sum(lengths) * rates.case

@@ -17,16 +17,11 @@ from typing import Any, Self
 
 import uvicorn
 
-from ..dynamic.numbers import MixedDynamicTree
-from ..dynamic.tree import DynamicTree
 from ..errors import ArgumentError
-from ..inference.tree import JunctionTree
-from ..mixed.tree import MixedTree
 from ..util.arguments import check_keywords, check_keywords_of, number, text, whole_number
 from .app import App
 from .settings import EVERYWHERE, is_loopback, url_of
-
-Tree = JunctionTree | DynamicTree | MixedTree | MixedDynamicTree
+from .trees import AnyTree, network_of
 
 # `Listener`: uvicorn with our timeouts, size limits and graceful shutdown.
 
@@ -123,7 +118,7 @@ class Listener(uvicorn.Server):
 
 
 def make_app(
-    trees: Mapping[str, Tree], host: str, *, with_token: bool = True, **options: Any
+    trees: Mapping[str, AnyTree], host: str, *, with_token: bool = True, **options: Any
 ) -> App:
     """Create the application of a server that listens at `host`.
 
@@ -269,14 +264,14 @@ class Server:
 
 
 def serve(
-    trees: Tree | Mapping[str, Tree], *, host: str = "127.0.0.1",
+    trees: AnyTree | Mapping[str, AnyTree], *, host: str = "127.0.0.1",
     port: int = 0, grace: float = 10.0, **options: Any,
 ) -> Server:  # fmt: skip
     """Serve one or several compiled networks over HTTP, in a thread.
 
     Parameters
     ----------
-    trees : JunctionTree, DynamicTree, MixedTree or MixedDynamicTree, or mapping of str to these
+    trees : JunctionTree, DynamicTree, MixedTree, MixedDynamicTree or DecisionTree, or mapping of str to these
         Networks by the names that clients use. A single one gets the name of its model.
     host : str, default "127.0.0.1"
         The address to listen at. Anything but an address of the loopback requires a token, which is made if none is
@@ -309,7 +304,6 @@ def serve(
     True
     """
     number("grace", grace, least=0)
-    if isinstance(trees, (JunctionTree, DynamicTree, MixedTree, MixedDynamicTree)):
-        model = trees.model if isinstance(trees, JunctionTree) else trees.network
-        trees = {model.name.replace("/", "-") or "network": trees}
+    if isinstance(trees, AnyTree):
+        trees = {network_of(trees).name.replace("/", "-") or "network": trees}
     return Server(make_app(trees, host, **options), host, port, grace)

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 import numpy as np
 
 from ..dynamic.numbers import MixedSequencePosteriors
-from ..dynamic.tree import DynamicTree
 from ..errors import ArgumentError, ImpossibleEvidence, JtgpuError
 from ..inference.queries.posteriors import as_list, targets_of
 from ..mixed.results import NumberPosterior, Parts
-from ..model.first_slice import OVER_TIME, MixedSliceNetwork
 from ..util.arguments import whole_number
 from .numbers import MAX_POINTS, Number, number_reply
 from .registry import (
@@ -31,14 +29,18 @@ from .registry import (
     with_labels,
 )
 from .requests import problem
-from .sequences import MAX_SLICES, OneSequence, Read, Sequences, as_given, read_sequence, sliced
+from .sequences import MAX_SLICES, OneSequence, Read, Sequences, as_given, read_sequence
+from .trees import OVER_TIME, numbers_of, states_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..dynamic.numbers import MixedDynamicTree
     from ..dynamic.results import SequencePosteriors
-    from ..inference.tree import JunctionTree
+    from ..dynamic.tree import DynamicTree
     from ..model.discrete import DiscreteModel
+
+    Tree = DynamicTree | MixedDynamicTree
 
 
 class SequenceResult(TypedDict):
@@ -57,18 +59,16 @@ class SequencesReply(Reply, SequenceResult):
     results: NotRequired[list[SequenceResult]]
 
 
-def _answer_all(tree: JunctionTree, body: Sequences, ask: Any, result_of: Any) -> Any:
+def _answer_all(tree: Tree, body: Sequences, ask: Any, result_of: Any) -> Any:
     """Answer the sequences of a body: those without interventions in one call; one bad sequence harms no other."""
     # ask: function of sequences, likelihood and do; result_of: function of its answer and of a number in it
-    compiled, net = sliced(tree).tree, tree.model
-    assert isinstance(net, OVER_TIME)
-    static, parts = frozenset(net.template.static), body.parts()
+    net, parts = tree.network, body.parts()
 
     def alone(part: OneSequence) -> Any:
-        read = read_sequence(net, static, part)
+        read = read_sequence(net, part)
         try:
             sequences = as_given(net, [read], read.likelihood, read.do)
-            made = ask(compiled, sequences, read.likelihood, read.do, "error")
+            made = ask(sequences, read.likelihood, read.do, "error")
         except ImpossibleEvidence as error:  # without what to do in Python
             raise ImpossibleEvidence(str(error).partition(";")[0]) from None
         return result_of(made, 0, len(read.codes))
@@ -83,13 +83,13 @@ def _answer_all(tree: JunctionTree, body: Sequences, ask: Any, result_of: Any) -
             if part.do:
                 results[i] = alone(part)
             else:
-                reads.append(read_sequence(net, static, part))
+                reads.append(read_sequence(net, part))
                 plain.append(i)
         except JtgpuError as error:
             results[i] = {"error": problem(error, net)}
     if reads:
-        weights = _joined(net, reads)
-        made = ask(compiled, as_given(net, reads, weights, {}), weights, {}, "flag")
+        weights = _joined(states_of(net), reads)
+        made = ask(as_given(net, reads, weights, {}), weights, {}, "flag")
         for k, i in enumerate(plain):
             if made.impossible[k]:
                 refused = ImpossibleEvidence("the evidence of this sequence has probability 0")
@@ -109,12 +109,12 @@ def _joined(net: DiscreteModel, reads: list[Read]) -> dict[str, Any]:
 
 
 def _slices_of(
-    made: SequencePosteriors, i: int, slices: dict[int, int], tree: JunctionTree, form: Form, points: int = 0
+    made: SequencePosteriors, i: int, slices: dict[int, int], tree: Tree, form: Form, points: int = 0
 ) -> SequenceResult:
     """The result of a sequence from the answer about several."""
     # slices: slice -> its place in the answer
     # points: of the density of each number
-    model, posteriors = tree.model, {}
+    model, posteriors = states_of(tree.network), {}
     places: Any = [*slices.values()]
     for name, table in made.items():
         rows: list[Any] = (table[i : i + 1] if table.ndim == 2 else table[i, places]).tolist()
@@ -140,10 +140,9 @@ def _numbers_of(made: MixedSequencePosteriors, y: str, i: int, places: list[int]
     return [NumberPosterior(y, parts(at), None, (float(made.mean[y][at]), float(made.sd[y][at]))) for at in slices]
 
 
-def _targets(tree: JunctionTree, given: Any) -> tuple[list[str] | None, int]:
+def _targets(tree: Tree, given: Any) -> tuple[list[str] | None, int]:
     """Names of the targets, None: all; and the numbers in the answer about a slice."""
-    model = tree.model
-    own = model.dynamic_network.numbers if isinstance(model, MixedSliceNetwork) else ()
+    model, own = states_of(tree.network), numbers_of(tree.network)
     if given is None:
         return None, int(model.cardinality.sum()) + 2 * len(own)
     listed = as_list(given, "targets")
@@ -159,7 +158,7 @@ class Over(Sequences, kw_only=True):
     at: str | int | list[int] | None = None  # "last", or slices, counted from 0. Default: all
     points: int = 0  # of the density of each number in each slice
 
-    def posteriors(self, method: str, tree: JunctionTree, form: Form) -> SequencesReply:
+    def posteriors(self, method: str, tree: Tree, form: Form) -> SequencesReply:
         """The reply of a method of the compiled dynamic network."""
         names, width = _targets(tree, self.targets)
         points = whole_number("points", self.points, least=0, most=MAX_POINTS)
@@ -169,8 +168,8 @@ class Over(Sequences, kw_only=True):
         size = self.n_cases * number * width * (1 + 2 * points)
         check_size(size, f"{self.n_cases:,} sequences, {number:,} slices of {width:,} states")
 
-        def ask(dyn: DynamicTree, sequences: Any, likelihood: Any, do: Any, on_impossible: Any) -> SequencePosteriors:
-            made: SequencePosteriors = getattr(dyn, method)(
+        def ask(sequences: Any, likelihood: Any, do: Any, on_impossible: Any) -> SequencePosteriors:
+            made: SequencePosteriors = getattr(tree, method)(
                 sequences, likelihood=likelihood, do=do, targets=names, at=self.at, on_impossible=on_impossible
             )
             return made
@@ -185,30 +184,30 @@ class Over(Sequences, kw_only=True):
 
 @question(
     "/filter", SequencesReply, "Posteriors in every slice of sequences given the evidence up to it.",
-    {"evidence": {"umbrella": ["yes", "yes", None, "no"]}, "targets": ["rain"]},
+    {"evidence": {"umbrella": ["yes", "yes", None, "no"]}, "targets": ["rain"]}, of=OVER_TIME,
 )
 class Filter(Over, kw_only=True):
     """Posteriors in every slice given the evidence up to it; of networks over time."""
 
-    def answer(self, tree: JunctionTree, form: Form) -> SequencesReply:
+    def answer(self, tree: Tree, form: Form) -> SequencesReply:
         return self.posteriors("filter", tree, form)
 
 
 @question(
     "/smooth", SequencesReply, "Posteriors in every slice of sequences given the evidence of all slices.",
     {"evidence": {"umbrella": ["yes", "yes", None, "no"]}, "targets": ["rain"], "at": [0, 3]},
-    lambda first, last, seen: {"length": 2},
+    lambda first, last, seen: {"length": 2}, of=OVER_TIME,
 )
 class Smooth(Over, kw_only=True):
     """Posteriors in every slice given the evidence of all slices; of networks over time."""
 
-    def answer(self, tree: JunctionTree, form: Form) -> SequencesReply:
+    def answer(self, tree: Tree, form: Form) -> SequencesReply:
         return self.posteriors("smooth", tree, form)
 
 
 @question(
     "/predict", SequencesReply, "Posteriors of the slices that follow sequences.",
-    {"evidence": {"umbrella": ["yes", "yes", "no"]}, "steps": 2, "targets": ["rain"]},
+    {"evidence": {"umbrella": ["yes", "yes", "no"]}, "steps": 2, "targets": ["rain"]}, of=OVER_TIME,
 )
 class Predict(Sequences, kw_only=True):
     """Posteriors of the slices that follow each sequence, in which nothing is observed; of networks over time."""
@@ -219,12 +218,12 @@ class Predict(Sequences, kw_only=True):
     def further(self) -> int:
         return whole_number("steps", self.steps, 1, MAX_SLICES)
 
-    def answer(self, tree: JunctionTree, form: Form) -> SequencesReply:
+    def answer(self, tree: Tree, form: Form) -> SequencesReply:
         (names, width), steps = _targets(tree, self.targets), self.further()
         check_size(self.n_cases * steps * width, f"{self.n_cases:,} sequences, {steps:,} slices of {width:,} states")
 
-        def ask(dyn: DynamicTree, sequences: Any, likelihood: Any, do: Any, on_impossible: Any) -> SequencePosteriors:
-            return dyn.predict(
+        def ask(sequences: Any, likelihood: Any, do: Any, on_impossible: Any) -> SequencePosteriors:
+            return tree.predict(
                 sequences, steps=steps, likelihood=likelihood, do=do, targets=names, on_impossible=on_impossible
             )
 
@@ -251,23 +250,23 @@ class SequenceStatesReply(Reply, SequenceStates):
 
 @question(
     "/sequence-mpe", SequenceStatesReply, "The most probable states of all variables in all slices of sequences.",
-    {"evidence": {"umbrella": ["yes", "yes", None, "no"]}},
+    {"evidence": {"umbrella": ["yes", "yes", None, "no"]}}, of=OVER_TIME,
 )
 class SequenceMpe(Sequences, kw_only=True):
     """The most probable states of all variables in all slices; of networks over time."""
 
-    def answer(self, tree: JunctionTree, form: Form) -> SequenceStatesReply:
-        names = tree.model.variables
+    def answer(self, tree: Tree, form: Form) -> SequenceStatesReply:
+        model = states_of(tree.network)
         longest = max((part.slices for part in self.parts()), default=0)
-        check_size(self.n_cases * longest * len(names), f"{self.n_cases:,} sequences of {longest:,} slices")
+        check_size(self.n_cases * longest * len(model), f"{self.n_cases:,} sequences of {longest:,} slices")
 
-        def ask(dyn: DynamicTree, sequences: Any, likelihood: Any, do: Any, on_impossible: Any) -> Any:
-            return dyn.mpe(sequences, likelihood=likelihood, do=do, on_impossible=on_impossible)
+        def ask(sequences: Any, likelihood: Any, do: Any, on_impossible: Any) -> Any:
+            return tree.mpe(sequences, likelihood=likelihood, do=do, on_impossible=on_impossible)
 
         def result_of(made: Any, i: int, length: int) -> SequenceStates:
             columns: list[list[Any]] = made.states[i, :length].T.tolist()
             if form.labels:
-                columns = [[tree.model.states(v)[s] for s in column] for v, column in enumerate(columns)]
+                columns = [[model.states(v)[s] for s in column] for v, column in enumerate(columns)]
             return {"log_joint": float(made.log_joint[i]), "states": dict(zip(made, columns, strict=True))}
 
         reply: SequenceStatesReply = _answer_all(tree, self, ask, result_of)
@@ -286,7 +285,7 @@ class StepReply(Reply):
 
 @question(
     "/step", StepReply, "The next slice of a sequence: its posteriors, and the state that the next step needs.",
-    {"state": None, "evidence": {"umbrella": "yes"}},
+    {"state": None, "evidence": {"umbrella": "yes"}}, of=OVER_TIME,
 )
 class Step(Body, kw_only=True):
     """The next slice of a sequence; the client keeps the state, and the server nothing. Of networks over time."""
@@ -297,13 +296,12 @@ class Step(Body, kw_only=True):
     codes: Codes | None = None
     targets: Variable | list[Variable] | None = None
 
-    def answer(self, tree: JunctionTree, form: Form) -> StepReply:
-        model, compiled = tree.model, sliced(tree).tree
-        live: Any = compiled.stream()
+    def answer(self, tree: Tree, form: Form) -> StepReply:
+        model, own = states_of(tree.network), numbers_of(tree.network)
+        live: Any = tree.stream()
         if self.state is not None:
             live.restore(_state(self.state, len(live.state)))
         check_size(len(live.state), "the state")
-        own = model.dynamic_network.numbers if isinstance(model, MixedSliceNetwork) else ()
         chosen = [*model.variables, *own] if self.targets is None else as_list(self.targets, "targets")
         names = [v if v in own else model.variables[model.index(v)] for v in chosen]
         made = live.step(self.evidence, likelihood=self.likelihood)
@@ -315,8 +313,6 @@ class Step(Body, kw_only=True):
                     parts = Parts(x.weights, x.means, x.sds)
                     numbers[name] = number_reply(NumberPosterior(name, parts, None, (x.mean, x.sd)), (), 0)
                 continue
-            if name not in made:  # the stand-in where no variable has states
-                continue
             values: list[float] = made[name].probabilities.tolist()
             posteriors[name] = with_labels(model, model.index(name), values) if form.labels else values
         state = live.state
@@ -326,8 +322,8 @@ class Step(Body, kw_only=True):
         }  # fmt: skip
         return {**reply, "numbers": numbers} if own else reply
 
-    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
-        return sliced(tree).each
+    def seconds(self, tree: Tree, rates: Rates) -> float:
+        return rates.single
 
 
 def _state(text: str, n: int) -> NDArray[np.float64]:

@@ -22,13 +22,13 @@ from ..errors import UnknownVariable
 from ..inference.tables.arrow import arrow, arrow_parquet
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
-from ..model.discrete_part import DiscretePart
 from ..model.quick import parse_codes
 from ..util.arguments import options_of
 from .hosted import Hosted
 from .jobs import FINISHED, Cancelled, Job, JobFolder
 from .requests import Refusal, closest_names, flag, json_response, kind_of, problem, read, trace_of, unless_gone
 from .settings import Settings, check_type
+from .trees import core_of, network_kind
 
 AT_ONCE = 5_000_000  # bytes of a table that is answered at once
 PREVIEW = 1 << 20  # bytes of the part of a table whose columns are shown
@@ -61,20 +61,21 @@ class Tables:
 
     async def columns(self, request: Request, hosted: Hosted) -> Response:
         """The columns of a CSV file."""
-        self._check(request, hosted.tree.model)
+        self._check(request, hosted)
         body = await read(request, PREVIEW)
-        return json_response(await asyncio.to_thread(_columns, hosted.tree.model, body))
+        return json_response(await asyncio.to_thread(_columns, hosted.states, body))
 
     async def table(self, request: Request, hosted: Hosted) -> Response:
         """Answer a table: with a file, or with a job if it is large."""
-        kind = self._check(request, hosted.tree.model)
-        options, output = _options(request, hosted.tree.model)
+        kind = self._check(request, hosted)
+        options, output = _options(request, hosted.states)
         job = await asyncio.to_thread(self._jobs.new, hosted.name)
+        tree: Any = core_of(hosted.tree)
         stays = False
         try:
             size = await self._save(request, job.cases)
             running = asyncio.get_running_loop().run_in_executor(
-                self._pool, lambda: _run(job, hosted.tree, kind, options, output)
+                self._pool, lambda: _run(job, tree, kind, options, output)
             )
             if size > AT_ONCE:
                 stays = True
@@ -93,12 +94,13 @@ class Tables:
                 job.cancel()
                 await asyncio.to_thread(job.remove)
 
-    def _check(self, request: Request, model: DiscreteModel) -> str:
+    def _check(self, request: Request, hosted: Hosted) -> str:
         """The media type of an upload; raises `Refusal` if there must be none."""
         if self._settings.read_only:
             raise Refusal("read-only", "this server accepts no uploads (--read-only)")
-        if isinstance(model, DiscretePart):
-            raise Refusal("unsupported", "the network has numbers: ask numbers with cases, or use jtgpu batch")
+        if not hosted.is_batched:
+            of = network_kind(hosted.network)
+            raise Refusal("unsupported", f"tables are not answered for {of} networks: use jtgpu batch or jtgpu dynamic")
         return check_type(trace_of(request).headers, UPLOADS)
 
     async def _save(self, request: Request, path: Path) -> int:

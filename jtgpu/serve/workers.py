@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..errors import ArgumentError, JtgpuError
 from ..inference.network_plan import NetworkPlan
-from ..inference.tree import JunctionTree
 from ..util.arguments import described, number, text, whole_number
 from .jobs import PREFIX, sweep
 from .server import bind, make_app, run
 from .settings import Settings
+from .trees import AnyTree
 
 if TYPE_CHECKING:
     from ..util.options import BackendName
@@ -32,7 +32,7 @@ RESTART = 2.0  # seconds before a process that died is replaced
 STARTUP = 600.0  # seconds that a process may take to get ready
 _log = logging.getLogger("jtgpu.serve")
 
-Compile = Callable[[int], Mapping[str, JunctionTree]]  # trees of a worker, by its number
+Compile = Callable[[int], Mapping[str, AnyTree]]  # trees of a worker, by its number
 
 
 class _Worker(NamedTuple):

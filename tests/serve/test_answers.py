@@ -16,7 +16,7 @@ from jtgpu.serve.questions import QUESTIONS, answer
 from tests.serve.client import Client, posts, together
 
 # tested in test_decisions.py, test_slices.py and test_numbers.py
-ELSEWHERE = {"numbers", "options", "policy", "decision-value", "filter", "smooth", "predict", "step", "sequence-mpe"}
+ELSEWHERE = {"options", "policy", "decision-value", "filter", "smooth", "predict", "step", "sequence-mpe"}
 SEEN = {"xray": "yes", "smoke": ["yes", "no"]}
 CASES: list[dict[str, Any]] = [
     {},

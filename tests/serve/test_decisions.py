@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
-
 import msgspec
 import pytest
 
-import jtgpu
-from jtgpu.cli.networks import read_chance_network
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App
 from jtgpu.serve.questions import QUESTIONS, answer
@@ -19,8 +15,7 @@ from tests.serve.client import Client
 def test_options_and_policies(asia: JunctionTree) -> None:
     net = oil()
     solved = net.compile()
-    tree = net.with_policy(solved.policy()).compile("cpu")
-    app = App({"oil": tree, "asia": asia})
+    app = App({"oil": solved, "asia": asia})
     app.warm()
     client = Client(app)
     seen = {"test": "yes", "seismic": "open"}
@@ -42,20 +37,14 @@ def test_options_and_policies(asia: JunctionTree) -> None:
         ("options", {"decision": "drill", "evidence": {"gain": 1}}, 422),
     ]:  # fmt: skip
         client.ask("oil", question, wrong, status)
-    assert "no decisions" in client.ask("asia", "policy", {}, 422)["detail"]
+    assert "(bayesian)" in client.ask("asia", "policy", {}, 404)["detail"]
+    with_policy = net.with_policy(solved.policy()).compile("cpu")
+    assert client.ask("oil", "joint", {"variables": ["test", "oil"]})["probabilities"] == pytest.approx(
+        with_policy.joint(["test", "oil"]).probabilities.ravel().tolist()
+    )
+    about = client.get("/v1/networks/oil").json()
+    assert about["kind"] == "decision"
+    assert {"posteriors", "mpe", "policy"} < {*about["questions"]}
     for question in ("options", "policy", "decision-value"):
-        msgspec.convert(answer(tree, question, QUESTIONS[question].example), QUESTIONS[question].reply, strict=True)
+        msgspec.convert(answer(solved, question, QUESTIONS[question].example), QUESTIONS[question].reply, strict=True)
     app.close()
-
-
-def test_a_tree_knows_its_decisions_in_another_process() -> None:
-    net = oil()
-    tree = pickle.loads(pickle.dumps(net.with_policy({}).compile("cpu")))
-    assert answer(tree, "policy", {})["expected_utility"] == pytest.approx(22.5)
-
-
-def test_served_files_follow_the_best_policy(tmp_path: pytest.TempPathFactory) -> None:
-    path = f"{tmp_path}/oil.net"
-    jtgpu.write(oil(), path)
-    net = read_chance_network(path)
-    assert net.compile("cpu").posterior("test")["yes"] == pytest.approx(1.0)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.cli.networks import read_chance_network
+from jtgpu.cli.networks import load_any_kind
 from jtgpu.inference.tree import JunctionTree
-from jtgpu.model.discrete_part import DiscretePart
 from jtgpu.serve import App
-from jtgpu.serve.questions import QUESTIONS, answer
 from tests.mixed.test_lauritzen import incinerator
 from tests.serve.client import Client
 
@@ -40,7 +36,7 @@ def client(asia: JunctionTree) -> Iterator[Client]:
 
 
 def test_posteriors_of_states_and_numbers(client: Client) -> None:
-    found = client.ask("waste", "numbers", {"evidence": SEEN, "quantiles": [0.1, 0.9], "points": 50})
+    found = client.ask("waste", "posteriors", {"evidence": SEEN, "quantiles": [0.1, 0.9], "points": 50})
     expected = incinerator().compile("reference").posteriors(SEEN)
     assert found["log_evidence"] == pytest.approx(expected.log_evidence, rel=1e-12)
     assert found["posteriors"]["B"] == pytest.approx(expected["B"].probabilities.tolist(), rel=1e-12)
@@ -56,12 +52,12 @@ def test_posteriors_of_states_and_numbers(client: Client) -> None:
 def test_intervals_sets_interventions_and_targets(client: Client) -> None:
     tree = incinerator().compile("reference")
     body = {"evidence": {"C": [-2, None], "W": ["industrial", "household"]}, "targets": ["B", "C"]}
-    found = client.ask("waste", "numbers", body)
+    found = client.ask("waste", "posteriors", body)
     expected = tree.posteriors({"C": (-2.0, np.inf)}, targets=["B", "C"])
     assert (list(found["posteriors"]), list(found["numbers"])) == (["B"], ["C"])
     assert found["posteriors"]["B"] == pytest.approx(expected["B"].probabilities.tolist(), rel=1e-12)
     assert found["numbers"]["C"]["mean"] == pytest.approx(expected["C"].mean, rel=1e-12)
-    done = client.ask("waste", "numbers?labels=1", {"do": {"E": -3.0}, "evidence": {"B": "stable"}, "targets": "D"})
+    done = client.ask("waste", "posteriors?labels=1", {"do": {"E": -3.0}, "evidence": {"B": "stable"}, "targets": "D"})
     assert done["numbers"]["D"]["mean"] == pytest.approx(tree.posterior("D", {"B": "stable"}, do={"E": -3.0}).mean)
 
 
@@ -71,7 +67,7 @@ def test_many_cases(client: Client) -> None:
         {"evidence": {"W": "industrial", "C": -0.9}}, {"evidence": {"L": "much"}}, {},
         {"evidence": {"L": 1.5}}, {"evidence": {"C": [-1, None]}}, {"likelihood": {"B": [0.9, 0.2]}},
     ]  # fmt: skip
-    found = client.ask("waste", "numbers", {"cases": cases, "targets": ["B", "E", "D"]})["results"]
+    found = client.ask("waste", "posteriors", {"cases": cases, "targets": ["B", "E", "D"]})["results"]
     assert "'L' is a number" in found[1]["error"]["detail"]
     known: list[Any] = [{"W": "industrial", "C": -0.9}, None, {}, {"L": 1.5}, {"C": (-1, np.inf)}, {}]
     for i, evidence in enumerate(known):
@@ -90,15 +86,30 @@ def test_wrong_questions(client: Client) -> None:
     for body, text in [
         ({"evidence": {"L": [1, 2, 3]}}, "expected a value, or"), ({"evidence": {"L": "high"}}, "must be a number"),
         ({"evidence": {"Z": 1}}, "Z"), ({"points": 100_000}, "points"), ({"quantiles": [5]}, "above 0 and below 1"),
-        ({"evidence": {"L": 1}, "cases": [{}]}, "give the evidence of one case, or cases"),
+        ({"evidence": {"L": 1}, "cases": [{}]}, "put all of it into cases"),
     ]:  # fmt: skip
-        assert text in client.ask("waste", "numbers", body, 422)["detail"], body
-    assert "no numbers" in client.ask("asia", "numbers", {}, 422)["detail"]
-    # other questions are about the states
-    assert client.ask("waste", "posteriors", {})["posteriors"]["B"] == pytest.approx([0.85, 0.15])
-    others: list[Any] = [("posteriors", {"evidence": {"L": 1.1}}), ("voi", {"target": "L"}), ("mpe", {"do": {"L": 1}})]
-    for question, body in others:
-        assert "'L' is a number" in client.ask("waste", question, body, 422)["detail"], question
+        assert text in client.ask("waste", "posteriors", body, 422)["detail"], body
+    assert "soft evidence" in client.ask("waste", "posteriors", {"soft": {"B": [0.5, 0.5]}}, 422)["detail"]
+    assert "xray" in client.ask("asia", "posteriors", {"evidence": {"xray": [None, 1.0]}}, 422)["detail"]
+
+
+def test_information_and_samples(client: Client) -> None:
+    tree = incinerator().compile("reference")
+    for target, measure in (("B", "expected_accuracy"), ("E", "expected_sd")):
+        found = client.ask("waste", "voi", {"target": target, "evidence": SEEN})["observations"]
+        expected = tree.value_of_information(target, evidence=SEEN)
+        assert [o["variable"] for o in found] == [o.variable for o in expected]
+        assert found[0]["gain"] == pytest.approx(expected[0].gain)
+        assert found[0][measure] == pytest.approx(getattr(expected[0], measure))
+    scores = client.ask("waste", "mi", {"target": "B", "evidence": {"L": 1.1}, "others": ["E"]})["scores"]
+    assert scores[0]["information"] == pytest.approx(tree.mutual_information("B", ["E"], {"L": 1.1})["E"])
+    body = {"n": 2, "seed": 1, "evidence": {"L": 1.1}}
+    drawn, labelled = client.ask("waste", "sample", body), client.ask("waste", "sample?labels=1", body)
+    net, rows = incinerator(), drawn["samples"]
+    assert drawn["variables"] == [*net.discrete, *net.numbers]
+    assert rows[0][drawn["variables"].index("L")] == 1.1
+    assert labelled["samples"][0][0] == net.states(drawn["variables"][0])[rows[0][0]]
+    assert rows[0][3:] == labelled["samples"][0][3:]
 
 
 def test_tables_are_refused(client: Client) -> None:
@@ -120,7 +131,7 @@ def test_the_description_has_the_numbers(client: Client) -> None:
     assert about["numbers"][0]["prior"]["mean"] == pytest.approx(-3.253571, abs=1e-6)
     alone = client.get("/v1/networks/heights").json()
     assert (alone["variables"], [n["name"] for n in alone["numbers"]]) == ([], ["height", "weight"])
-    assert client.ask("heights", "numbers", {"evidence": {"weight": 90}})["numbers"]["height"]["mean"] > 170
+    assert client.ask("heights", "posteriors", {"evidence": {"weight": 90}})["numbers"]["height"]["mean"] > 170
 
 
 def test_files(client: Client, tmp_path: Path) -> None:
@@ -130,8 +141,4 @@ def test_files(client: Client, tmp_path: Path) -> None:
         path = tmp_path / f"a.{suffix}"
         path.write_bytes(text)
         assert jtgpu.read(path) == (incinerator() if name == "waste" else heights())
-    net = read_chance_network(str(tmp_path / "a.net"))
-    assert isinstance(net, DiscretePart)
-    tree = pickle.loads(pickle.dumps(net.compile("cpu")))
-    found = answer(tree, "numbers", {"evidence": {"L": 1.1}, "targets": ["B"]})
-    msgspec.convert(found, QUESTIONS["numbers"].reply, strict=True)
+    assert load_any_kind(str(tmp_path / "a.net")) == incinerator()

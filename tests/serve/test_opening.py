@@ -12,14 +12,15 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import FormatError
+from jtgpu.formats.dynamic_writers import dumps_dynamic
+from jtgpu.formats.mixed_writers import dumps_mixed
 from jtgpu.formats.registry import FORMATS
-from jtgpu.model.decisions import PolicyNetwork
-from jtgpu.model.discrete_part import DiscretePart
-from jtgpu.model.first_slice import OVER_TIME
+from jtgpu.inference.network_plan import NetworkPlan
 from jtgpu.serve import App
 from jtgpu.serve.networks import description, file, written_formats
 from jtgpu.serve.opening import Opening, network_of_file
 from jtgpu.serve.requests import Refusal
+from tests.cli.test_dynamic_numbers import machine
 from tests.decisions.test_policies import oil
 from tests.dynamic.test_posteriors import umbrella
 from tests.serve.client import Client
@@ -43,15 +44,6 @@ def networks() -> dict[str, Any]:
     }
 
 
-def own(model: Any) -> Any:
-    """The network of a client as it was read."""
-    if isinstance(model, PolicyNetwork):
-        return model.decision_network
-    if isinstance(model, DiscretePart):
-        return model.mixed_network
-    return model.dynamic_network if isinstance(model, OVER_TIME) else model
-
-
 @pytest.mark.parametrize("kind", ["Bayesian", "Markov", "decisions", "over time", "numbers"])
 def test_each_kind_is_opened_and_exported_in_each_format(kind: str, tmp_path: Path) -> None:
     net = networks()[kind]
@@ -63,9 +55,9 @@ def test_each_kind_is_opened_and_exported_in_each_format(kind: str, tmp_path: Pa
             jtgpu.write(net, path)
         except FormatError:
             continue
-        model = network_of_file(path.read_bytes(), suffix, str(tmp_path))
+        model: Any = network_of_file(path.read_bytes(), suffix, str(tmp_path))
         opened += 1
-        assert type(own(model)) is type(jtgpu.read(path))
+        assert type(model) is type(jtgpu.read(path))
         tree = model.compile("cpu")
         about = description("x", tree)
         assert about["formats"] == written_formats(model)
@@ -75,10 +67,10 @@ def test_each_kind_is_opened_and_exported_in_each_format(kind: str, tmp_path: Pa
             except FormatError:  # of what such a network need not have
                 refused.append(other)
                 continue
-            again = own(network_of_file(text.encode(), other, str(tmp_path)))
-            assert len(again) == len(own(model)), other
+            again: Any = network_of_file(text.encode(), other, str(tmp_path))
+            assert len(again) == len(model), other
             if kind in ("decisions", "over time", "numbers"):
-                assert type(again) is type(own(model)), other
+                assert type(again) is type(model), other
             if kind == "decisions":
                 assert (again.decisions, again.utilities) == (net.decisions, net.utilities)
         tree.close()
@@ -99,7 +91,7 @@ def test_a_network_with_decisions_over_http(tmp_path: Path) -> None:
     # not as chance variables, without a word
     model = client.get("/v1/networks/oil/model")
     assert model.status_code == 422
-    assert "decisions" in model.json()["detail"]
+    assert "decision network" in model.json()["detail"]
     refused = client.get("/v1/networks/oil/file?format=bif")
     assert refused.status_code == 422
     assert ".xdsl" in refused.json()["detail"]
@@ -110,7 +102,7 @@ def test_a_network_with_decisions_over_http(tmp_path: Path) -> None:
 def test_opening_ends_with_its_time(tmp_path: Path) -> None:
     begun = time.monotonic()
     with pytest.raises(Refusal, match="--timeout") as caught:
-        Opening(ENDLESS, "uai", 0.5).plan()
+        Opening(ENDLESS, "uai", 0.5).read()
     assert caught.value.kind == "too-slow"
     assert time.monotonic() - begun < 20
 
@@ -120,7 +112,7 @@ def test_opening_ends_when_nobody_waits() -> None:
     threading.Timer(0.5, opening.cancel).start()
     begun = time.monotonic()
     with pytest.raises(Refusal):
-        opening.plan()
+        opening.read()
     assert time.monotonic() - begun < 20
 
 
@@ -128,7 +120,9 @@ def test_questions_of_a_large_network_are_planned_one_by_one(monkeypatch: pytest
     monkeypatch.setattr("jtgpu.serve.opening.free_memory", lambda: 1000)
     path = tmp_path / "alarm.net"
     jtgpu.write(jtgpu.load("alarm"), path)
-    assert not Opening(path.read_bytes(), "net", 60.0).plan().plan.is_planned
+    plan = Opening(path.read_bytes(), "net", 60.0).read()
+    assert isinstance(plan, NetworkPlan)
+    assert not plan.plan.is_planned
 
 
 def test_one_slow_network_does_not_hold_up_others(tmp_path: Path) -> None:
@@ -170,3 +164,14 @@ def test_columns_of_a_wide_table_are_listed_quickly(client: Client) -> None:
     columns = found.json()["columns"]
     assert len(columns) == 150_001
     assert columns[0]["variable"] is not None
+
+
+def test_networks_with_numbers_are_added(client: Client) -> None:
+    texts = {"x": dumps_mixed(networks()["numbers"], "JSON"), "y": dumps_dynamic(machine(), "dynamic JSON")}
+    for (name, text), suffix in zip(texts.items(), ("mixed.json", "dynamic.json"), strict=True):
+        found = client.request("PUT", f"/v1/networks/{name}?format={suffix}", content=text.encode(), headers=FILE)
+        assert found.status_code == 201, found.text
+    assert client.ask("x", "posteriors", {"evidence": {"x": 3.0}})["numbers"]["x"]["mean"] == 3.0
+    assert client.ask("y", "filter", {"evidence": {"load": [4.0]}})["posteriors"]["state"][0][1] > 0.9
+    assert client.request("DELETE", "/v1/networks/x").json() == {"removed": "x"}
+    client.request("DELETE", "/v1/networks/y")

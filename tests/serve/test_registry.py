@@ -11,11 +11,9 @@ import pytest
 import jtgpu
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App
-from jtgpu.serve.numbers import of_numbers
 from jtgpu.serve.openapi import openapi
 from jtgpu.serve.questions import QUESTIONS, answer
 from jtgpu.serve.registry import Case, Form, Reply, question
-from jtgpu.serve.sequences import of_slices
 from tests.decisions.test_policies import oil
 from tests.serve.client import Client
 
@@ -62,7 +60,6 @@ def test_a_question_is_a_class(asia: JunctionTree) -> None:
 
 
 def test_null_is_not_observed_in_every_question(asia: JunctionTree) -> None:
-    oil_net = oil()
     umbrella = jtgpu.DynamicNetwork(
         {"rain": ["no", "yes"], "umbrella": ["no", "yes"]}, {"rain": [("rain", 1)], "umbrella": ["rain"]},
         {"rain": [[0.7, 0.3], [0.3, 0.7]], "umbrella": [[0.8, 0.2], [0.1, 0.9]]}, start={"rain": [0.5, 0.5]},
@@ -72,9 +69,9 @@ def test_null_is_not_observed_in_every_question(asia: JunctionTree) -> None:
     )
     trees: list[tuple[Any, Any, dict[str, Any]]] = [
         (asia, {"xray": None}, {"target": "lung", "variables": ["lung"], "n": 2}),
-        (oil_net.with_policy(oil_net.compile().policy()).compile("cpu"), {"seismic": None}, {"decision": "drill"}),
-        (of_numbers(load.compile("cpu")), {"w": None}, {}),
-        (of_slices(umbrella.compile("cpu")), {"umbrella": None}, {"length": 3}),
+        (oil().compile(), {"seismic": None}, {"decision": "drill"}),
+        (load.compile("cpu"), {"w": None}, {}),
+        (umbrella.compile("cpu"), {"umbrella": None}, {"length": 3}),
     ]
     asked = set()
     for tree, nulls, more in trees:
@@ -91,8 +88,8 @@ def test_null_is_not_observed_in_every_question(asia: JunctionTree) -> None:
                 assert answer(tree, kind, {**body, "evidence": nulls}) == expected, kind
                 asked.add(kind)
     mixed = trees[2][0]
-    assert answer(mixed, "numbers", {"evidence": {"w": None, "x": None}}) == answer(mixed, "numbers", {})
-    assert asked > {"posteriors", "joint", "mpe", "map", "voi", "mi", "options", "policy", "numbers", "step", "smooth"}
+    assert answer(mixed, "posteriors", {"evidence": {"w": None, "x": None}}) == answer(mixed, "posteriors", {})
+    assert asked > {"posteriors", "joint", "mpe", "map", "voi", "mi", "options", "policy", "sample", "step", "smooth"}
     cases = [{"evidence": {"xray": None, "smoke": "yes"}}, {"evidence": {"xry": None}}]
     found, other = answer(asia, "posteriors", {"cases": cases, "targets": ["lung"]})["results"]
     assert found["posteriors"]["lung"][0] == pytest.approx(0.1)
@@ -124,7 +121,7 @@ def test_bodies_say_what_codes_mean(asia: JunctionTree) -> None:
         {"rain": ["no", "yes"], "wet": ["no", "yes"]}, {"rain": [("rain", 1)], "wet": ["rain"]},
         {"rain": [[0.7, 0.3], [0.3, 0.7]], "wet": [[0.8, 0.2], [0.1, 0.9]]}, start={"rain": [0.5, 0.5]},
     )  # fmt: skip
-    slices = of_slices(net.compile("cpu"))
+    slices = net.compile("cpu")
     wet = {"wet": {"1": "yes", "0": "no"}}
     given = {"evidence": {"wet": [1, None, [0, 1]]}, "do": {"rain": {0: "yes"}}}
     right = {"evidence": {"wet": ["yes", None, ["no", "yes"]]}, "do": {"rain": {0: "yes"}}}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import pickle
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,12 +11,10 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.cli.networks import read_chance_network
-from jtgpu.inference.tree import JunctionTree
-from jtgpu.model.first_slice import SliceNetwork
-from jtgpu.serve import App, sequences
+from jtgpu.serve import App
+from jtgpu.serve.networks import digest
 from jtgpu.serve.questions import QUESTIONS, answer
-from jtgpu.serve.sequences import of_slices
+from jtgpu.serve.registry import Rates
 from tests.serve.client import Client
 
 OF_SLICES = ("filter", "smooth", "predict", "sequence-mpe", "step")
@@ -203,56 +199,40 @@ def test_limits(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     assert described["limits"]["slices"] == 100_000
     refused = client.ask("umbrella", "filter", {"sequences": [{"length": 30_000}] * 4}, 422)
     assert (refused["needed"], refused["limit"]) == (120_000, 100_000)
-    slow = sequences.Sliced(umbrella().compile("cpu"), 1.0, 0.5)
-    monkeypatch.setattr("jtgpu.serve.sequences.sliced", lambda tree: slow)
+    monkeypatch.setattr(client.app.networks["umbrella"], "rates", Rates(1.0, 1.0, 0.5, 2))
     refused = client.ask("umbrella", "filter", {"length": 1000}, 422)
     assert (refused["type"], refused["predicted"]) == ("/errors/too-slow", 1500.0)
 
 
 def test_a_network_over_time_is_described_with_its_earlier_parents(client: Client) -> None:
     found = client.get("/v1/networks/clinic").json()
-    assert found["slices"] == {"order": 2, "static": [0], "earlier": [[], [[1, 1], [2, 2]], [], []]}
+    assert found["slices"] == {"order": 2, "static": [0], "earlier": [[], [[1, 1], [2, 2]], [], []], "prior": 0}
     assert found["arcs"] == [[0, 1], [1, 3]]
     table = client.get("/v1/networks/clinic/cpt/stage").json()
     assert table["parents"] == ["sex", "stage[t-1]", "drug[t-2]"]
     assert table["probabilities"] == np.asarray(clinic().cpt("stage")).ravel().tolist()
     assert "slices" not in client.get("/v1/networks/asia").json()
     assert client.get("/v1/networks/clinic/model").status_code == 422
+    prior = client.ask("clinic", "filter", {"length": 1})["posteriors"]
+    for v, expected in zip(("sex", "stage", "drug", "test"), found["prior"], strict=True):  # of the first slice
+        assert expected == pytest.approx(prior[v][0])
+    assert found["questions"] == [*OF_SLICES]
     for question in OF_SLICES:
-        assert "no slices of time" in client.ask("asia", question, {}, 422)["detail"]
-    assert client.ask("umbrella", "posteriors", {})["posteriors"]["rain"] == [0.5, 0.5]  # of the first slice
+        refused = client.ask("asia", question, {}, 404)
+        assert refused["type"] == "/errors/wrong-kind"
+        assert "not for this kind of network (bayesian)" in refused["detail"]
+    assert client.ask("umbrella", "posteriors", {}, 404)["questions"] == [*OF_SLICES]
     net = umbrella()
     other = net.replace(cpt={"rain": [[0.6, 0.4], [0.4, 0.6]]})
-    digests = [SliceNetwork(n).compile("reference") for n in (net, other)]
-    assert len({sequences_digest(tree) for tree in digests}) == 2
-
-
-def sequences_digest(tree: JunctionTree) -> str:
-    from jtgpu.serve.networks import digest
-
-    return digest(tree)
+    assert len({digest(n.compile("reference")) for n in (net, other)}) == 2
 
 
 def test_answers_have_the_types_of_their_replies() -> None:
-    tree = of_slices(umbrella().compile("cpu"))
+    tree = umbrella().compile("cpu")
     for question in OF_SLICES:
         msgspec.convert(answer(tree, question, QUESTIONS[question].example), QUESTIONS[question].reply, strict=True)
     both = answer(tree, "smooth", {"sequences": [{"length": 2}, {"evidence": {"rain": ["maybe"]}}]})
     msgspec.convert(both, QUESTIONS["smooth"].reply, strict=True)
-
-
-def test_a_tree_knows_its_slices_in_another_process() -> None:
-    tree = pickle.loads(pickle.dumps(of_slices(umbrella().compile("cpu"))))
-    assert answer(tree, "filter", {"length": 2})["slices"] == [0, 1]
-
-
-def test_served_files_are_first_slices(tmp_path: Path) -> None:
-    file = str(tmp_path / "umbrella.dynamic.json")
-    jtgpu.write(umbrella(), file)
-    net = read_chance_network(file)
-    assert isinstance(net, SliceNetwork)
-    assert net.dynamic_network == umbrella()
-    assert answer(net.compile("cpu"), "filter", {"length": 3})["slices"] == [0, 1, 2]
 
 
 def test_networks_over_time_are_saved_and_opened(client: Client) -> None:

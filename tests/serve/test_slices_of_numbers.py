@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.cli.networks import read_chance_network
-from jtgpu.model.first_slice import MixedSliceNetwork
+from jtgpu.cli.networks import load_any_kind
 from jtgpu.serve import App
 from tests.cli.test_dynamic_numbers import machine
 from tests.dynamic.test_numbers import autoregression
@@ -124,7 +123,7 @@ def test_steps_are_those_of_a_stream(client: Client) -> None:
 
 def test_description_files_and_refusals(client: Client) -> None:
     about = client.get("/v1/networks/machine").json()
-    assert about["slices"] == {"order": 1, "static": [], "earlier": [[[0, 1]]]}
+    assert about["slices"] == {"order": 1, "static": [], "earlier": [[[0, 1]]], "prior": 0}
     assert [n["name"] for n in about["numbers"]] == ["load"]
     assert about["numbers"][0]["prior"]["mean"] == pytest.approx(2.5)
     for words, detail in {
@@ -147,7 +146,7 @@ def test_slices_that_only_numbers_join(states: bool) -> None:
     app.warm()
     client = Client(app)
     about = client.get("/v1/networks/ar").json()
-    assert about["slices"] == {"order": 0, "static": [], "earlier": [[]] * states}
+    assert about["slices"] == {"order": 1, "static": [], "earlier": [[]] * states, "prior": 0}
     assert [v["name"] for v in about["variables"]] == ["s"] * states
     body: dict[str, Any] = {"evidence": {"y": [1.0, 2.0]}, "targets": ["y"]}
     assert client.ask("ar", "predict", body)["numbers"]["y"][0]["mean"] == pytest.approx(1.0 + 0.7 * states)
@@ -158,6 +157,4 @@ def test_slices_that_only_numbers_join(states: bool) -> None:
 
 def test_the_command_serves_them(tmp_path: Path) -> None:
     jtgpu.write(machine(), tmp_path / "m.dynamic.json")
-    net = read_chance_network(str(tmp_path / "m.dynamic.json"))
-    assert isinstance(net, MixedSliceNetwork)
-    assert net.dynamic_network == machine()
+    assert load_any_kind(str(tmp_path / "m.dynamic.json")) == machine()

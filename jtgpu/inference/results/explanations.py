@@ -99,7 +99,7 @@ class Explanation(Printed, Mapping[str, str]):
 
     def __init__(self, ranking: Ranking, i: int):
         self._ranking, self._i = ranking, i
-        self._model, self._variables = ranking.model, ranking.variables
+        self._model, self._variables, self._labels = ranking.model, ranking.variables, ranking.model.labels
         self.states = ranking.states[i]
         self.log_joint = float(ranking.log_joint[i])
 
@@ -127,15 +127,17 @@ class Explanation(Printed, Mapping[str, str]):
         return math.exp(self.log_posterior)
 
     def __getitem__(self, variable: str | int) -> str:
-        v = self._model.index(variable)
+        positions, names, states, _ = self._labels
+        v = positions.get(variable) if type(variable) is str else None
+        if v is None:
+            v = self._model.index(variable)
         if self._variables is not None and v not in self._variables:
-            raise KeyError(f"{self._model.variables[v]!r} is not among the variables of this query")
-        return self._model.states(v)[int(self.states[v])]
+            raise KeyError(f"{names[v]!r} is not among the variables of this query")
+        return states[v][self.states[v]]
 
     def __iter__(self) -> Iterator[str]:
-        if self._variables is None:
-            return iter(self._model.variables)
-        return (self._model.variables[v] for v in self._variables)
+        names = self._labels.variables
+        return iter(names) if self._variables is None else (names[v] for v in self._variables)
 
     def __len__(self) -> int:
         return len(self._model) if self._variables is None else len(self._variables)

@@ -17,10 +17,12 @@ from ..tables import Table, as_numbers
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ...model.discrete import DiscreteModel
 
-def ends_of(model: Any, variable: str) -> tuple[float, float] | None:
+
+def ends_of(model: DiscreteModel, variable: str) -> tuple[float, float] | None:
     """Least and greatest number of a variable whose states are intervals, kept in a network's attributes."""
-    ends = getattr(model, "attributes", {}).get("node", {}).get(variable, {}).get("ends")
+    ends = model.labels.ends.get(variable)
     is_pair = isinstance(ends, tuple) and len(ends) == 2 and all(isinstance(x, float) for x in ends)
     return ends if is_pair and math.isfinite(ends[0]) and ends[0] <= ends[1] < math.inf else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -186,7 +186,7 @@ class Posteriors(Printed, Mapping[str, Posterior]):
         joints: Joints[Any] | None = None,
     ):
         flat.flags.writeable = False
-        self._model, self._flat, self._ptr = model, flat, ptr
+        self._model, self._flat, self._ptr, self._labels = model, flat, ptr, model.labels
         self._known = known  # the evidence, for pictures
         self._targets = None if targets is None else dict.fromkeys(targets)
         self.log_evidence = log_evidence
@@ -198,17 +198,20 @@ class Posteriors(Printed, Mapping[str, Posterior]):
         return self._joints
 
     def __getitem__(self, variable: str | int) -> Posterior:
-        v = self._model.index(variable)
+        positions, names, states, ends = self._labels
+        v = positions.get(variable) if type(variable) is str else None
+        if v is None:
+            v = self._model.index(variable)
         if self._targets is not None and v not in self._targets:
             raise _not_a_target(self._model, v)
-        name = self._model.variables[v]
+        name, ptr = names[v], self._ptr
         return Posterior(
-            name, self._model.states(v), self._flat[self._ptr[v] : self._ptr[v + 1]], ends_of(self._model, name)
+            name, states[v], self._flat[ptr[v] : ptr[v + 1]], ends_of(self._model, name) if ends else None
         )
 
     def __iter__(self) -> Iterator[str]:
-        ids: Iterable[int] = range(len(self._model)) if self._targets is None else self._targets
-        return (self._model.variables[v] for v in ids)
+        names = self._labels.variables
+        return iter(names) if self._targets is None else (names[v] for v in self._targets)
 
     def __len__(self) -> int:
         return len(self._model) if self._targets is None else len(self._targets)

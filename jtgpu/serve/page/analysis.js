@@ -3,7 +3,7 @@
 import { button, el, setText } from "./dom.js";
 import { DecisionPanel } from "./decisions.js";
 import { bodyOf, describeFinding, toggleState } from "./findings.js";
-import { cut, logText, percent, points, probabilityOf, significant } from "./format.js";
+import { clean, cut, logText, percent, points, probabilityOf, significant } from "./format.js";
 import { mode, totalVariation } from "./measures.js";
 import { countText, Panel, panelTable, shareBar } from "./panels.js";
 
@@ -44,8 +44,9 @@ class EvidencePanel extends Panel {
   }
 
   key() {
-    const n = Object.keys(this.store.findings).length;
-    return n > 1 && isRegular(this.store) && this.store.network.isDirected ? evidenceKey(this.store) : "none";
+    const { network, findings } = this.store;
+    const isAsked = Object.keys(findings).length > 1 && isRegular(this.store) && network.isDirected && network.questions.has("conflict");
+    return isAsked ? evidenceKey(this.store) : "none";
   }
 
   async ask(signal) {
@@ -113,7 +114,7 @@ class ChangedPanel extends Panel {
 
 class ExplanationPanel extends Panel {
   constructor(store, actions) {
-    super(store, "Most probable explanations", { name: "mpe" });
+    super(store, "Most probable explanations", { name: "mpe", question: "mpe" });
     this.actions = actions;
     this.isComplete = false;
   }
@@ -166,7 +167,7 @@ class ExplanationPanel extends Panel {
 
 class ValuePanel extends Panel {
   constructor(store, actions) {
-    super(store, "What to observe next", { name: "voi" });
+    super(store, "What to observe next", { name: "voi", question: "voi" });
     this.actions = actions;
   }
 
@@ -188,7 +189,7 @@ class ValuePanel extends Panel {
     const { store } = this;
     const { network, target } = store;
     const found = observations.map((o) => ({ ...o, v: network.number.get(o.variable) })).filter((o) => o.gain > 1e-9);
-    store.ranking = found.map((o) => o.v);
+    store.ranking = found.filter(({ v }) => v !== undefined).map(({ v }) => v);
     store.emit("ranking");
     const intro = el("p", {}, "Value of information about ", el("b", {}, network.texts[target]), ". Click a name to enter its state.");
     if (!found.length) {
@@ -196,8 +197,8 @@ class ValuePanel extends Panel {
       return;
     }
     const largest = found[0].gain;
-    const rows = found.slice(0, MOST_ROWS_SHOWN).map(({ v, gain, expected_accuracy: accuracy }) =>
-      el("tr", {}, el("td", { class: "cut" }, variableLink(store, this.actions, v)), el("td", { class: "figure" }, significant(gain / Math.LN2, 3), shareBar(gain / largest)), el("td", { class: "figure" }, `${percent(accuracy)} %`)),
+    const rows = found.slice(0, MOST_ROWS_SHOWN).map(({ variable, v, gain, expected_accuracy: accuracy }) =>
+      el("tr", {}, el("td", { class: "cut" }, v === undefined ? button(clean(variable), () => this.actions.openNumber(variable), { class: "link" }) : variableLink(store, this.actions, v)), el("td", { class: "figure" }, significant(gain / Math.LN2, 3), shareBar(gain / largest)), el("td", { class: "figure" }, `${percent(accuracy)} %`)),
     );
     this.body.replaceChildren(intro, panelTable(["variable", "gain (bits)", "expected accuracy"], rows, 1));
   }
@@ -205,7 +206,7 @@ class ValuePanel extends Panel {
 
 class ImportancePanel extends Panel {
   constructor(store, actions) {
-    super(store, "Importance of findings", { name: "importance" });
+    super(store, "Importance of findings", { name: "importance", question: "importance" });
     this.actions = actions;
   }
 
@@ -244,7 +245,7 @@ class ImportancePanel extends Panel {
 
 class TornadoPanel extends Panel {
   constructor(store, actions) {
-    super(store, "Sensitivity to the parameters (tornado)", { name: "tornado" });
+    super(store, "Sensitivity to the parameters (tornado)", { name: "tornado", question: "sensitivity" });
     this.actions = actions;
     this.state = null;
     this.spread = 0.1;
@@ -317,7 +318,7 @@ class TornadoPanel extends Panel {
 
 class JointPanel extends Panel {
   constructor(store) {
-    super(store, "Joint table", { name: "joint" });
+    super(store, "Joint table", { name: "joint", question: "joint" });
   }
 
   variables() {

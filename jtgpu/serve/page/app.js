@@ -109,7 +109,7 @@ export class App {
     this.store.on("network", () => {
       const { network } = this.store;
       this.openButton.hidden = Boolean(network.limits.read_only);
-      this.editButton.hidden = this.openButton.hidden || !network.isDirected || network.decisions.size > 0 || network.slices !== null || network.numbers.length > 0; // the editor knows none of these
+      this.editButton.hidden = this.openButton.hidden || network.kind !== "bayesian"; // the editor knows no other
     });
     return [this.fileInput, this.openButton, this.editButton];
   }

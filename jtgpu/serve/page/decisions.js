@@ -18,11 +18,10 @@ export const NOT_DECIDABLE = "Policies are computed for observed states, and not
 
 export class DecisionPanel extends Panel {
   constructor(store, actions) {
-    super(store, "Decisions", { isOpen: true, name: "decisions" });
+    super(store, "Decisions", { isOpen: true, name: "decisions", question: "policy" });
     this.actions = actions;
     this.chosen = null;
     store.on("network", () => {
-      this.root.hidden = !store.network.decisions.size;
       this.chosen = null;
     });
     store.on("picked", () => {

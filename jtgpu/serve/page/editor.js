@@ -31,7 +31,7 @@ export class Editor {
     this.rowsNode = el("div", { class: "editor-rows" });
     this.help = el("p", { class: "muted" });
     this.message = el("p", { class: "message", role: "alert" });
-    const kinds = KINDS.filter((kind) => (kind !== "do" || network.isDirected) && (kind !== "soft" || !network.slices));
+    const kinds = KINDS.filter((kind) => (kind !== "do" || network.isDirected) && (kind !== "soft" || (!network.slices && !network.numbers.length)));
     const radios = kinds.map((kind) =>
       el("label", {}, el("input", { type: "radio", name: "kind", value: kind, checked: kind === this.kind, onchange: () => this.setKind(kind) }), ` ${KIND_TEXT[kind]}`),
     );

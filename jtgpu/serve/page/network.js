@@ -25,14 +25,16 @@ export class Network {
    * @param {string} id name in addresses
    * @param {object} description the answer of GET /v1/networks/{id}
    */
-  constructor(id, { title, source, digest, kind, variables, arcs, prior, limits, plan, backend, decisions, utilities, slices, numbers, formats }) {
+  constructor(id, { title, source, digest, kind, variables, arcs, prior, limits, plan, backend, decisions, utilities, slices, numbers, formats, questions }) {
     this.id = id;
     this.title = clean(title || id);
     this.digest = digest || "";
     this.source = source || ""; // a file or the name of a bundled network
+    this.kind = kind;
     this.isDirected = kind !== "markov";
     this.limits = limits || {};
     this.formats = formats || null; // suffixes of files that this kind of network can be saved in
+    this.questions = new Set(questions || []); // of this kind
     this.plan = plan || {};
     this.backend = backend || "";
     this.names = variables.map((v) => v.name);

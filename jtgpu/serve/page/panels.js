@@ -5,12 +5,13 @@ import { el, setText } from "./dom.js";
 
 /** A panel that opens and closes; it asks again when `key()` changes. */
 export class Panel {
-  constructor(store, title, { isOpen = false, name } = {}) {
+  constructor(store, title, { isOpen = false, name, question = null } = {}) {
     this.store = store;
     this.body = el("div", { class: "panel-body" });
     this.heading = el("summary", {}, title);
     this.root = el("details", { class: `panel panel-${name}`, open: isOpen }, this.heading, this.body);
     this.answered = null;
+    if (question) store.on("network", () => (this.root.hidden = !store.network.questions.has(question)));
   }
 
   get isVisible() {

@@ -25,7 +25,7 @@ export class ScenarioPanel extends Panel {
   async ask(signal) {
     const { api, network, scenarios } = this.store;
     if (!scenarios.length) return { results: [] };
-    return api.ask(network.id, network.numbers.length ? "numbers" : "posteriors", { cases: scenarios.map(({ findings }) => bodyOf(network, findings)) }, signal);
+    return api.ask(network.id, "posteriors", { cases: scenarios.map(({ findings }) => bodyOf(network, findings)) }, signal);
   }
 
   show({ results }) {

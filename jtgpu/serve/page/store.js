@@ -213,8 +213,8 @@ export class Store {
 
   async askCase(signal) {
     const { api, network, findings } = this;
-    const [question, more] = network.numbers.length ? ["numbers", { points: 60 }] : ["posteriors", {}];
-    const found = await api.ask(network.id, question, { ...this.body, ...more }, signal);
+    const more = network.numbers.length ? { points: 60 } : {};
+    const found = await api.ask(network.id, "posteriors", { ...this.body, ...more }, signal);
     return { findings, posteriors: network.names.map((name) => found.posteriors[name]), numbers: found.numbers, logEvidence: found.log_evidence, ms: found.ms };
   }
 

@@ -23,7 +23,10 @@ export class TablePanel extends Panel {
     this.zone = el("label", { class: "drop", for: "jtgpu-file" }, "Drop a CSV or Parquet file here, or ", el("span", { class: "link" }, "choose one"));
     this.result = el("div", { class: "table-result" });
     this.body.replaceChildren(this.zone, this.input, this.result);
-    store.on("network", () => this.clear());
+    store.on("network", () => {
+      this.root.hidden = store.network.numbers.length > 0 || store.network.slices !== null;
+      this.clear();
+    });
   }
 
   key() {

@@ -42,7 +42,7 @@ def browser() -> Iterator[Any]:
 class Site:
     """A server in a thread of this process."""
 
-    def __init__(self, trees: dict[str, jtgpu.JunctionTree], **options: Any):
+    def __init__(self, trees: dict[str, Any], **options: Any):
         import uvicorn
 
         from jtgpu.serve import App

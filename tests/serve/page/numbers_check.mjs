@@ -19,7 +19,7 @@ await store.setValue("x:1", 1.5);
 await store.setFindings({ 0: { kind: "observed", states: [1] } });
 await store.setValue("y", [null, 2]);
 assert.deepEqual({ ...asked.at(-1)[1] }, { s: "b", "x:1": 1.5, y: [null, 2] });
-assert.equal(asked.at(-1)[0], "numbers");
+assert.equal(asked.at(-1)[0], "posteriors");
 const link = encodeLink(store.network, store);
 assert.equal(link, "n=w&e=s:b&x=x%3A1:1.5&x=y:..2");
 store.setScenarios([{ title: "A", findings: store.findings }]);

@@ -9,7 +9,6 @@ import pytest
 
 import jtgpu
 from jtgpu.serve.map_layout import map_layout
-from jtgpu.serve.sequences import of_slices
 from tests.decisions.test_policies import oil, pigs
 from tests.dynamic.test_posteriors import umbrella
 from tests.serve.page.conftest import Site, Visit
@@ -19,19 +18,15 @@ from tests.serve.page.conftest import Site, Visit
 def site() -> Iterator[Site]:
     """A server of two networks with decisions, one over time and one of neither kind."""
     pytest.importorskip("uvicorn", reason="uvicorn is not installed (pip install 'jtgpu[serve]')")
-    trees: dict[str, jtgpu.JunctionTree] = {}
-    for name, net in (("oil", oil()), ("pigs", pigs(4))):
-        trees[name] = net.with_policy(net.compile().policy()).compile("cpu")
-    trees["umbrella"] = of_slices(umbrella().compile("cpu"))
-    trees["asia"] = jtgpu.load("asia").compile("cpu")
-    server = Site(trees)
+    nets = {"oil": oil(), "pigs": pigs(4), "umbrella": umbrella(), "asia": jtgpu.load("asia")}
+    server = Site({name: net.compile("cpu") for name, net in nets.items()})
     yield server
     server.close()
 
 
 def test_utilities_are_placed_below_what_they_depend_on() -> None:
     net = oil()
-    layout = map_layout(net.with_policy({}))
+    layout = map_layout(net)
     assert [u[0] for u in layout["utilities"]] == list(net.utilities)
     n = len(net)
     assert len(layout["boxes"]) == n
@@ -44,7 +39,7 @@ def test_utilities_are_placed_below_what_they_depend_on() -> None:
         assert 0 <= y <= y + h <= layout["height"], name
         for left, top, width, height in layout["boxes"]:
             assert x + w <= left or left + width <= x or y + h <= top or top + height <= y, name
-    part = map_layout(net.with_policy({}), [net.index("seismic")])
+    part = map_layout(net, [net.index("seismic")])
     assert all("seismic" in net.parents(u) for u, *_ in part["utilities"])
     assert map_layout(jtgpu.load("asia"))["utilities"] == []
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from jtgpu.model.discrete_part import DiscretePart
 from jtgpu.serve.map_layout import map_layout
 from jtgpu.serve.page_module import FOLDER
 from tests.mixed.test_lauritzen import incinerator
@@ -22,14 +21,14 @@ def site() -> Iterator[Site]:
     """A server of two networks with numbers."""
     pytest.importorskip("uvicorn", reason="uvicorn is not installed (pip install 'jtgpu[serve]')")
     nets = {"waste": incinerator(), "heights": heights()}
-    server = Site({name: DiscretePart(net).compile("cpu") for name, net in nets.items()})
+    server = Site({name: net.compile("cpu") for name, net in nets.items()})
     yield server
     server.close()
 
 
 def test_numbers_have_boxes_and_arcs() -> None:
     net = incinerator()
-    layout = map_layout(DiscretePart(net))
+    layout = map_layout(net)
     n = len(net.discrete)
     assert [g for g, *_ in layout["numbers"]] == [*range(len(net.numbers))]
     order = [*net.discrete.variables, *net.numbers]
@@ -40,7 +39,7 @@ def test_numbers_have_boxes_and_arcs() -> None:
         for left, top, width, height in boxes[:i]:
             assert x + w <= left or left + width <= x or y + h <= top or top + height <= y
     assert len(layout["boxes"]) == n
-    assert map_layout(DiscretePart(heights()))["boxes"] == []
+    assert map_layout(heights())["boxes"] == []
 
 
 def test_links_undo_and_scenarios_have_values() -> None:

@@ -12,7 +12,6 @@ import pytest
 import jtgpu
 from jtgpu.draw.svg import percent
 from jtgpu.serve.registry import Form
-from jtgpu.serve.sequences import of_slices
 from jtgpu.serve.slices import Smooth
 from tests.cli.test_dynamic_numbers import machine
 from tests.serve.page.conftest import Site, Visit
@@ -95,7 +94,7 @@ def test_links_have_the_evidence_of_all_slices(visit: Visit) -> None:
     command = str(page.locator(".share pre", has_text="curl").text_content())
     assert "/clinic/smooth" in command
     body = msgspec.json.decode(command.partition("-d '")[2].rpartition("'")[0], type=Smooth)
-    reply: Any = body.answer(of_slices(clinic().compile("cpu")), Form())
+    reply: Any = body.answer(clinic().compile("cpu"), Form())
     np.testing.assert_allclose(reply["posteriors"]["stage"], found["stage"][0], atol=1e-12)
 
 

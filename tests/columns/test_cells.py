@@ -1,0 +1,111 @@
+"""Every verb reads a cell alike, wherever it stands: the table of `tests.columns.table`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.columns.failing import FAILING
+from tests.columns.sources import FRAMES, TEXT_FILES, TYPED, Columns, Writer
+from tests.columns.table import (
+    LEARNED_OBJECTS,
+    LEARNED_WORDS,
+    READ_OBJECTS,
+    READ_WORDS,
+    Cell,
+    Error,
+    Objects,
+    Row,
+    Words,
+)
+from tests.columns.verbs import BOTH, CASES, FILES, LEARN, TABLES, Reader, answer, known
+
+OBJECTS = ("mapping", "rows", "arrays")
+
+
+def cases(rows: list[Any], group: str, verbs: Mapping[str, Any]) -> list[Any]:
+    """Each row with each verb; a verb that fails today is expected to fail."""
+    found = []
+    for row in rows:
+        failing, rule = FAILING[group].get(row.name, ("", ""))
+        for verb in verbs:
+            if row.is_object and verb in ("explore", "-e"):  # of words only
+                continue
+            marks = [pytest.mark.xfail(reason=rule)] if failing == "all" or verb in failing.split(", ") else []
+            found.append(pytest.param(row, verb, marks=marks, id=f"{row.name}-{verb}"))
+    return found
+
+
+def learned(verb: str, sources: Mapping[str, Writer], row: Row, of: Callable[[str], Any], folder: Path) -> None:
+    """What the verb makes of the cells of a row is what is expected of each source."""
+    rows = list(range(8 * len(row.cells)))
+    columns = {"x": [row.cells[i % len(row.cells)] for i in rows], "y": ["uv"[i // 2 % 2] for i in rows]}
+    wanted, found = {}, {}
+    for source, write in sources.items():
+        if verb == "explore" and source not in ("CSV", "quoted", "Parquet"):
+            continue
+        wanted[source] = expected = of(source)
+        found[source] = answer(lambda write=write: LEARN[verb](write(columns, folder), folder), expected)  # type: ignore[misc]
+    assert found == wanted
+
+
+@pytest.mark.parametrize(("row", "verb"), cases(LEARNED_WORDS, "words of files", LEARN))
+def test_states_of_words_in_text_files(row: Words, verb: str, tmp_path: Path) -> None:
+    def of(source: str) -> Any:
+        return row.after_comma if row.after_comma and source in ("CSV", "gz") else row.of_file
+
+    learned(verb, TEXT_FILES, row, of, tmp_path)
+
+
+@pytest.mark.parametrize(("row", "verb"), cases(LEARNED_WORDS, "words of tables", LEARN))
+def test_states_of_words_in_typed_tables(row: Words, verb: str, tmp_path: Path) -> None:
+    learned(verb, TYPED, row, lambda _: row.of_words, tmp_path)
+
+
+@pytest.mark.parametrize(("row", "verb"), cases(LEARNED_OBJECTS, "objects", LEARN))
+def test_states_of_objects(row: Objects, verb: str, tmp_path: Path) -> None:
+    learned(verb, {s: TYPED[s] for s in OBJECTS} if row.is_object else TYPED, row, lambda _: row.states, tmp_path)
+
+
+def read(verb: str, ask: Reader, sources: Mapping[str, Writer], row: Cell, expected: Any, folder: Path) -> None:
+    """Which state the verb takes a cell for, in a table of each source."""
+    columns: Columns = {"x": [row.cell] * 2}
+    if verb in ("fit", "validate"):
+        columns = {**columns, "y": ["u"] * 2}
+    elif verb in ("filter", "sequence file"):
+        columns = {"id": ["a"] * 2, "t": [1, 2], **columns}
+        sources = {s: write for s, write in sources.items() if s not in ("TSV", "gz")}
+    elif verb in ("batch", "check"):
+        columns = {**columns, "note": ["-"] * 2}
+    if verb == "check" and expected is None:
+        expected = Error("no row has all of x")
+    net, found = known(row.states), {}
+    for source, write in sources.items():
+        found[source] = answer(lambda write=write: ask(net, write(columns, folder), folder), expected)  # type: ignore[misc]
+    assert found == dict.fromkeys(sources, expected)
+
+
+def of_words(row: Cell) -> Any:
+    return row.state if row.of_words is ... else row.of_words
+
+
+@pytest.mark.parametrize(("row", "verb"), cases(READ_WORDS, "cells of a network", {**BOTH, **FILES}))
+def test_words_of_text_files_read_by_a_network(row: Cell, verb: str, tmp_path: Path) -> None:
+    read(verb, {**BOTH, **FILES}[verb], TEXT_FILES, row, row.state, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("row", "verb"), cases(READ_WORDS + READ_OBJECTS, "cells of a network", {**BOTH, **FILES, **TABLES})
+)
+def test_cells_of_typed_tables_read_by_a_network(row: Cell, verb: str, tmp_path: Path) -> None:
+    sources = TYPED if verb in BOTH else {"Parquet": TYPED["Parquet"]} if verb in FILES else FRAMES
+    read(verb, {**BOTH, **FILES, **TABLES}[verb], sources, row, of_words(row), tmp_path)
+
+
+@pytest.mark.parametrize(("row", "verb"), cases(READ_WORDS + READ_OBJECTS, "cells of a network", CASES))
+def test_findings_read_by_a_network(row: Cell, verb: str, tmp_path: Path) -> None:
+    expected = of_words(row)
+    assert answer(lambda: CASES[verb](known(row.states), row.cell, tmp_path), expected) == expected

@@ -1,0 +1,164 @@
+"""Columns of the types that libraries of tables have: the states that `structure` and `fit` learn, or an error."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jtgpu import learn
+from tests.columns.sources import pa, pd, pl
+from tests.columns.table import Error
+from tests.columns.verbs import answer
+
+Y = ["u", "v", "u", "u"] * 10
+UTC = datetime.UTC
+NO = Error("'x'")
+
+
+def series(values: Any, dtype: Any = None) -> Any:
+    return pd.DataFrame({"x": pd.Series(values, dtype=dtype), "y": Y})
+
+
+def polars(values: Any, dtype: Any = None) -> Any:
+    return pl.DataFrame({"x": pl.Series(values, dtype=dtype), "y": Y})
+
+
+def array(values: Any) -> Any:
+    return {"x": values, "y": np.array(Y)}
+
+
+def arrow(values: Any, kind: Any = None) -> Any:
+    return pa.table({"x": pa.array(values, kind) if isinstance(values, list) else values, "y": Y})
+
+
+DAYS = [datetime.datetime(2024, 1, d, tzinfo=UTC) for d in (2, 3)] * 20
+NAIVE = ["2024-01-02", "2024-01-03"] * 20
+
+# the column, its states, the verbs that disagree today, the rule that they break
+TYPES: dict[str, tuple[Callable[[], Any], Any, str, str]] = {
+    "pandas Int64": (lambda: series([1, None, 2, 1] * 10, "Int64"), ("1", "2"), "", ""),
+    "pandas boolean": (lambda: series([True, None, False, True] * 10, "boolean"), ("False", "True"), "", ""),
+    "pandas string": (lambda: series(["a", None, "b", "a"] * 10, "string"), ("a", "b"), "", ""),
+    "pandas Float64": (lambda: series([1.0, None, 2.0, 1] * 10, "Float64"), ("1", "2"), "", ""),
+    "pandas int64[pyarrow]": (lambda: series([1, 2, None, 1] * 10, "int64[pyarrow]"), ("1", "2"), "", ""),
+    "pandas uint64": (
+        lambda: series([2**63, 2**63 + 1] * 20, "uint64"), (str(2**63), str(2**63 + 1)), "structure fit",
+        "1.4: integers of any length are exact",
+    ),
+    "pandas sparse": (lambda: series(pd.arrays.SparseArray([0, 1, 0, 1] * 10)), ("0", "1"), "", ""),
+    "pandas ordered numbers": (
+        lambda: series(pd.Categorical([3, 1, 2, 1] * 10, [3, 2, 1, 7], ordered=True)), ("3", "2", "1", "7"), "", "",
+    ),
+    "pandas category of floats": (lambda: series(pd.Categorical([3.0, 1.0] * 20)), ("1", "3"), "", ""),
+    "pandas category of truth values": (
+        lambda: series(pd.Categorical([True, False, None, True] * 10)), ("False", "True"), "", "",
+    ),
+    "pandas category of times": (
+        lambda: series(pd.Categorical(pd.to_datetime(NAIVE))), ("2024-01-02", "2024-01-03"), "structure fit",
+        "1.4: names of moments",
+    ),
+    "pandas cut": (lambda: series(pd.cut(pd.Series([1, 2, 3, 4] * 10), 2)), ("(0.997, 2.5]", "(2.5, 4.0]"), "", ""),
+    "pandas Period": (
+        lambda: series(pd.period_range("2024-01", "2024-02", freq="M").tolist() * 20), ("2024-01", "2024-02"),
+        "structure fit", "1.4: a Period is its text",
+    ),
+    "pandas time zone": (
+        lambda: series(pd.to_datetime(NAIVE).tz_localize("Europe/Berlin")), NO, "structure",
+        "1.4: times with a zone are an error",
+    ),
+    "pandas Timedelta": (
+        lambda: series(pd.to_timedelta([1, 2] * 20, unit="D")), NO, "structure", "1.4: other objects are errors",
+    ),
+    "pandas 1 and '1'": (
+        lambda: series([1, "1", 2, 2] * 10, object), ("1", "2"), "structure", "1.4: no name of another type",
+    ),
+    "pandas 1 and True": (
+        lambda: series([1, True] * 20, object), ("1", "True"), "structure fit", "1.5: True and 1 are two states",
+    ),
+    "pandas mixed": (
+        lambda: series([1, "1", "a", 1.5] * 10, object), ("1", "1.5", "a"), "structure",
+        "1.5: up to 20 numbers with fractions are states",
+    ),
+    "Polars Enum": (lambda: polars(["a", "b"] * 20, pl.Enum(["c", "b", "a"])), ("c", "b", "a"), "", ""),
+    "Polars Categorical": (lambda: polars(["b", "a"] * 20, pl.Categorical), ("a", "b"), "", ""),
+    "Polars Decimal": (
+        lambda: polars([Decimal("1.50"), Decimal("2")] * 20), ("1.5", "2"), "structure",
+        "1.5: up to 20 numbers with fractions are states",
+    ),
+    "Polars Duration": (
+        lambda: polars([datetime.timedelta(1), datetime.timedelta(2)] * 20), NO, "structure",
+        "1.4: other objects are errors",
+    ),
+    "Polars Time": (
+        lambda: polars([datetime.time(1), datetime.time(2)] * 20), NO, "structure", "1.4: other objects are errors",
+    ),
+    "Polars List": (lambda: polars([["a"], ["b"]] * 20), NO, "", ""),
+    "Polars Struct": (lambda: polars([{"q": 1}, {"q": 2}] * 20), NO, "", ""),
+    "Polars Binary": (lambda: polars([b"a", b"b"] * 20), ("a", "b"), "structure fit", "1.4: bytes are UTF-8"),
+    "Polars time zone": (lambda: polars(DAYS), NO, "structure", "1.4: times with a zone are an error"),
+    "Polars Null": (lambda: polars([None] * 40), NO, "", ""),
+    "Arrow dictionary": (lambda: arrow(pa.array(["b", "a"] * 20).dictionary_encode()), ("b", "a"), "", ""),
+    "Arrow dictionary of numbers": (lambda: arrow(pa.array([7, 3] * 20).dictionary_encode()), ("7", "3"), "", ""),
+    "Arrow decimal": (
+        lambda: arrow([Decimal("1.50"), Decimal("2")] * 20), ("1.5", "2"), "structure",
+        "1.5: up to 20 numbers with fractions are states",
+    ),
+    "Arrow time": (lambda: arrow([1, 2] * 20, pa.time32("s")), NO, "structure", "1.4: other objects are errors"),
+    "Arrow duration": (
+        lambda: arrow([1, 2] * 20, pa.duration("s")), NO, "structure", "1.4: other objects are errors",
+    ),
+    "Arrow nulls": (lambda: arrow(pa.nulls(40)), NO, "", ""),
+    "Arrow views": (lambda: arrow(["a", "b"] * 20, pa.string_view()), ("a", "b"), "", ""),
+    "masked array": (lambda: array(np.ma.masked_array([1, 2, 9, 1] * 10, [0, 0, 1, 0] * 10)), ("1", "2"), "", ""),
+    "array of text": (lambda: array(np.array(["a", "b", "", "a"] * 10)), ("", "a", "b"), "", ""),
+    "array of bytes": (lambda: array(np.array([b"a", b"b"] * 20)), ("a", "b"), "structure fit", "1.4: bytes are UTF-8"),
+    "array of days": (lambda: array(np.array(NAIVE, "M8[D]")), ("2024-01-02", "2024-01-03"), "", ""),
+    "array of durations": (
+        lambda: array(np.array([1, 2] * 20, "m8[D]")), NO, "structure", "1.4: other objects are errors",
+    ),
+    "array of truth values": (lambda: array(np.array([True, False] * 20)), ("False", "True"), "", ""),
+    "array of bytes as numbers": (lambda: array(np.array([1, 200] * 20, np.uint8)), ("1", "200"), "", ""),
+    "array of float16": (
+        lambda: array(np.array([0.1, 2] * 20, np.float16)), ("0.1", "2"), "structure fit",
+        "1.4: the shortest text that reads back",
+    ),
+    "array of longdouble": (
+        lambda: array(np.array([1, 2] * 20, np.longdouble)), ("1", "2"), "fit", "1.4: whole numbers are without .0",
+    ),
+    "structured array": (
+        lambda: np.array([*zip("ab" * 20, Y, strict=True)], dtype=[("x", "U1"), ("y", "U1")]), ("a", "b"), "", "",
+    ),
+}  # fmt: skip
+VERBS: dict[str, Callable[[Any], Any]] = {
+    "structure": lambda t: learn.structure(t, missing="drop").network(),
+    "fit": lambda t: learn.fit({"y": ["x"]}, t).network,
+}
+
+
+def cases() -> list[Any]:
+    found = []
+    for name, (*_, fails, rule) in TYPES.items():
+        for verb in VERBS:
+            marks = [pytest.mark.xfail(reason=rule)] if verb in fails.split() else []
+            found.append(pytest.param(name, verb, marks=marks, id=f"{name}-{verb}"))
+    return found
+
+
+@pytest.mark.parametrize(("name", "verb"), cases())
+def test_states_of_typed_columns(name: str, verb: str) -> None:
+    make, states, *_ = TYPES[name]
+
+    nets: list[Any] = []
+
+    def learned() -> Any:
+        nets.append(VERBS[verb](make()))
+        return nets[0].states("x")
+
+    assert answer(learned, states) == states
+    for net in nets:
+        assert learn.fit(net, make()).n_rows == 40  # the network reads the table that it was learned from
