@@ -43,6 +43,11 @@ class MixedFit:
         of the prior. At most 1,000 are listed.
     n_empty_rows : dict
         How many these are.
+    n_impossible : int
+        Rows that were left out because their probability was 0 at the start.
+    restarts : tuple of float
+        The objective that each start of EM reached.
+    hidden, fixed : tuple of str
     missing : dict
         Missing cells of each column that has some.
     interrupted : bool
@@ -72,7 +77,7 @@ class MixedFit:
         """Standard errors of the parameters of a variable; infinite where the rows do not determine them.
 
         With missing cells they come from the observed information of all parameters together: the curvature of the
-        objective, by differences of the expected score, two passes over the rows for each parameter.
+        objective, by differences of the expected score, a pass over incomplete rows for each parameter.
 
         Parameters
         ----------
@@ -100,7 +105,7 @@ class MixedFit:
         return self._errors[name]
 
     def __str__(self) -> str:
-        how = "by counting" if self.method == "counts" else f"by EM in {len(self.history) - 1} iterations"
+        how = "by counting" if self.method == "counts" else f"by EM in {self.history[-1].number} iterations"
         end = "" if self.converged else ", interrupted" if self.interrupted else ", not converged"
         return f"Fit of {self.n_rows:,} rows {how}{end}: log_likelihood={self.log_likelihood:.6g}\n{self.network}" + (
             f"\nWithout data, from the prior: {', '.join(f'{v} ({n:,})' for v, n in self.n_empty_rows.items())}"
