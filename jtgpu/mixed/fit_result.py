@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
 from ..model.mixed import MixedNetwork
+from ..util import late_imports
 from ..util.arguments import check_keywords
-from .observed_information import errors_by_em
 from .standard_errors import GaussianErrors, errors_of_number, errors_of_states
 
 if TYPE_CHECKING:
     from ..util.arrays import Floats
     from ..util.iteration import Iteration
-    from .evidence import MixedCases
-    from .fitting import Strength
 
 
 @check_keywords()
@@ -70,7 +68,7 @@ class MixedFit:
     restarts: tuple[float, ...] = ()
     hidden: tuple[str, ...] = ()
     fixed: tuple[str, ...] = ()
-    _rows: tuple[MixedCases, Floats, Strength] | None = field(default=None, repr=False)  # weighted cases, the prior
+    _rows: tuple[Any, ...] | None = field(default=None, repr=False)  # weighted cases, prior, and what was estimated
     _errors: dict[str, GaussianErrors | Floats] = field(default_factory=dict, repr=False)  # of EM, once computed
 
     def standard_errors(self, variable: str) -> GaussianErrors | Floats:
@@ -101,7 +99,7 @@ class MixedFit:
         if self.method == "counts":
             return (errors_of_number if net.is_number(name) else errors_of_states)(net, name, *self._rows[:2])
         if not self._errors:
-            self._errors.update(errors_by_em(net, *self._rows))
+            self._errors.update(late_imports.number_fits().errors_after_em(net, *self._rows))
         return self._errors[name]
 
     def __str__(self) -> str:

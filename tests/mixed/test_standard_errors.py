@@ -128,7 +128,7 @@ def test_rows_that_have_a_family_are_not_passed_again(monkeypatch: pytest.Monkey
     found = fit.standard_errors("y")
     fit = fitted(with_holes(6, 60), tolerance=1e-9)
     every = np.arange(60)
-    monkeypatch.setattr("jtgpu.mixed.observed_information._incomplete", lambda net, cases, block: every)
+    monkeypatch.setattr("jtgpu.learn.parameters.value_steps.Values.incomplete", lambda *_: every)
     expected = fit.standard_errors("y")
     np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-4)
     np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-4)

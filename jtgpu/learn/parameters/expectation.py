@@ -168,23 +168,27 @@ class Expectation:
         """Counts of each family over the rows in which it is complete."""
         return available_counts(self._cases)
 
-    def incomplete_counts(self, tables: Tables, group: Sequence[int], k: int) -> Tables | None:
-        """Expected counts of the rows on which row k of the CPT of some tied variables has an influence."""
-        # None: there are none; all rows where these stay on a device or a cluster
-        if self._cluster is not None or self._backend.capabilities.holds_cases:
-            return self.evaluate(tables).sums
-        total: Tables | None = None
+    def incomplete(self, members: Sequence[int], k: int) -> list[Block] | None:
+        """Rows that miss a part of the family of one of some variables, and may have its parents in configuration k."""
+        found, scopes = [], family_scopes(self._cases.model)
         for part in (part for block in self._cases.blocks for part in block.parts()):
             incomplete = np.zeros(len(part.states), np.bool_)
-            for v, scope in ((v, family_scopes(self._cases.model)[v]) for v in group):
+            for scope in (scopes[v] for v in members):
                 gaps = (part.states[:, scope] < 0).any(axis=1)
-                for u, s in zip(scope, np.unravel_index(k, tables[v].shape[:-1]), strict=False):
+                shape = [int(self._cases.model.cardinality[u]) for u in scope[:-1]]
+                for u, s in zip(scope, np.unravel_index(k, shape), strict=False):
                     gaps &= (part.states[:, u] < 0) | (part.states[:, u] == s)
                 incomplete |= gaps
             if incomplete.any():
-                one = self.evaluate_block(Block(*(x[incomplete] for x in part)), tables).sums
-                total = one if total is None else [a + b for a, b in zip(total, one, strict=True)]
-        return total
+                found.append(Block(*(x[incomplete] for x in part)))
+        return found or None
+
+    def some(self, theta: Tables, rows: list[Block]) -> Tables:
+        """Expected counts of some rows; of all where these stay on a device or a cluster."""
+        if self._cluster is not None or self._backend.capabilities.holds_cases:
+            return self.evaluate(theta).sums
+        each = [self.evaluate_block(block, theta).sums for block in rows]
+        return [np.sum(tables, axis=0) for tables in zip(*each, strict=True)]
 
     def error(self, evaluation: Evaluation) -> ImpossibleEvidence | None:
         """The error for the first row of probability 0."""

@@ -132,7 +132,8 @@ def _fit_table(
     return MixedFit(
         network.with_codes(model.codes), state.evaluation.log_likelihood, state.objective, state.history,
         state.converged, method, int(used.sum()), dropped, empty, gaps, state.interrupted, n_empty, fixed=fixed,
-        hidden=model.hidden, _rows=(read.part(np.flatnonzero(used)), row_weights[used], strength), **more,
+        hidden=model.hidden, **more,
+        _rows=(read.part(np.flatnonzero(used)), row_weights[used], strength, fixed, sharing, model.hidden),
     )  # fmt: skip
 
 

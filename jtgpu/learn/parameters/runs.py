@@ -16,9 +16,9 @@ from .coded_cases import Block, CodedCases
 from .em import EMState, Family, Problem, Rule, first_state, log_prior, maximise, run_em, run_stepwise
 from .expectation import Evaluation, Expectation, Steps
 from .families import available_counts, family_shapes, log_score, network_of
+from .information import Passes, standard_errors
 from .result import Fit
 from .setup import Setup
-from .standard_errors import standard_errors
 
 if TYPE_CHECKING:
     from ...util.options import Order
@@ -44,9 +44,7 @@ def count(setup: Setup, cases: CodedCases, method: str, seed: int, running: Runn
     state = counted(setup, partial(available_counts, cases), seed)
     more: dict[str, Any] = {"restarts": (state.objective,)}
     if running.errors:
-        whole = [True] * len(state.tables)
-        errors = standard_errors(state.tables, state.evaluation.sums, setup.prior, setup.sharing, whole)
-        more["_errors"] = dict(zip(setup.model, errors, strict=True))
+        more["_errors"] = named_errors(setup, state, None)
     return _result(setup, cases, state, method, **more)
 
 
@@ -88,14 +86,10 @@ def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more
     )  # fmt: skip
 
 
-def _named_errors(setup: Setup, cases: CodedCases, engine: Expectation, state: EMState) -> dict[str, Floats]:
-    counts = state.evaluation.sums
-    least = [c.sum() * (1 - 1e-12) for c in counts]
-    whole = [bool(c.sum() >= n) for c, n in zip(available_counts(cases), least, strict=True)]
-    errors = standard_errors(
-        state.tables, counts, setup.prior, setup.sharing, whole, engine.incomplete_counts
-    )
-    return dict(zip(setup.model, errors, strict=True))
+def named_errors(setup: Setup, state: EMState, passes: Passes | None) -> dict[str, Floats]:
+    """Standard errors of all entries of the CPTs by variable; 0 for fixed ones."""
+    errors = standard_errors(setup.families, state.tables, state.evaluation.sums, passes, must_peak=False)
+    return {name: errors.get(v, np.zeros(state.tables[v].shape)) for v, name in enumerate(setup.model)}
 
 
 def fit_em(
@@ -117,7 +111,7 @@ def fit_em(
     try:
         best, more = best_of_starts(setup, engine, rule, starts, running.flag, listen, saved)
         if running.errors:
-            more["_errors"] = _named_errors(setup, cases, engine, best)
+            more["_errors"] = named_errors(setup, best, engine)
     finally:
         engine.close()
     return _result(setup, cases, best, "em", **more)

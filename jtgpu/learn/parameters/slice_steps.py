@@ -122,6 +122,14 @@ class SliceExpectation:
         """Counts of each family over the slices in which it is complete."""
         return self._slices.tables_of(complete_counts(self._step, self._sequences, self.weights))
 
+    def incomplete(self, members: Any, k: int) -> bool:
+        """Any sequence may depend on any parameter."""
+        return True
+
+    def some(self, theta: Tables, rows: bool) -> Tables:
+        """Expected counts of all sequences."""
+        return self.evaluate(theta).sums
+
     def error(self, evaluation: Evaluation) -> ImpossibleEvidence | None:
         """The error for the first sequence of probability 0."""
         dead = np.flatnonzero(evaluation.impossible[0])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,18 +24,21 @@ from ...mixed.fitting import (
     regressions,
 )
 from ...mixed.regressions import FamilyRows
+from ...mixed.standard_errors import GaussianErrors
 from ...mixed.tree import MixedTree
-from ...util.elementary import exps, logs
+from ...util.elementary import exp, exps, logs
 from .em import EMState, Problem, Theta, first_state, maximise
 from .expectation import Evaluation
-from .families import Sharing, Table
+from .families import LEAST_ROWS, Sharing, Table
+from .information import standard_errors
 
 if TYPE_CHECKING:
     from ...inference.tables import Table as Cells
     from ...mixed.components import Numbers
     from ...mixed.evidence import MixedCases
+    from ...model.gaussian import Gaussian
     from ...model.mixed import MixedNetwork
-    from ...util.arrays import Floats, Ints
+    from ...util.arrays import Bools, Floats, Ints
     from ...util.iteration import Iteration
 
 LEAST_SD = 0.1  # of a standard deviation: what an extrapolation leaves of it
@@ -49,6 +53,7 @@ class Density(NamedTuple):
     prior: Floats  # (K, m + 2, m + 2) sums of z z', z = (1, numeric parents, number), as those of rows
     rows: FamilyRows | None  # where all are complete
     errors: dict[str, float]  # gets what rounding of sums may have changed, relative
+    origin: Floats  # (m,) scaled, what has been subtracted from the numeric parents
 
     def maximise(self, sums: Theta, old: Floats) -> Floats:
         lines, error = regressions(self.numbers, self.g, sums[self.members[0]] + self.prior, old, self.rows)
@@ -64,6 +69,63 @@ class Density(NamedTuple):
         lines = a + 2 * length * (b - a) + length**2 * (c - 2 * b + a)
         lines[:, -1] = np.clip(exps(np.clip(lines[:, -1], -700, 700)), LEAST_SD * third[:, -1], third[:, -1] / LEAST_SD)
         return lines
+
+    # Standard errors: `jtgpu.learn.parameters.information.Curved`. The parameters are the coefficients of the ones and
+    # of the standardised parents, in units of the sd, and ln sd; `unit`: means and sds of the parents.
+
+    def parameters(self, data: Floats, total: Floats, theta: Floats) -> Iterator[tuple[int, int, Any]]:
+        m = theta.shape[1] - 2
+        for k in np.flatnonzero(data[:, 0, 0] > LEAST_ROWS * float(data[:, 0, 0].sum())).tolist():
+            s = total[k] / total[k, 0, 0]
+            centre = s[0, 1 : m + 1]
+            variance = np.diagonal(s)[1 : m + 1] - centre**2
+            if (variance > 1e-18 * (1 + centre**2)).all():
+                yield k, m + 2, (centre, np.sqrt(variance))
+
+    def score(self, total: Floats, theta: Floats, k: int, unit: Any) -> Floats:
+        sd, contrast = theta[k, -1], np.append(-theta[k, :-1], 1.0)  # z @ contrast is the residual
+        by_z = _standardised(unit) @ (total[k] @ contrast)[:-1] / sd
+        return np.append(by_z, contrast @ total[k] @ contrast / sd**2 - total[k, 0, 0])
+
+    def curvature(self, total: Floats, theta: Floats, k: int, unit: Any) -> Floats:
+        m, contrast, to = len(theta[k]) - 2, np.append(-theta[k, :-1], 1.0), _standardised(unit)
+        result = np.zeros((m + 2, m + 2))
+        result[:-1, :-1] = to @ total[k, :-1, :-1] @ to.T
+        result[-1, -1] = 2.0 * (contrast @ total[k] @ contrast) / theta[k, -1] ** 2
+        return result
+
+    def moved(self, theta: Floats, k: int, unit: Any, i: int, step: float) -> Floats:
+        lines = theta.copy()
+        if i == theta.shape[1] - 1:
+            lines[k, -1] *= exp(step)
+        else:
+            lines[k, :-1] += step * lines[k, -1] * _standardised(unit)[i]
+        return lines
+
+    def unknown(self, theta: Floats) -> GaussianErrors:
+        shape = tuple(self.numbers.cards[d] for d in self.numbers.scope[self.g])
+        parents = [self.numbers.names[p] for p in self.numbers.parents[self.g]]
+        mean, sd, *slopes = (np.full(shape, np.inf) for _ in range(len(parents) + 2))
+        return GaussianErrors(mean, dict(zip(parents, slopes, strict=True)), sd)
+
+    def enter(self, errors: GaussianErrors, theta: Floats, k: int, unit: Any, covariance: Floats, gone: Bools) -> None:
+        (centre, size), scale, parents = unit, self.numbers.scale, [*self.numbers.parents[self.g]]
+        sd = theta[k, -1] * scale[self.g]
+        *slopes, width = (np.where(gone, np.inf, np.sqrt(np.maximum(np.diagonal(covariance), 0.0))) * sd)[1:]
+        at_zero = np.array([1.0, *(-(centre + self.origin) / size), 0.0])
+        variance = max(float(at_zero @ covariance @ at_zero), 0.0)
+        errors.mean.flat[k] = np.inf if gone[at_zero != 0].any() else np.sqrt(variance) * sd
+        errors.sd.flat[k] = width
+        for own, error, spread, p in zip(errors.coefficients.values(), slopes, size, parents, strict=True):
+            own.flat[k] = error / (spread * scale[p])
+
+
+def _standardised(unit: Any) -> Floats:
+    """(m + 1, m + 1) of the ones and the standardised parents in terms of the ones and the parents."""
+    centre, size = unit
+    result = np.diag(np.append(1.0, 1.0 / size))
+    result[1:, 0] = -centre / size
+    return result
 
 
 class Values:
@@ -95,12 +157,14 @@ class Values:
             Table(tuple(start.index(names[i]) for i in group), prior.counts[names[group[0]]]) for group in groups
         ]
         families += [
-            Density((start.index(v),), numbers, g, prior.moments[g], rows, self.errors)
-            for g, v in enumerate(start.numbers) if v not in fixed
+            Density(
+                (start.index(v),), numbers, g, prior.moments[g], rows, self.errors,
+                (shift / numbers.scale)[[*numbers.parents[g]]],
+            ) for g, v in enumerate(start.numbers) if v not in fixed
         ]  # fmt: skip
         self.families = tuple(families)
 
-        self._first: Theta = [
+        self.first: Theta = [
             lines_of(numbers, start.numbers.index(v), start.gaussian(v)) if start.is_number(v) else
             np.asarray(start.cpt(v)) for v in start
         ]  # fmt: skip
@@ -108,8 +172,8 @@ class Values:
     def start_tables(self, complete_counts: Any, seed: int, n: int) -> Theta:
         """The n-th start: the network's, and random ones."""
         if n == 0 and not self.hidden:
-            return self._first
-        rng, net, theta = np.random.default_rng([seed, n]), self.tree.network, [*self._first]
+            return self.first
+        rng, net, theta = np.random.default_rng([seed, n]), self.tree.network, [*self.first]
         chosen: dict[Any, Ints] = {}  # the same rows for all numbers with the same parents
         for family in self.families:
             first, *others = family.members
@@ -141,17 +205,40 @@ class Values:
 
     def evaluate(self, theta: Theta) -> Evaluation:
         """Expected counts and sums of all rows under some parameters."""
+        return self._pass(theta, self.cases, self.weights)
+
+    def _pass(self, theta: Theta, cases: MixedCases, weights: Floats) -> Evaluation:
         net = self._network(theta)
         self.tree.reload(net)
-        sums = one_pass(self.tree, self.cases, self.weights)
+        sums = one_pass(self.tree, cases, weights)
         own = [sums.moments[net.numbers.index(v)] if net.is_number(v) else sums.counts[v] for v in net]
-        dead = sums.impossible & (self.weights > 0)
-        return Evaluation(own, sums.log_likelihood, [dead], float(self.weights[~dead].sum()))
+        dead = sums.impossible & (weights > 0)
+        return Evaluation(own, sums.log_likelihood, [dead], float(weights[~dead].sum()))
+
+    def incomplete(self, members: Sequence[int], k: int) -> Ints | None:
+        """Rows that miss a part of the family of one of some variables, and may have its parents in configuration k."""
+        net, cases, result = self.tree.network, self.cases, np.zeros(len(self.weights), np.bool_)
+        for v in (net.variables[i] for i in members):
+            states = {u: cases.states[:, net.discrete.index(u)] for u in (*net.discrete_parents(v), v)
+                      if not net.is_number(u)}  # fmt: skip
+            numbers = [net.numbers.index(u) for u in (*net.parents(v), v) if net.is_number(u)]
+            gaps = np.isnan(cases.values[:, numbers]).any(axis=1)
+            for column in states.values():
+                gaps |= column < 0
+            parents = net.discrete_parents(v)
+            for u, s in zip(parents, np.unravel_index(k, [len(net.states(u)) for u in parents]), strict=True):
+                gaps &= (states[u] < 0) | (states[u] == s)
+            result |= gaps
+        return np.flatnonzero(result) if result.any() else None
+
+    def some(self, theta: Theta, rows: Ints) -> Theta:
+        """The sums of some rows."""
+        return self._pass(theta, self.cases.part(rows), self.weights[rows]).sums
 
     def counted(self, listen: Callable[[Iteration], None]) -> EMState:
         """The parameters where nothing is missing: one M-step."""
         problem = Problem(self.evaluate, self.families)
-        start = first_state(problem, self._first)
+        start = first_state(problem, self.first)
         listen(start.history[0])
         state = first_state(problem, maximise(self.families, start.evaluation.sums, start.tables))
         last = state.history[0]._replace(number=1, change=state.objective - start.objective)
@@ -190,7 +277,7 @@ class Values:
         net = self.tree.network
         return {
             "data": digest(self.cases.states, self.cases.values, self.weights),
-            "structure": repr([(v, net.states(v), net.parents(v)) for v in net]), "start": digest(*self._first),
+            "structure": repr([(v, net.states(v), net.parents(v)) for v in net]), "start": digest(*self.first),
             "prior": digest(*(f.prior for f in self.families)), "hidden variables": repr(self.hidden),
             "tied or fixed variables": repr([f.members for f in self.families]),
         }  # fmt: skip
@@ -198,3 +285,22 @@ class Values:
     def close(self) -> None:
         """Free the memory."""
         self.tree.close()
+
+
+def errors_after_em(net: MixedNetwork, *rows: Any) -> dict[str, Any]:
+    """Standard errors of all parameters of a network that EM has fitted to some rows; see `Values`."""
+    cases, weights, strength, fixed, sharing, hidden = rows
+    with closing(Values(net, cases, weights, strength, {}, fixed=fixed, sharing=sharing, hidden=hidden)) as values:
+        theta = values.first
+        sums = values.evaluate(theta).sums
+        found = standard_errors(values.families, theta, sums, values, must_peak=True)
+    own = {net.variables[v]: errors for v, errors in found.items()}
+    for v in fixed:
+        own[v] = np.zeros(net.cpt(v).shape) if not net.is_number(v) else _none(net.gaussian(v))
+    return own
+
+
+def _none(density: Gaussian) -> GaussianErrors:
+    """Errors of a density that stays."""
+    zeros = np.zeros(density.mean.shape)
+    return GaussianErrors(zeros, dict.fromkeys(density.coefficients, zeros), zeros)
