@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -17,7 +17,6 @@ from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...util.arguments import choice, flag, mapping, new_file_path, number, whole_number
 from ...util.iteration import Iteration
 from ...util.missing import warn_of_few
-from .checkpoint import Checkpoint, fingerprints
 from .coded_cases import CodedCases, read_cases, weighted_chunks
 from .em import Rule
 from .expectation import BACKENDS
@@ -25,9 +24,9 @@ from .families import MAX_ENTRIES, read_structure, warn_of_sparse
 from .mixed_slices import fit_mixed_sequences
 from .numbers import fit_numbers
 from .result import Fit
-from .runs import Running, count, fit_em, fit_stepwise
+from .runs import Search, fit_rows, fit_stepwise
 from .setup import set_up
-from .slices import Columns, Model, Search, fit_sequences
+from .slices import Columns, Model, fit_sequences
 from .sources import open_source
 from .template import converted, is_template, with_codes
 
@@ -248,17 +247,17 @@ def fit(  # noqa: PLR0913
     columns = Columns(id, time, on_gap, likelihood, weights, missing, dialect, na_values)
     model = Model(states, bins, prior, zeros, fixed, tied, hidden, start, max_table, codes)
     search = Search(
-        rule, restarts, seed, backend, order, threads, on_impossible == "flag", _listener(progress), checkpoint, resume
+        rule, restarts, seed, backend, order, threads, on_impossible == "flag", _listener(progress), checkpoint,
+        resume, flag("errors", errors), devices, cluster,
     )  # fmt: skip
     if id is not None or time is not None or is_template(structure):
         _reject({
-            "step": step, "errors": errors or None, "cluster": cluster, "devices": devices,
-            "chunk": chunk, "memory_limit": memory_limit,
+            "step": step, "cluster": cluster, "devices": devices, "chunk": chunk, "memory_limit": memory_limit,
         }, "sequences")  # fmt: skip
-        has_numbers = numbers is not None or isinstance(structure, MixedDynamicNetwork)
-        of_slices: Any = partial(fit_mixed_sequences, numbers=numbers) if has_numbers else fit_sequences
-        sequences: Fit = of_slices(structure, cases, columns, model, search)  # of a DynamicNetwork, or one with numbers
-        return sequences
+        if numbers is None and not isinstance(structure, MixedDynamicNetwork):
+            return fit_sequences(structure, cases, columns, model, search)
+        _reject({"errors": errors or None, "checkpoint": checkpoint}, "sequences of numbers")
+        return fit_mixed_sequences(structure, cases, columns, model, search, numbers)
     if numbers is not None or isinstance(structure, MixedNetwork):
         _reject({
             "likelihood": likelihood, "step": step, "cluster": cluster, "devices": devices,
@@ -277,26 +276,15 @@ def fit(  # noqa: PLR0913
     )  # fmt: skip
     if missing == "available" and setup.hidden:
         raise ArgumentError("missing='available' cannot fit hidden variables; use missing='em'")
-    running = Running(backend, order, threads, on_impossible == "flag", flag("errors", errors), devices, cluster)
-    listen = _listener(progress)
     if step is not None:
         blocks = (block for block, _ in weighted_chunks(setup.model, source, setup.columns, weights))
-        return fit_stepwise(setup, CodedCases(setup.model, source), blocks, (rows, step), seed, running, listen)
+        return fit_stepwise(setup, CodedCases(setup.model, source), blocks, (rows, step), search)
     table = read_cases(setup.model, source, setup.columns, weights, missing)
     warn_of_sparse(setup.model, table.n_rows)
     if table.n_dropped:
         warn_of_few(table.n_rows, table.n_rows + table.n_dropped, table.missing(setup.columns).cells)
-    try:
-        if missing == "available" or (table.is_complete and not setup.keeps_zeros):
-            return count(setup, table, "counts" if table.is_complete else "available", seed, running)
-        table.merge_equal_rows()
-        saved = None
-        if checkpoint is not None:
-            options = {"seed": seed, "accelerate": accelerate, "on_impossible": on_impossible}
-            saved = Checkpoint(checkpoint, fingerprints(setup, table.digest(), options), resume=resume)
-        return fit_em(setup, table, rule, (restarts, seed), running, listen, saved)
-    finally:
-        table.close()
+    with closing(table):
+        return fit_rows(setup, table, search, available=missing == "available")
 
 
 def _reject(options: Mapping[str, Any], kind: str) -> None:

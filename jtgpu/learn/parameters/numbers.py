@@ -24,17 +24,16 @@ from ...util.arguments import choice, described, mapping, names, number
 from ...util.calls import outside
 from ...util.missing import is_missing, warn_of_few
 from ..columns import MANY_NUMBERS, is_categorical, sample_weights, without_found_categories
-from .checkpoint import Checkpoint
 from .families import read_structure
 from .likelihood_cells import hidden_states, labels_of, of_discretiser
-from .runs import best_of_starts
+from .runs import Search, best_of_starts
 from .setup import read_sharing
 from .value_steps import Values
 
 if TYPE_CHECKING:
     from ...inference.tables import Table as Cells
     from ...util.arrays import Floats, Ints
-    from .slices import Columns, Model, Search
+    from .slices import Columns, Model
 
 KINDS = ("gaussian", "intervals", "states")
 DEFAULT_BINS = 5
@@ -119,12 +118,8 @@ def _fit_table(
         if values.is_complete and not fixed:  # that may make a row impossible
             state, method, more = values.counted(search.listen), "counts", {}
         else:
-            method, saved = "em", None
-            if search.checkpoint is not None:
-                decisive = repr((search.seed, search.rule.accelerate, search.flag))
-                saved = Checkpoint(search.checkpoint, {**values.digests(), "options": decisive}, resume=search.resume)
-            starts = search.restarts, search.seed
-            state, more = best_of_starts(values, values, search.rule, starts, search.flag, search.listen, saved)
+            method = "em"
+            state, more = best_of_starts(values, values, search, values.digests)
         if not state.interrupted:
             warn_of_errors(values.errors)
     network, used = values.network(state.tables), values.weights > 0

@@ -143,6 +143,8 @@ class Fit:
         """
         if self._errors is None:
             raise ArgumentError("standard errors require fit(..., errors=True)")
+        if variable in self._errors:
+            return self._errors[variable]
         return self._errors[self.network.variables[self.network.index(variable)]]
 
     @property
