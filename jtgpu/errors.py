@@ -148,7 +148,7 @@ class UnknownVariable(EvidenceError, KeyError):
         return _without_middle(str(self.args[0])) if self.args else ""
 
 
-class UnknownState(EvidenceError, KeyError):
+class UnknownState(EvidenceError, KeyError, IndexError):
     """A state name or number that the variable does not have."""
 
     def __str__(self) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import EvidenceError, ParseError, shown
 from ..model.discrete import DiscreteModel
-from ..model.quick import parse_finding, state_of_text
+from ..model.quick import parse_finding
 from ..model.state_values import StateNumber
 from ..util.arrays import Floats
 from .number_cursor import NumberCursor
@@ -252,7 +252,7 @@ class JsonCases:
                 )
             case.likelihood[name] = _weights(name, value)
         elif isinstance(value, dict):
-            given: dict[int, Any] = {state_of_text(self.net, name, s): w for s, w in value.items()}
+            given: dict[int, Any] = {self.net.state_index(name, s): w for s, w in value.items()}
             if len(given) < len(value):
                 raise EvidenceError(f"found two weights for a state of {name!r}, by name and by number")
             missing = [s for i, s in enumerate(net.states(name)) if i not in given]

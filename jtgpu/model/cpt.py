@@ -90,7 +90,13 @@ class Cpt(_Base):
             if any(isinstance(k, str) for k in (key if isinstance(key, tuple) else (key,))):
                 names = ", ".join(f"{a.variable!r}: {a.states[0]!r}" for a in self._axes)
                 raise ArgumentError(f"states are chosen by variable, as in cpt[{{{names}}}]; got {shown(key)}")
-            return table[key]
+            try:
+                return table[key]
+            except IndexError:
+                for a, state in zip(self._axes, key if isinstance(key, tuple) else (key,), strict=False):
+                    if isinstance(state, (int, np.integer)) and not -len(a.states) <= state < len(a.states):
+                        _state_number(a, int(state))  # raises
+                raise
         index: list[int | slice] = [slice(None)] * self.ndim
         for variable, state in key.items():
             axis = self._axis(variable)

@@ -100,26 +100,12 @@ def _states(model: DiscreteModel, name: str, text: str) -> int | frozenset[int]:
     if values.intervals is not None and GROUPED.fullmatch(text.strip()):
         raise EvidenceError(f"{name}={text.strip()} may be {text.replace(',', '').strip()} or "
                             f"{text.replace(',', '.').strip()}; write one of these")  # fmt: skip
-    if "," in text:
-        parts = [_state(model, name, part) for part in text.split(",")]
-        chosen = [p for p in parts if p is not None]
-        if len(chosen) == len(parts):
-            return frozenset(chosen)
-        # report the part that is wrong, not the whole list
-        text = text.split(",")[parts.index(None)]
-    return state_of_text(model, name, text)
-
-
-def state_of_text(model: DiscreteModel, name: str, text: str) -> StateNumber:
-    """The state that a text names."""
-    state = _state(model, name, text)
-    return model.state_index(name, text.strip()) if state is None else state  # raises
-
-
-def _state(model: DiscreteModel, name: str, text: str) -> StateNumber | None:
-    """Number of the state that a text names, or None."""
-    number = model.state_values(model.index(name)).find_text(text)
-    return None if number is None else StateNumber(number)
+    parts = text.split(",")
+    found = [values.find_text(part) for part in parts]
+    if None not in found:
+        return frozenset(StateNumber(cast(int, state)) for state in found)
+    # report the part that is wrong, not the whole list
+    return model.state_index(name, parts[found.index(None)].strip())  # raises
 
 
 MAX_CPT = 100_000_000  # entries of a CPT that is filled here

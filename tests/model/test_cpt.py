@@ -170,6 +170,14 @@ def test_a_cpt_selects_by_name() -> None:
         table[{"rain": 2}]
 
 
+def test_a_state_number_that_an_axis_does_not_have() -> None:
+    cpt = jtgpu.load("asia").cpt("lung")
+    for wrong, number in ((5, 5), (-3, -3), ((0, 2), 2)):
+        with pytest.raises(errors.UnknownState, match=f"has no state number {number}; it has 0 to 1"):
+            cpt[wrong]
+    assert [row.tolist() for row in cpt] == np.asarray(cpt).tolist()  # an iteration ends with it
+
+
 @given(random_nets.bayesian_networks())
 def test_mappings_and_pickles_hold_the_same_numbers(net: BayesianNetwork) -> None:
     for v in net:

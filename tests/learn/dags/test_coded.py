@@ -196,6 +196,15 @@ def test_constant_columns_are_named_at_once_or_left_out(learn: Any) -> None:
         assert learn({**numbers, "e": ["x"] * 5}, score="bic-cg", constant="drop").names == ("a", "b")
 
 
+@pytest.mark.parametrize("learn", [jtgpu.learn.structure, jtgpu.learn.posterior])
+def test_numbers_that_are_constant_without_the_rows_with_gaps(learn: Any) -> None:
+    data = {"x": [0.5, 0.5, 0.5, 2.25] * 5, "y": [1.5, 2.5, 3.5, None] * 5, "z": [*range(19), 7.5]}
+    with pytest.raises(DataError, match=r"'x' is constant \(0.5\) in the rows without gaps; leave it out"):
+        learn(data, score="bic-cg", missing="drop")
+    with pytest.warns(UserWarning, match=r"left out, as they .*: 'x'"):
+        assert learn(data, score="bic-cg", missing="drop", constant="drop").names == ("y", "z")
+
+
 @pytest.mark.parametrize("learn", [jtgpu.learn.structure, lambda data: jtgpu.learn.fit({"b": ["a"]}, data)])
 def test_states_that_are_nearly_equal(learn: Any) -> None:
     data = {"a": ["North", "north ", "South", "South"] * 3, "b": ["x", "y", "x"] * 4}

@@ -324,12 +324,12 @@ def test_standard_errors_of_sequences_of_one_slice_are_those_of_rows() -> None:
     rng = np.random.default_rng(5)
     h = rng.random(400) < 0.4
     x = {v: np.where(rng.random(400) < np.where(h, 0.9, 0.2), "yes", "no") for v in "xyz"}
-    rows = jtgpu.learn.fit(dict.fromkeys("xyz", ["h"]), x, hidden={"h": 2}, prior=0, errors=True, seed=1,
+    rows = jtgpu.learn.fit({v: ["h"] for v in "xyz"}, x, hidden={"h": 2}, prior=0, errors=True, seed=1,
                            tolerance=1e-12, iterations=2000)  # fmt: skip
     net = rows.network
     cpts = {v: net.cpt(v) for v in "xyz"} | {"h": np.full((2, 2), 0.5)}
     dyn = jtgpu.DynamicNetwork(
-        {v: net.states(v) for v in net}, dict.fromkeys("xyz", ["h"]) | {"h": [("h", 1)]}, cpts,
+        {v: net.states(v) for v in net}, {v: ["h"] for v in "xyz"} | {"h": [("h", 1)]}, cpts,
         start={"h": net.cpt("h")},
     )  # fmt: skip
     found = fit(dyn, {v: column[:, None] for v, column in x.items()}, hidden="h", prior=0, errors=True, start="given")

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....cases.answer_table import read_file
-from ....cases.query import CsvDialect
 from ....errors import ArgumentError, DataError, EvidenceError, closest
 from ....inference.tables import as_numbers, open_table, reject_infinite
 from ....inference.tables.columns import reject_repeated
 from ....model.network import BayesianNetwork
+from ....options.tables import CsvDialect
 from ....util.arguments import choice, described, several
 from ....util.arrays import Bools, Floats, Ints
 from ....util.calls import outside
@@ -182,24 +182,21 @@ def code_numbers(  # noqa: PLR0913
         if name not in names:
             raise DataError(f"states has {name!r}, but the table has no such column{closest(str(name), names)}")
     columns = number_columns(numbers, table, declared, only_numbers=only_numbers)
-    coded: list[Any] = []
-    labels: list[tuple[str, ...]] = []
+    states_of: dict[str, tuple[str, ...]] = {}
+    codes_of: dict[str, Any] = {name: -np.isnan(x).astype(np.int16) for name, x in columns.items()}
     faults = {name: f"column {name!r} is constant ({x:g}); leave it out" for name, x in _constants(columns).items()}
     for name in names:
-        if name in faults:
-            continue
-        if name in columns:
-            coded.append(-np.isnan(columns[name]).astype(np.int16))
-            labels.append(())
-            continue
-        try:
-            codes, own, _ = code_column(name, read_column(name, table), declared, frozenset())
-        except ConstantColumn as error:
-            faults[name] = str(error)
-            continue
-        coded.append(codes)
-        labels.append(own)
+        if name not in columns:
+            try:
+                codes_of[name], states_of[name], _ = code_column(name, read_column(name, table), declared, frozenset())
+            except ConstantColumn as error:
+                faults[name] = str(error)
+    if missing == "drop":
+        whole = np.logical_and.reduce([c >= 0 for name, c in codes_of.items() if name not in faults])
+        for name, x in _constants({v: x[whole] for v, x in columns.items() if v not in faults}).items():
+            faults[name] = f"column {name!r} is constant ({x:g}) in the rows without gaps; leave it out"
     names = [name for name in names if name not in faults]
+    coded = [codes_of[name] for name in names]
     columns = {name: x for name, x in columns.items() if name not in faults}
     leave_out(faults, len(names), constant)
     if only_numbers and len(columns) < len(names):
@@ -217,9 +214,9 @@ def code_numbers(  # noqa: PLR0913
     rows, counts, dropped = complete_rows(names, coded, counts, missing, report, has_numbers=True)
     is_number = np.array([name in columns for name in names])
     values = np.array([columns[name][used] for name in names if name in columns]).reshape(len(columns), rows.shape[1])
-    left_out = frozenset(faults)
+    labels = tuple(states_of.get(name, ()) for name in names)
     made = NumericTable(
-        tuple(names), tuple(labels), rows, counts, dropped, report, is_number, values, left_out=left_out
+        tuple(names), labels, rows, counts, dropped, report, is_number, values, left_out=frozenset(faults)
     )
     _check(made)
     return made
