@@ -180,7 +180,7 @@ class Expectation:
                     gaps &= (part.states[:, u] < 0) | (part.states[:, u] == s)
                 incomplete |= gaps
             if incomplete.any():
-                found.append(Block(*(x[incomplete] for x in part)))
+                found.append(Block(part.states[incomplete], part.weights[incomplete], part.rows[incomplete]))
         return found or None
 
     def some(self, theta: Tables, rows: list[Block]) -> Tables:

@@ -114,9 +114,10 @@ def _fit_table(
         first, read, row_weights, strength, {"threads": search.threads}, fixed=fixed, sharing=sharing,
         hidden=model.hidden, source=(table, rows),
     )  # fmt: skip
+    more: dict[str, Any] = {}
     with closing(values):
         if values.is_complete and not fixed:  # that may make a row impossible
-            state, method, more = values.counted(search.listen), "counts", {}
+            state, method = values.counted(search.listen), "counts"
         else:
             method = "em"
             state, more = best_of_starts(values, values, search, values.digests)
