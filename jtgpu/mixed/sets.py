@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import ImpossibleEvidence
 from ..inference.evidence_table import BatchEvidence, read_known_cases
-from ..model.state_values import StateNumber
+from ..model.states import StateNumber
 from .extended import ExtendedCase
 from .rows import is_small, scaled_weights
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...cases.answer_table import read_file
+from ...columns import as_numbers, open_table, read_column
+from ...columns.files import read_file
 from ...errors import ArgumentError, DataError, closest, shown
-from ...inference.tables import as_numbers, column_values, open_table
 from ...mixed.evidence import MixedCases, first_text, read_cases
 from ...mixed.fit_result import MixedFit
 from ...mixed.fitting import Strength, empty_configurations, starting_network
@@ -22,8 +22,8 @@ from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, described, mapping, names, number
 from ...util.calls import outside
-from ...util.missing import is_missing, warn_of_few
-from ..columns import MANY_NUMBERS, is_categorical, sample_weights, without_found_categories
+from ...util.cells import is_missing, warn_of_few
+from ..columns import MANY_NUMBERS, sample_weights
 from .families import read_structure
 from .likelihood_cells import hidden_states, labels_of, of_discretiser
 from .runs import Search, best_of_starts
@@ -31,7 +31,7 @@ from .setup import read_sharing
 from .value_steps import Values
 
 if TYPE_CHECKING:
-    from ...inference.tables import Table as Cells
+    from ...columns import Table as Cells
     from ...util.arrays import Floats, Ints
     from .slices import Columns, Model
 
@@ -139,12 +139,9 @@ def _labels(table: Cells, v: str, kind: str, model: Model) -> Any:
         return float
     if v in model.states:
         return tuple(map(str, model.states[v]))
-    cells = without_found_categories(table, v)
-    places, values = column_values(v, cells, table.row_name)
-    ordered, counts = is_categorical(cells), np.bincount(np.asarray(places) + 1, minlength=len(values) + 1)[1:]
-    used = {x: n for x, n in zip(values, counts.tolist(), strict=True) if n or ordered}
+    column = read_column(v, table)
     at_most = (model.bins or DEFAULT_BINS) if kind == "intervals" else None
-    return labels_of(v, used, ordered=ordered, bins=at_most, chosen=True)
+    return labels_of(v, column.counts(), ordered=column.declared, bins=at_most, chosen=True)
 
 
 def _fixed(given: Any, net: MixedNetwork) -> tuple[str, ...]:

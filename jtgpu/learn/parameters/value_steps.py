@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ...columns import at_row
 from ...errors import ImpossibleEvidence
-from ...inference.tables import at_row
 from ...mixed.fitting import (
     Strength,
     density_of,
@@ -33,7 +33,7 @@ from .families import LEAST_ROWS, Sharing, Table
 from .information import standard_errors
 
 if TYPE_CHECKING:
-    from ...inference.tables import Table as Cells
+    from ...columns import Table as Cells
     from ...mixed.components import Numbers
     from ...mixed.evidence import MixedCases
     from ...model.gaussian import Gaussian
