@@ -16,13 +16,13 @@ from ..inference.tables.arrow import arrow, arrow_csv, arrow_parquet, compute
 from ..inference.tables.columns import reject_repeated
 from ..model.discrete import DiscreteModel
 from ..model.state_values import GROUPED, MAX_EXACT, numeral
+from ..options.tables import CsvDialect
 from ..util.arrays import Bools, Floats
 from ..util.atomic_file import open_atomic
 from ..util.calls import outside
 from ..util.missing import is_na_word, na_words
 from ..util.system import free_memory
 from ..util.text_table import intervals_of
-from .query import CsvDialect
 from .reading import open_cases
 from .reading.csv_file import CsvFile
 from .reading.source import Source

@@ -20,21 +20,12 @@ from ..inference.tables.arrow import arrow
 from ..inference.tables.plain_table import Block
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
+from ..options.tables import FileKeywords, FileOptions, TableOptions
 from ..util import late_imports
 from ..util.arguments import check_keywords_of
 from .answer_table import answer_table
 from .pipeline import default_chunk, default_concurrency, run_chunks
-from .query import (
-    FileKeywords,
-    FileOptions,
-    TableKeywords,
-    TableOptions,
-    TableQuery,
-    file_fingerprint,
-    model_fingerprint,
-    query_fingerprint,
-    resolve_query,
-)
+from .query import TableKeywords, TableQuery, file_fingerprint, model_fingerprint, query_fingerprint, resolve_query
 from .reading import CaseChunk, open_cases
 from .solver import Progress, RowError, Solver, progress_of
 from .writing import NO_SPACE, ResumableFile, no_space, writer_for

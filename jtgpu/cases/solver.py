@@ -18,10 +18,11 @@ from ..inference.tables.columns import Encoder
 from ..inference.tables.states import NOT_OBSERVED
 from ..inference.tree import JunctionTree
 from ..model.state_values import POINT, Marks
+from ..options.tables import TableOptions
 from ..util.arrays import Bools, Floats, Ints
 from ..util.missing import na_words
 from ..util.rows import Mapper, find_equal_rows
-from .query import TableOptions, TableQuery
+from .query import TableQuery
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..cases.query import FileOptions
 from ..cases.reading import open_cases
 from ..errors import DataError, EvidenceError, ParseError, UnknownState
 from ..inference.tables import column_values
 from ..inference.tables.arrow import arrow, as_floats, compute
 from ..inference.tables.columns import Encoder, evidence_columns, reject_repeated
+from ..options.tables import FileOptions
 from ..util.missing import na_words
 from .number_rows import Rows, finite
 from .sequences import Sequences, in_order

@@ -26,7 +26,7 @@ from ..util.missing import is_missing, na_words
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from ..cases.query import CsvDialect
+    from ..options.tables import CsvDialect
 
 # CPTs from counts of complete cases.
 

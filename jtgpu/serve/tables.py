@@ -18,13 +18,13 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from ..cases import answer_file
-from ..cases.query import CsvDialect, TableOptions
 from ..errors import UnknownVariable
 from ..inference.tables.arrow import arrow, arrow_parquet
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..model.quick import parse_codes
-from ..util.arguments import options_of
+from ..options.record import fields_of
+from ..options.tables import CsvDialect, TableOptions
 from .hosted import Hosted
 from .jobs import FINISHED, Cancelled, Job, JobFolder
 from .requests import Refusal, closest_names, json_response, kind_of, parameters, problem, read, trace_of, unless_gone
@@ -216,14 +216,14 @@ def _as_parquet(path: Path) -> None:
 
 def _query_fields() -> Iterator[tuple[str, Any, Any]]:
     """Name, type and default of the parameters of the query string, from the options of tables."""
-    for name, (kind, option) in options_of(TableOptions).items():
-        typed: Any = bool if kind is bool else Literal[option.choices] if option.choices else list[str]
-        default: Any = field(default_factory=list) if typed == list[str] else getattr(TableOptions, name)
-        yield name, Annotated[typed, Meta(description=option.help)], default
+    for name, option in fields_of(TableOptions).items():
+        typed: Any = bool if option.kind is bool else Literal[option.choices] if option.choices else list[str]
+        default: Any = field(default_factory=list) if typed == list[str] else option.default
+        yield name, Annotated[typed, Meta(description=option.opt.help)], default
     codes = "What codes in cells mean: index, or xray:1=yes,0=no. Repeatable."
     yield "codes", Annotated[list[str], Meta(description=codes)], field(default_factory=list)
     for name in DIALECT:
-        yield name, Annotated[str, Meta(description=options_of(CsvDialect)[name][1].help)], ""
+        yield name, Annotated[str, Meta(description=fields_of(CsvDialect)[name].opt.help)], ""
     yield "format", Annotated[Literal[tuple(OUTPUTS)], Meta(description="Of the answer.")], "csv"
 
 

@@ -11,10 +11,11 @@ import pytest
 import jtgpu
 from jtgpu.backends.base import Backend, Capabilities, ColumnResult
 from jtgpu.cases.answer_table import highest
-from jtgpu.cases.query import TableOptions, resolve_query
+from jtgpu.cases.query import resolve_query
 from jtgpu.cases.solver import Answers, Solver
 from jtgpu.inference.tables import columns as table_columns
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.options.tables import TableOptions
 from tests.conftest import ROOT
 
 pd = pytest.importorskip("pandas", reason="pandas is not installed")

@@ -12,13 +12,14 @@ import pytest
 
 import jtgpu
 from jtgpu.cases import NA_VALUES, frame_states
-from jtgpu.cases.query import TableOptions, resolve_query
+from jtgpu.cases.query import resolve_query
 from jtgpu.cases.solver import Solver
 from jtgpu.inference.tables.columns import Encoder
 from jtgpu.inference.tables.plain_cells import CategoricalColumn
 from jtgpu.inference.tables.states import StateLookup
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.options.tables import TableOptions
 from jtgpu.util.missing import na_words
 from tests.conftest import ROOT
 

@@ -10,8 +10,8 @@ import pytest
 
 import jtgpu
 from jtgpu.cases.answer_table import read_file
-from jtgpu.cases.query import CsvDialect
 from jtgpu.errors import ArgumentError, DataError
+from jtgpu.options.tables import CsvDialect
 from tests.cli.commands import run
 
 pytest.importorskip("pyarrow")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jtgpu.cases.query import CsvDialect
 from jtgpu.errors import DataError, ParseError, TableTooLarge
+from jtgpu.options.tables import CsvDialect
 
 pa = pytest.importorskip("pyarrow")
 

@@ -11,6 +11,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -167,3 +168,39 @@ CASES: dict[str, Reader] = {  # of a cell alone
     "mixed posterior": lambda net, cell, _: net.by_weights([*net.mixed.posterior("x", {"x": cell}).values()]),
     "-e": by_option,
 }
+
+
+APPS: list[Any] = []  # to be closed
+
+
+@functools.cache
+def served(net: Known) -> Any:
+    """A client of an application with the network."""
+    from jtgpu.serve import App
+    from tests.serve.client import Client
+
+    APPS.append(App({"x": net.tree}))
+    return Client(APPS[-1])
+
+
+def posted(net: Known, table: Path, folder: Path) -> str | None:
+    kind = {".csv": "text/csv", ".tsv": "text/tab-separated-values"}.get(table.suffix, "application/octet-stream")
+    found = served(net).request(
+        "POST", "/v1/networks/x/table?targets=y&format=csv", content=table.read_bytes(), headers={"content-type": kind}
+    )
+    if found.status_code != 200:
+        raise jtgpu.EvidenceError(found.json()["detail"])
+    return net.by_up(float(next(csv.DictReader(found.text.splitlines()))["y=u"]))
+
+
+def asked(net: Known, cell: Any, folder: Path) -> str | None:
+    body = {"evidence": {"x": cell}, "targets": ["y"]}
+    found = served(net).request("POST", "/v1/networks/x/posteriors", json=body)
+    if found.status_code != 200:
+        raise jtgpu.EvidenceError(found.json()["detail"])
+    return net.by_up(found.json()["posteriors"]["y"][0])
+
+
+if not [n for n in ("starlette", "msgspec", "prometheus_client", "httpx") if find_spec(n) is None]:
+    FILES["HTTP table"] = posted
+    CASES["HTTP evidence"] = asked

@@ -167,7 +167,7 @@ def test_auto_may_choose_a_float64_backend(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_dtype_on_the_command_line() -> None:
-    from typer.testing import CliRunner
+    from click.testing import CliRunner
 
     from jtgpu.cli import app
 

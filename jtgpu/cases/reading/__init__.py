@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...errors import FileError, FormatError
 from ...model.discrete import DiscreteModel
-from ..query import CsvDialect
+from ...options.tables import CsvDialect
 from .csv_file import CsvFile
 from .source import CaseChunk, ParquetFile, RowLocation, Source
 

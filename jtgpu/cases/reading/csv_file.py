@@ -12,8 +12,8 @@ from ...errors import ArgumentError, ParseError
 from ...inference.tables.arrow import arrow, arrow_csv
 from ...model.discrete import DiscreteModel
 from ...model.state_values import Marks
+from ...options.tables import CsvDialect
 from ...util.arguments import described
-from ..query import CsvDialect
 from .cells import CsvRows, ParsedRows, count_byte
 from .source import CaseChunk, RowLocation
 

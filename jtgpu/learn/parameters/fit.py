@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from ...cases.query import CsvDialect
 from ...errors import ArgumentError
 from ...model.mixed import MixedNetwork
 from ...model.mixed_dynamic import MixedDynamicNetwork
+from ...options.tables import CsvDialect
 from ...util.arguments import choice, flag, mapping, new_file_path, number, whole_number
 from ...util.missing import warn_of_few
 from .checkpoint import Checkpoint, fingerprints

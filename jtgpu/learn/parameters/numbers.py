@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...cases.answer_table import read_file
-from ...cases.query import CsvDialect
 from ...errors import ArgumentError, DataError, closest, shown
 from ...inference.tables import as_numbers, column_values, open_table
 from ...mixed.evidence import MixedCases, first_text, read_cases
@@ -19,6 +18,7 @@ from ...mixed.fitting import Strength, empty_configurations, run, starting_netwo
 from ...mixed.gpu_fit import device_columns, fit_on_device
 from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
+from ...options.tables import CsvDialect
 from ...util.arguments import choice, described, mapping, number, whole_number
 from ...util.calls import outside
 from ...util.missing import is_missing, warn_of_few

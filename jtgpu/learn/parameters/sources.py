@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
-from ...cases.query import CsvDialect
 from ...cases.reading import CaseChunk, Source, open_cases
 from ...errors import ArgumentError, DataError, ParseError, UnknownState
 from ...inference.tables import Table, as_array, at_row, column_values, distinct_values, is_codes, is_tensor, open_table
 from ...inference.tables.columns import Encoder
 from ...model.discrete import DiscreteModel
+from ...options.tables import CsvDialect
 from ...util.arrays import Floats
 from ...util.missing import is_na_word, na_words
 from ...util.rows import extremes

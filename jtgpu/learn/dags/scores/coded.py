@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....cases.query import CsvDialect
 from ....errors import ArgumentError, DataError, closest
 from ....inference.tables.states import REJECTED, StateLookup
 from ....model.discrete import DiscreteModel
 from ....model.network import BayesianNetwork
 from ....model.state_values import listed
+from ....options.tables import CsvDialect
 from ....util.arguments import choice, described, several
 from ....util.arrays import Ints
 from ....util.calls import outside

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....cases.answer_table import read_file
-from ....cases.query import CsvDialect
 from ....errors import ArgumentError, DataError, EvidenceError, closest
 from ....inference.tables import as_numbers, open_table, reject_infinite
 from ....inference.tables.columns import reject_repeated
 from ....model.network import BayesianNetwork
+from ....options.tables import CsvDialect
 from ....util.arguments import choice, described, several
 from ....util.arrays import Bools, Floats, Ints
 from ....util.calls import outside
