@@ -92,7 +92,7 @@ def _query(kind: type[msgspec.Struct]) -> list[dict[str, Any]]:
     made = []
     for name, schema in components[kind.__name__]["properties"].items():
         schema = {**schema, **schema.pop("anyOf", [{}])[0]}  # one that may be left out
-        if schema["default"] is None:
+        if schema["default"] in (None, [], ""):
             del schema["default"]
         made.append(_parameter(name, "query", schema, schema.pop("description")))
     return made
