@@ -13,7 +13,7 @@ from starlette.types import Scope
 from ..errors import ArgumentError
 from ..options.record import Opt, fields_of
 from ..options.serving import Limits
-from ..util.arguments import described, several, text
+from ..util.arguments import described, several, text, unknown_keyword
 from ..util.system import parse_bytes
 from .requests import Refusal
 
@@ -76,6 +76,8 @@ class Settings(Limits):
         "process reports its own.")] = ""
 
     def __init__(self, **given: Any):
+        for name in given.keys() - fields_of(Settings).keys():
+            raise unknown_keyword("serve", name, fields_of(Settings))
         super().__init__(**given)
         own = vars(self)
         for name in ("max_body", "max_upload"):
