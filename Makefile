@@ -101,7 +101,7 @@ gpu-sanitize: ## compute-sanitizer (memcheck, racecheck, synccheck, initcheck) o
 
 # A GPU machine may have no network, and PyCUDA may need nvcc and minutes to install: if $(PYTHON) has every package
 # needed, it is used directly.
-with-cuda = if $(PYTHON) -c 'import pycuda, numba, networkx, typer, pytest' 2>/dev/null; \
+with-cuda = if $(PYTHON) -c 'import pycuda, numba, networkx, click, pytest' 2>/dev/null; \
 	then PYTHONPATH="$(CURDIR)$${PYTHONPATH:+:$$PYTHONPATH}" $(PYTHON) $(1); \
 	else $(MAKE) --no-print-directory $(VENV)/.stamp-cuda && $(BIN)/python $(1); fi
 

@@ -129,7 +129,7 @@ setup(
     license_expression="MIT AND CC-BY-SA-3.0",
     license_files=["LICENSE", "nets/README.rst"],  # the networks are others' work, under CC BY-SA 3.0
     python_requires=">=3.11",
-    install_requires=["numpy>=1.26", "networkx>=3.2", "numba>=0.59", "typer>=0.16", "rich>=13.7", "platformdirs>=4"],
+    install_requires=["numpy>=1.26", "networkx>=3.2", "numba>=0.59", "click>=8.1", "platformdirs>=4"],
     extras_require=EXTRAS,
     # cuda/ and nets/ are at the root of the checkout and contain no Python. An __init__.py in cuda/ would hide NVIDIA's
     # package `cuda` when Python runs at the root.

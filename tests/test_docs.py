@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import jtgpu
 from jtgpu.cli import app

@@ -41,11 +41,10 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "skcuda": ("device/*.py",),
     "cuda": ("device/*.py", "published/junction_trees/*.py", "backends/gpu/**/*.py"),
     "matplotlib": ("published/junction_trees/measure.py", "draw/plots.py"),
-    "typer": ("cli/*.py",),
-    "rich": ("cli/*.py",),
-    "narwhals": ("inference/tables/arrow.py",),
+    "click": ("cli/*.py",),
+    "narwhals": ("columns/arrow.py",),
     "pandas": ("inference/results/printed.py",),
-    "pyarrow": ("inference/tables/arrow.py", "cluster/tables.py"),
+    "pyarrow": ("columns/arrow.py", "cluster/tables.py"),
     "fsspec": ("cluster/tables.py",),
     "ray": ("cluster/*.py", "serve/workers.py"),
     "platformdirs": ("util/system.py",),
@@ -225,7 +224,7 @@ def _command(*words: str) -> str:
 
 # packages and modules that a query of one case does not need
 OF_OTHER_COMMANDS = {
-    "numba", "llvmlite", "networkx", "scipy", "pydantic", "rich", "pandas", "pyarrow", "narwhals", "platformdirs",
+    "numba", "llvmlite", "networkx", "scipy", "pandas", "pyarrow", "narwhals", "platformdirs",
     "ray", "jtgpu.cases.files", "jtgpu.cluster", "jtgpu.learn.classifier", "jtgpu.compat", "jtgpu.cli.batch",
     "jtgpu.cli.speed",
     "jtgpu.timing", "jtgpu.formats.bif", "jtgpu.formats.evidence_files", "jtgpu.formats.conversion",
@@ -237,21 +236,22 @@ OF_OTHER_COMMANDS = {
     [
         (
             "import jtgpu",
-            {"numpy", "numba", "networkx", "typer", "rich", "pandas", "pycuda", "matplotlib", "platformdirs"},
+            {"numpy", "numba", "networkx", "click", "pandas", "pycuda", "matplotlib", "platformdirs"},
         ),
         # reading a file and building a network: no graph, no compiler
-        ("import jtgpu; jtgpu.read('nets/asia.net')", {"numba", "networkx", "typer", "rich", "pycuda", "matplotlib"}),
+        ("import jtgpu; jtgpu.read('nets/asia.net')", {"numba", "networkx", "click", "pycuda", "matplotlib"}),
         ("import jtgpu.cli", {"numba", "networkx", "pycuda", "matplotlib", "pandas", "scipy"}),
         (
             "import jtgpu; jtgpu.read('nets/asia.net').plan('min-fill').compile('reference').posteriors()",
-            {"typer", "rich", "pycuda", "matplotlib", "pandas", "networkx", "pyarrow", "narwhals"},
+            {"click", "pycuda", "matplotlib", "pandas", "networkx", "pyarrow", "narwhals"},
         ),
         (
             "import jtgpu; jtgpu.load('asia').plan()",
             {"numba", "networkx", "scipy", "jtgpu.formats.bif", "jtgpu.formats.evidence_files", "jtgpu.cases"},
         ),
-        ("import jtgpu.cli.commands", {"numpy", "rich", "jtgpu.cli.query", "jtgpu.inference.tree"}),
+        ("import jtgpu.cli.commands", {"numpy", "jtgpu.cli.query", "jtgpu.inference.tree"}),
         (_command("--help"), {"numpy", "numba", "jtgpu.cli.query", "jtgpu.inference.tree"}),
+        (_command("learn", "--help-all"), {"numpy", "numba", "jtgpu.cli.learn", "jtgpu.learn"}),
         (_command("query", "asia", "-t", "lung", "-e", "xray=yes", "--backend", "reference"), OF_OTHER_COMMANDS),
         (_command("query", "asia", "P(lung | xray=yes)", "--backend", "reference", "--json"), OF_OTHER_COMMANDS),
         (_command("plan", "asia", "--order-seed", "1"), OF_OTHER_COMMANDS),
@@ -260,7 +260,8 @@ OF_OTHER_COMMANDS = {
         (_command("sample", "asia", "2", "--backend", "reference"), OF_OTHER_COMMANDS - {"jtgpu.cases.files"}),
     ],
     ids=[
-        "import", "read", "cli", "reference", "plan", "commands", "help", "query", "question", "jtgpu plan", "info",
+        "import", "read", "cli", "reference", "plan", "commands", "help", "help of learn",
+        "query", "question", "jtgpu plan", "info",
         "mpe", "sample",
     ],
 )

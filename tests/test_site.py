@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 import jtgpu
-from jtgpu.cli.commands import COMMANDS
+from jtgpu.cli.declared import COMMANDS
 from tests.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))

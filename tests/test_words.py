@@ -31,7 +31,7 @@ def watched() -> Iterator[Path]:
 
 def for_users() -> Iterator[Path]:
     """Documents, and the help of the command line."""
-    for pattern in ("docs/**/*.rst", "docs/**/*.md", "*.rst", "jtgpu/cli/commands.py", "jtgpu/cli/*options.py"):
+    for pattern in ("docs/**/*.rst", "docs/**/*.md", "*.rst", "jtgpu/cli/declared.py", "jtgpu/options/*.py"):
         for path in ROOT.glob(pattern):
             if not path.relative_to(ROOT).as_posix().startswith("docs/notes/") and path.name != "CHANGELOG.rst":
                 yield path

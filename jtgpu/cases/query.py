@@ -7,23 +7,22 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self, TypedDict, Unpack
+from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, EvidenceError, JtgpuError, UnknownVariable, closest
+from ..columns.arrow import arrow, compute
+from ..columns.names import evidence_columns, reject_repeated
+from ..errors import EvidenceError, JtgpuError, UnknownVariable, closest
 from ..inference.planning import RowOptions
 from ..inference.queries.posteriors import as_list
 from ..inference.results.marginals import distinct_names, joint_names
 from ..inference.sets import Scope, scopes_of
-from ..inference.tables.arrow import arrow, compute
-from ..inference.tables.columns import evidence_columns, reject_repeated
 from ..model.discrete import DiscreteModel
-from ..model.state_values import CodesByVariable
-from ..util.arguments import Option, check_options, several, text, whole_number
-from ..util.missing import na_words
+from ..options.tables import TableOptions
+from ..util.cells import na_words
 
 # Options of all functions that answer a table of cases: frames, files and clusters.
 
@@ -64,135 +63,6 @@ class TableKeywords(RowOptions, total=False):
     targets: str | int | Iterable[str | int] | None
     evidence_columns: str | Iterable[str] | None
     labels: bool
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """The results to compute for every row of a table; `jtgpu.JunctionTree.predict_proba` documents the fields."""
-
-    targets: Annotated[str | int | Iterable[str | int] | None, Option(
-        "-t, --target A,B", "Variables to compute. Repeatable. Default: all that are not evidence.", complete="targets",
-    )] = None
-    evidence_columns: Annotated[str | Iterable[str] | None, Option(
-        "--evidence-columns A,B",
-        "Columns that are evidence. Repeatable. Default: all that are variables, except the targets.",
-        complete="targets")] = None
-    keep: Annotated[str | Iterable[str], Option("--keep A,B", "Columns to copy to the output. Repeatable.")] = ()
-    labels: Annotated[bool, Option("--labels", "Write the most probable state instead of probabilities.")] = False
-    log_evidence: Annotated[bool, Option("--log-evidence", "Add a column with ln P(evidence).")] = False
-    conflict: Annotated[bool, Option(
-        "--conflict", "Add a column with the conflict measure of the case's evidence.")] = False
-    mpe: Annotated[bool, Option(
-        "--mpe", "Add each target's state in the most probable explanation, and its ln P.")] = False
-    on_error: Annotated[str, Option(
-        "--on-error error|flag", "Stop at the first invalid row, or write the reason into the column 'error'.",
-        choices=("error", "flag"))] = "error"
-    na_values: str | Iterable[str] | None = None
-    do: Mapping[Any, Any] | None = None
-    joints: Iterable[Sequence[str | int]] | None = None
-    codes: CodesByVariable | None = None
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        if self.labels and self.joints is not None:
-            raise EvidenceError("joints= adds columns of probabilities; predict has states, use predict_proba")
-        # iterators would be used up, and not pickled
-        for name in ("targets", "joints", "evidence_columns", "keep", "na_values"):
-            value = getattr(self, name)
-            if (listed := several(value)) is not None:
-                object.__setattr__(self, name, tuple(listed))
-
-
-COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "brotli", "none")
-
-
-class FileKeywords(TypedDict, total=False):
-    """Keywords that all functions on files of cases accept; see `FileOptions`."""
-
-    delimiter: str | None
-    quote: str
-    encoding: str
-    decimal: str | None
-    thousands: str | None
-    header: str | None
-    chunk: int | None
-    compression: str | None
-    threads: int | None
-    resume: bool
-    force: bool
-    part_rows: int | None
-    escape_formulas: bool
-
-
-@dataclass(frozen=True)
-class CsvDialect:
-    """How CSV files are written."""
-
-    # One character. Default: the comma, semicolon, tab or bar with which most columns have the name of a variable.
-    delimiter: Annotated[str | None, Option(
-        "--delimiter C", "Column separator of the cases, or the word tab. Default: detected.", panel="CSV files",
-    )] = None
-    # one character; empty if quotes are ordinary text
-    quote: Annotated[str, Option(
-        "--quote C", "Quote character of the cases; none if quotes are ordinary text.", panel="CSV files")] = '"'
-    encoding: Annotated[str, Option(
-        "--encoding NAME", "Text encoding of the cases.", panel="CSV files")] = "utf-8"  # any superset of ASCII
-    # Default: the point where commas separate cells; elsewhere the mark that the numerals show
-    decimal: Annotated[str | None, Option(
-        "--decimal C", "Decimal mark of the cases, a point or a comma. Default: detected; the point where commas "
-        "separate cells.", choices=(".", ","), panel="CSV files")] = None
-    thousands: Annotated[str | None, Option(
-        "--thousands C", "Character between thousands of the cases. Default: none.", choices=(",", ".", " ", "'", "_"),
-        panel="CSV files")] = None
-    header: Annotated[str | None, Option(
-        "--header NAMES", "Names of the columns of a file whose first row is a case, separated by commas; or none: x0, "
-        "x1, ... Default: the first row has the names.", panel="CSV files")] = None
-
-    @property
-    def marks(self) -> tuple[str | None, str]:
-        """The marks of decimals, None: to be detected, and of thousands."""
-        # raises ArgumentError: If one is not allowed, or both are equal.
-        if self.decimal not in (None, ".", ","):
-            raise ArgumentError(f"decimal must be '.' or ',', not {self.decimal!r}")
-        if self.thousands not in (None, "", ",", ".", " ", "'", "_"):
-            raise ArgumentError(f"thousands must be ',', '.', ' ', \"'\" or '_', not {self.thousands!r}")
-        if self.thousands and self.thousands == (self.decimal or "."):
-            raise ArgumentError(f"thousands={self.thousands!r} is the decimal mark; decimal= gives the other one")
-        return self.decimal, self.thousands or ""
-
-
-@dataclass(frozen=True)
-class FileOptions:
-    """How files of cases are read and files of answers are written; `jtgpu.cases.answer_file` documents the fields."""
-
-    dialect: CsvDialect = field(default_factory=CsvDialect)
-    resume: Annotated[bool, Option("--resume", "Continue an interrupted run.", panel="Output")] = False
-    force: Annotated[bool, Option("-f, --force", "Replace an existing output.", panel="Output")] = False
-    compression: Annotated[str | None, Option(
-        "--compression NAME", f"Compression of a Parquet output: {', '.join(COMPRESSIONS)}. Default: snappy.",
-        choices=COMPRESSIONS, panel="Output")] = None
-    chunk: Annotated[int | None, Option(
-        "--chunk N", "Approximate number of cases per chunk. Default: some tens of MB.", least=1, panel="Computation",
-    )] = None
-    threads: int | None = None
-    part_rows: Annotated[int | None, Option(  # of a cluster
-        "--part-rows N", "Approximate number of cases that a worker processes at a time. Default: up to a million.",
-        least=1, panel="Cluster")] = None
-    escape_formulas: bool = False  # in text: see `escape_formula`
-
-    def __post_init__(self) -> None:
-        for name in ("chunk", "threads", "part_rows"):
-            if getattr(self, name) is not None:
-                whole_number(name, getattr(self, name), least=1)
-        if self.compression is not None:
-            text("compression", self.compression)
-
-    @classmethod
-    def of(cls, **keywords: Unpack[FileKeywords]) -> Self:
-        """The options that keywords give."""
-        given: dict[str, Any] = dict(keywords)
-        dialect = {name: given.pop(name) for name in CsvDialect.__dataclass_fields__ if name in given}
-        return cls(CsvDialect(**dialect), **given)
 
 
 CALL_BYTES = 64 << 20  # of posteriors and evidence in one call of the backend
@@ -261,7 +131,7 @@ def resolve_query(
     # options: ``targets``: default, the variables that are not evidence, or all if every variable is.
     #     ``evidence_columns``: default, every column that is a variable, except explicit targets (the prediction of a
     #     column does not use that column). Columns that are not variables are then ignored, but a column whose name is
-    #     almost that of a variable is an error; see `jtgpu.inference.tables.columns.evidence_columns`.
+    #     almost that of a variable is an error; see `jtgpu.columns.names.evidence_columns`.
     # source: Name of the table in messages
     # raises UnknownVariable: If a target or column does not exist; the message suggests the closest names.
     # raises EvidenceError: If a column occurs twice, or no column is a variable.

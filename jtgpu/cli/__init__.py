@@ -29,10 +29,7 @@ def main() -> None:
     exit_on_interrupt()
     open_closed_streams()
     if "_JTGPU_COMPLETE" in os.environ:
-        request = import_module(".shell_request", __name__)
-        request.join_findings()
-        if request.answer():
-            return
+        import_module(".shell_request", __name__).join_findings()
     try:
         import_module(".commands", __name__).app(prog_name="jtgpu")
     except KeyboardInterrupt:

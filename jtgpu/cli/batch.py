@@ -2,165 +2,90 @@
 
 from __future__ import annotations
 
-import codecs
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
+from click import BadParameter
 
 from ..cases.files import Report, run_file
-from ..cases.query import CsvDialect, FileOptions, TableOptions
-from ..cases.reading import open_cases
 from ..cases.solver import progress_of
 from ..cases.writing import writer_for
 from ..cluster import Cluster
 from ..cluster.files import columns_in, run_files
+from ..columns.files import open_cases
 from ..errors import format_bytes
 from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
-from ..util.arguments import Option
+from ..options.compute import Compute, Planning
+from ..options.tables import CsvDialect, FileOptions, TableOptions
 from ..util.text_table import printable as shown
-from .console import command, format_seconds, print_json, warn
+from .console import format_seconds, print_json, warn
+from .declared import Batch, ClusterOptions, CsvOptions, Names
 from .networks import check_output, load_any, split_names, with_codes
 from .number_tables import batch_of_numbers, quantile_levels
 from .numbers import compiled_numbers
-from .options import CLUSTER, CSV, ClusterAddress, Codes, EscapeFormulas, File, Json, Without
-from .planning import COMPILING, PlanOptions, RunOptions
+from .planning import COMPILING, make_plan
 from .tables import is_shown, status
 
-_NAMED_CHARACTERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "none": ""}
 
-Names = list[str] | None
-
-
-@dataclass(frozen=True)
-class CsvOptions(CsvDialect):
-    """How CSV files are written."""
-
-    na_values: Annotated[Names, Option(
-        "--na-values WORD", "Word that means a missing cell, unless it is a state. Repeatable. Besides NA, N/A, NaN, "
-        "None, null and the others of pandas.read_csv, unless WORD is empty. Empty cells are always missing.",
-        panel=CSV)] = None
-    escape_formulas: EscapeFormulas = False
-
-    def dialect(self) -> CsvDialect:
-        """The dialect; raises `typer.BadParameter` for characters and encodings that cannot be used."""
-        delimiter = _character(self.delimiter, "--delimiter") if self.delimiter is not None else None
-        quote = _character(self.quote, "--quote", allow_empty=True)
-        try:
-            ascii_compatible = "a,\n".encode(codecs.lookup(self.encoding).name) == b"a,\n"
-        except (LookupError, UnicodeError):
-            raise typer.BadParameter(f"{self.encoding!r} is not a text encoding", param_hint="--encoding") from None
-        if not ascii_compatible:
-            raise typer.BadParameter(f"{self.encoding!r} is not a superset of ASCII", param_hint="--encoding")
-        return CsvDialect(delimiter, quote, self.encoding, self.decimal, self.thousands, self.header)
-
-
-CsvInput = Annotated[CsvOptions, Without("escape_formulas")]  # of commands that write no such files
-
-
-@dataclass(frozen=True)
-class ClusterOptions:
-    """Which cluster computes, and how the work is divided."""
-
-    cluster: ClusterAddress = None
-    workers: Annotated[int | None, Option(
-        "--workers N", "Number of workers on the cluster. Default: as many as fit.", least=1, panel=CLUSTER)] = None
-
-    def check(self, run: RunOptions, part_rows: int | None = None) -> None:
-        """Raise `typer.BadParameter` for options that exclude each other."""
-        if self.cluster is None and (self.workers is not None or part_rows is not None):
-            raise typer.BadParameter("--workers and --part-rows require --cluster")
-        if self.cluster is not None and run.devices is not None:
-            raise typer.BadParameter("each worker of a cluster uses one GPU; use --workers", param_hint="--devices")
-
-
-def _character(text: str, option: str, allow_empty: bool = False) -> str:
-    text = _NAMED_CHARACTERS.get(text, text)
-    if len(text.encode()) != 1 and not (allow_empty and not text):
-        raise typer.BadParameter(f"{text!r} is not a single ASCII character", param_hint=option)
-    return text
-
-
-EXAMPLES = (
-    "jtgpu batch alarm cases.csv -o answers.parquet -t PAP,HR --keep id",
-    "jtgpu batch alarm cases.parquet -o answers.csv.gz --labels --resume",
-    "jtgpu batch alarm 's3://bucket/cases/*.parquet' -o s3://bucket/out --cluster auto",
-)
-
-
-@command
-def batch(  # noqa: PLR0913 (a Typer command)
-    file: File,
-    cases: Annotated[str, Option(
-        "CASES", "CSV (plain, .gz, .zst) or Parquet file, one case per row; on a cluster also a folder, a glob pattern "
-        "or a URI.")],
-    output: Annotated[str, Option(
-        "-o, --output OUT",
-        "Output file: .parquet, .csv, .tsv (.csv.gz, .csv.zst); on a cluster also a folder or a URI.")],
-    *,
-    query: Annotated[TableOptions, Without("na_values", "do")],
-    quantiles: Annotated[str | None, Option(
-        "--quantiles Q,Q", "Add these quantiles of variables that are numbers, such as 0.05,0.95.")] = None,
-    codes: Codes = None,
-    csv: CsvOptions,
-    writing: FileOptions,
-    cluster: ClusterOptions,
-    plan: PlanOptions,
-    run: RunOptions,
-    json: Json = False,
-) -> None:
-    """Compute the posteriors of every case in a file.
-
-    Probabilities are in columns named variable=state, means and standard deviations of variables that are numbers in
-    number.mean and number.sd. Memory use does not depend on the size of the file. The output
-    appears when it is complete; the results of an interrupted run are saved next to it, and --resume continues.
-    """
+def batch(
+    o: Batch, query: TableOptions, writing: FileOptions, csv: CsvOptions, cluster: ClusterOptions, plan: Planning,
+    run: Compute,
+) -> None:  # fmt: skip
+    """Run ``jtgpu batch``."""
     begun = time.perf_counter()
-    cluster.check(run, writing.part_rows)
+    check_cluster(cluster, run, writing.part_rows)
     if cluster.cluster is None:
-        check_output(output, writing.force)
-    levels, net = quantile_levels(quantiles), with_codes(load_any(file), codes)
+        check_output(o.output, writing.force)
+    levels, net = quantile_levels(o.quantiles), with_codes(load_any(o.file), o.codes)
     if isinstance(net, MixedNetwork):
-        tree_of_numbers = compiled_numbers(net, file, plan, run)
+        tree_of_numbers = compiled_numbers(net, o.file, plan, run)
         if cluster.cluster is not None:
-            raise typer.BadParameter(f"{file} has numbers, which clusters do not take", param_hint="--cluster")
+            raise BadParameter(f"{o.file} has numbers, which clusters do not take", param_hint="--cluster")
         own = replace(writing, dialect=csv.dialect(), escape_formulas=csv.escape_formulas)
         options = replace(query, na_values=csv.na_values)
-        with terminable_run(output), progress_of(is_shown(run.progress)) as shown_progress:
-            report = batch_of_numbers(tree_of_numbers, (cases, output), options, own, levels, shown_progress)
-        _print_report(report, cases, output, None, json)
+        with terminable_run(o.output), progress_of(is_shown(run.progress)) as shown_progress:
+            report = batch_of_numbers(tree_of_numbers, (o.cases, o.output), options, own, levels, shown_progress)
+        _print_report(report, o.cases, o.output, None, o.json)
         return
     if levels is not None:
-        raise typer.BadParameter(f"{file} has no variable that is a number", param_hint="--quantiles")
+        raise BadParameter(f"{o.file} has no variable that is a number", param_hint="--quantiles")
     # validate everything before the computation starts
     files = replace(writing, dialect=csv.dialect(), threads=run.threads, escape_formulas=csv.escape_formulas)
-    columns = _columns(cases, output, net, cluster.cluster, files.dialect)
+    columns = _columns(o.cases, o.output, net, cluster.cluster, files.dialect)
     options = _named(query, net, columns, csv.na_values)
     startup: float | None = None
     if cluster.cluster is not None:
         with status("planning", run.progress):
-            made = plan.make(net, file)
-        report = _answer_on_cluster(made, (cases, output), options, files, cluster, run)
+            made = make_plan(plan, net, o.file)
+        report = _answer_on_cluster(made, (o.cases, o.output), options, files, cluster, run)
     else:
         with status("planning", run.progress) as step:
-            made = plan.make(net, file, run)
+            made = make_plan(plan, net, o.file, run)
             step(COMPILING)
             tree = run.compile(made, step)
             _load_kernels(tree)
         startup = time.perf_counter() - begun
-        with tree, terminable_run(output), progress_of(is_shown(run.progress)) as progress:
-            report = run_file(tree, Path(cases), Path(output), options, files, progress)
-    _print_report(report, cases, output, startup, json)
+        with tree, terminable_run(o.output), progress_of(is_shown(run.progress)) as progress:
+            report = run_file(tree, Path(o.cases), Path(o.output), options, files, progress)
+    _print_report(report, o.cases, o.output, startup, o.json)
+
+
+def check_cluster(cluster: ClusterOptions, run: Compute, part_rows: int | None = None) -> None:
+    """Raise `click.BadParameter` for options that exclude each other."""
+    if cluster.cluster is None and (cluster.workers is not None or part_rows is not None):
+        raise BadParameter("--workers and --part-rows require --cluster")
+    if cluster.cluster is not None and run.devices is not None:
+        raise BadParameter("each worker of a cluster uses one GPU; use --workers", param_hint="--devices")
 
 
 def _load_kernels(tree: JunctionTree) -> None:
@@ -176,7 +101,7 @@ def _load_kernels(tree: JunctionTree) -> None:
 
 def _answer_on_cluster(
     made: NetworkPlan, paths: tuple[str, str], options: TableOptions, files: FileOptions, on: ClusterOptions,
-    run: RunOptions,
+    run: Compute,
 ) -> Report:  # fmt: skip
     where = Cluster(on.cluster or "auto", on.workers, run.threads)
     # Ray reports lost workers on stdout, which is reserved for results
@@ -215,7 +140,7 @@ def _columns(cases: str, output: str, net: DiscreteModel, cluster: str | None, d
     return open_cases(Path(cases), net, dialect).columns
 
 
-def _named(query: TableOptions, net: DiscreteModel, columns: list[str], na_values: list[str] | None) -> TableOptions:
+def _named(query: TableOptions, net: DiscreteModel, columns: list[str], na_values: Names | None) -> TableOptions:
     """The options of a query, with its names split at commas and checked."""
     texts: Any = query
     evidence, keep = (

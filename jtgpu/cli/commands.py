@@ -1,182 +1,285 @@
-"""The Typer application. Each command is a function of a module of this folder, imported when the command runs."""
+"""The click application: its options are made of the records of `declared`, and so are ``--help`` and completion."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
-from typing import Annotated, Any
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NoReturn, get_origin
 
-import typer
-from typer.core import TyperCommand, TyperGroup
+import click
+from click.shell_completion import CompletionItem, get_completion_class
 
+from ..errors import ArgumentError, closest
+from ..options.record import REQUIRED, Field, fields_of, kinds_of
 from ..util.version import __version__
-from .coercion import coerce_plain_values
+from .declared import COMMANDS, Command
+from .shell_request import SPLIT, match_findings, match_networks, match_variables, read_names
 
-QUERIES, TABLES, NETWORKS, SPEED = "Queries of one case", "Tables of cases", "Networks and plans", "Speed"
-
-# command, a function of this name -> its panel and line in `jtgpu --help`, the first of its docstring
-COMMANDS = {
-    "query": (QUERIES, "Compute posterior probabilities given evidence, and queries in text form."),
-    "mpe": (QUERIES, "Find the most probable configuration given evidence, or the K most probable ones."),
-    "voi": (QUERIES, "Rank variables by value of information: which to observe next."),
-    "sensitivity": (QUERIES, "Show how P(target | evidence) changes with each parameter of each CPT."),
-    "decide": (QUERIES, "Find the policy of a decision network with the highest expected utility."),
-    "solve": (QUERIES, "Solve a task of the UAI competitions and write the competitions' solution file."),
-    "batch": (TABLES, "Compute the posteriors of every case in a file."),
-    "dynamic": (TABLES, "Compute posteriors of sequences by a dynamic network."),
-    "fit": (TABLES, "Estimate the CPTs of a network from cases."),
-    "validate": (TABLES, "Measure how well a network predicts a variable: accuracy, log loss, AUC, calibration."),
-    "screen": (TABLES, "Find outlier rows of a table, by nearest-neighbour distance or by likelihood under a network."),
-    "whiten": (TABLES, "Fit autoregressive models to time series, and write residuals or cases over time slices."),
-    "sample": (TABLES, "Draw exact samples of all variables given evidence, as CSV."),
-    "learn": (NETWORKS, "Learn a network's structure from data, with the posterior probability of each arc."),
-    "explore": (NETWORKS, "Explore a table: types, gaps, bins, a network with its certainty, accuracy and page."),
-    "info": (NETWORKS, "Inspect a network file and report anything repaired while reading."),
-    "convert": (NETWORKS, "Convert a network to another format."),
-    "show": (NETWORKS, "Draw a network with its posteriors and evidence, or its junction tree, as SVG or HTML."),
-    "serve": (NETWORKS, "Serve networks over HTTP, with a page for a browser, until Ctrl-C."),
-    "rank": (NETWORKS, "Rank the variables of a network by betweenness: the share of shortest paths through each."),
-    "plan": (NETWORKS, "Choose an elimination order and print the cost of propagation. No table is allocated."),
-    "time": (SPEED, "Time reading, planning, compiling and propagating."),
-    "warmup": (SPEED, "Compile the loops of the CPU backend before the first query, for container images."),
-    "tune": (SPEED, "Measure which engine or kernel configuration is fastest on this GPU."),
-}
-
-# modules of several commands; the others have the name of their command
-_MODULES = {
-    "mpe": "explain", "voi": "explain", "sensitivity": "explain", "convert": "export", "show": "export",
-    "screen": "preprocess", "whiten": "preprocess", "time": "speed", "tune": "speed", "warmup": "speed",
-}  # fmt: skip
+HYPHEN = "\u2011"  # one that does not end a line
+METAVARS = {int: "N", float: "X", Path: "PATH"}
+EXIT_CODES = (
+    "Exit codes: 0 success, 1 other error, 2 usage error (an unknown file, variable, state or option), "
+    "3 does not fit in memory, 4 impossible evidence, 5 unreadable file, 6 the output exists (--force replaces it), "
+    "130 interrupted."
+)
+OUTPUT = "Results go to stdout: aligned tables on a terminal, tab-separated values in a pipe."
 
 
-def module_of(name: str) -> Any:
-    """The module of a command, imported."""
-    return importlib.import_module(f".{_MODULES.get(name, name)}", __package__)
+class _Value(click.ParamType):  # type: ignore[type-arg]
+    """The value of a field from its text."""
+
+    name = "value"
+
+    def __init__(self, field: Field):
+        self.field = field
+        (kind, *_), opt = kinds_of(field.kind), field.opt
+        low, low_open = (opt.least, False) if opt.above is None else (opt.above, True)
+        bounds: Any = {"min": low, "max": opt.most, "min_open": low_open}
+        made: Any = {int: click.IntRange, float: click.FloatRange}.get(kind)
+        self.number = made and made(**bounds)
+        if self.number:
+            self.number.name = "integer" if kind is int else "number"  # of messages
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Check a text, and convert it; other values are defaults."""
+        field = self.field
+        if not isinstance(value, str):
+            return value
+        if field.opt.check is not None:
+            try:
+                return field.opt.check(value)
+            except ArgumentError as error:
+                self.fail(str(error), param, ctx)
+        if field.choices and value not in field.choices:
+            self.fail(f"{value!r} is not one of {', '.join(field.choices)}{closest(value, field.choices)}", param, ctx)
+        if self.number is not None:
+            return self.number.convert(value, param, ctx)
+        return Path(value) if Path in kinds_of(field.kind) else value
+
+    def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
+        """Words, variables and states, or files."""
+        kind, before = self.field.opt.complete, os.environ.get(SPLIT, "")
+        if kind == "networks":
+            words = match_networks(incomplete)
+        elif kind:
+            match = match_findings if kind == "findings" else match_variables
+            words = [w[len(before) :] for w in match(read_names(ctx.params.get("file")), before + incomplete)]
+        elif self.field.choices:
+            words = [word for word in self.field.choices if word.startswith(incomplete)]
+        else:
+            return [CompletionItem(incomplete, type="file")]
+        return [CompletionItem(word) for word in words]
 
 
-def examples_of(name: str) -> list[str]:
-    """The examples of a command: those lines of its module that begin with it."""
-    return [line for line in getattr(module_of(name), "EXAMPLES", ()) if line.split()[1] == name]
+def _parameter(name: str, field: Field) -> click.Parameter:
+    """The option or, without dashes, the argument of a field."""
+    several = is_repeated(field)
+    needed, flag = field.default is REQUIRED, field.opt.flag
+    more: Any = {} if several or needed else {"default": field.default}
+    if flag and not flag.startswith("-"):
+        shown = flag if needed or not flag.isupper() else f"[{flag}]{'...' * several}"
+        return click.Argument(
+            [name], required=needed, metavar=shown, type=_Value(field), nargs=-1 if several else 1, **more
+        )
+    flags = spelt(name, field)[0]
+    if kinds_of(field.kind) == (bool,):
+        return click.Option([*flags, name], is_flag=True, **more)
+    return click.Option([*flags, name], required=needed, multiple=several, type=_Value(field), **more)
 
 
-PLANNERS = ("plan", "serve", "time", "tune", "solve")  # commands whose help lists the options of planning
-
-# Earlier spellings of options, accepted but not shown.
-_PLANNED = {"--time": "--order-time", "--seed": "--order-seed"}
-ALIASES = {
-    **{name: {"--targets": "--target", **_PLANNED} for name in COMMANDS},
-    **{name: {} for name in ("decide", "dynamic", "explore", "fit", "learn", "rank", "screen", "validate", "whiten")},
-    "sample": {"--time": "--order-time"},
-    "batch": {"--targets": "--target", **_PLANNED, "-e": "--evidence-columns"},
-    "time": {"--evidence": "--observed", "--time": "--order-time"},
-    "plan": {"--save": "--output", **_PLANNED},
-}
+def is_repeated(field: Field) -> bool:
+    """Whether an option can be given several times."""
+    origins = [get_origin(kind) for kind in kinds_of(field.kind)]
+    return field.opt.check is None and any(isinstance(o, type) and issubclass(o, Iterable) for o in origins)
 
 
-class _PlainParameters:
-    """Help shows no type for a flag, and plain values need no pydantic."""
+def spelt(name: str, field: Field) -> tuple[list[str], str]:
+    """How an option is written, and what stands for its value."""
+    flag, kinds = field.opt.flag, kinds_of(field.kind)
+    if flag and not flag.startswith("-"):
+        return [flag], ""
+    *first, last = (flag or f"--{name.replace('_', '-')}").split(", ")
+    last, _, metavar = last.partition(" ")
+    if not metavar and kinds != (bool,):
+        metavar = "|".join(field.choices) or METAVARS.get(kinds[0], "TEXT")
+    return [*first, last], metavar
 
-    def get_params(self, ctx: Any) -> Any:
-        """Return the parameters, ``--help`` included."""
-        parameters = super().get_params(ctx)  # type: ignore[misc]
-        coerce_plain_values(parameters)
-        for parameter in parameters:
-            if getattr(parameter, "is_flag", False) and parameter.metavar is None:
-                parameter.metavar = ""
-        return parameters
+
+def described(field: Field) -> str:
+    """The help of an option, with its choices and default if it does not say them."""
+    text, default = field.opt.help, field.default
+    if field.choices and not all(word in text for word in field.choices) and " " in field.opt.flag:
+        text += f" One of {', '.join(field.choices)}."
+    if not isinstance(default, bool) and default not in (None, (), "", REQUIRED) and "Default:" not in text:
+        text += f" Default: {default}."
+    return text
 
 
-class _Group(_PlainParameters, TyperGroup):
+def offered(command: Command) -> dict[str, Field]:
+    """The fields of a command by name, of all its records."""
+    fields = dict(fields_of(command.record))
+    for record, names in command.shared.items():
+        fields |= {name: f for name, f in fields_of(record).items() if not names or name in names.split()}
+    return fields
+
+
+def _unbroken(text: str) -> str:
+    """A text whose options are not broken at their hyphens."""
+    return re.sub(r"--[\w-]+", lambda option: option[0].replace("-", HYPHEN), text)
+
+
+class _Command(click.Command):
+    """A command, whose module is imported when it runs."""
+
+    def __init__(self, name: str, declared: Command):
+        self.declared, self.fields = declared, offered(declared)
+        parameters = [_parameter(*item) for item in self.fields.items()]
+        parameters.append(click.Option(
+            ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=self._print_all))
+        super().__init__(name, params=parameters, help=declared.record.__doc__)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse a command line; without the option whose value a shell completes."""
+        if ctx.resilient_parsing and args and args[-1].startswith("-"):
+            args = args[:-1]
+        if self.name == "sample" and "-n" in args and not ctx.resilient_parsing:
+            raise click.BadParameter("the number of samples has no option: jtgpu sample asia 5", ctx, param_hint="-n")
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Import the module of the command, and call its function with the records."""
+        name, declared = str(self.name), self.declared
+        records = []
+        for record in (declared.record, *declared.shared):
+            own = {k: ctx.params[k] for k, field in fields_of(record).items() if self.fields.get(k) == field}
+            # an option that is repeated has no words for a default of None, too
+            records.append(record(**{k: self.fields[k].default if x == () else x for k, x in own.items()}))
+        module = importlib.import_module(f".{declared.module or name}", __package__)
+        return importlib.import_module(".console", __package__).run(getattr(module, name), records, ctx)
+
+    def _print_all(self, ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+        if wanted and not ctx.resilient_parsing:
+            _exit_after(self.help_text(ctx, whole=True), ctx)
+
+    def get_help(self, ctx: click.Context) -> str:
+        """The short help: arguments, the options in front, and how many others there are."""
+        return self.help_text(ctx, whole=False)
+
+    def help_text(self, ctx: click.Context, whole: bool) -> str:
+        """The help, with all options grouped by record, or the short one."""
+        formatter = ctx.make_formatter()
+        self.format_usage(ctx, formatter)
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(_unbroken(inspect.cleandoc(self.help or "")))
+        groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        more: dict[str, int] = {}
+        for name, field in sorted(self.fields.items(), key=lambda item: bool(item[1].owner.title)):  # type: ignore[attr-defined]
+            flags, metavar = spelt(name, field)
+            row = f"{', '.join(flags)} {metavar}".rstrip(), _unbroken(described(field))
+            title: str = field.owner.title  # type: ignore[attr-defined]
+            if not flags[0].startswith("-"):
+                groups["Arguments"].append(row)
+            elif whole or not title or field.opt.front:
+                groups.setdefault(title if whole and title else "Options", []).append(row)
+            else:
+                more[title] = more.get(title, 0) + 1
+        for title, rows in groups.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+        if more:
+            listed = ", ".join(f"{title} ({n})" for title, n in more.items())
+            formatter.write_paragraph()
+            formatter.write_text(_unbroken(f"{listed}: jtgpu {self.name} --help-all"))
+        with formatter.section("Examples"):
+            for line in self.declared.examples:
+                formatter.write_text(_unbroken(line))
+        return formatter.getvalue().replace(HYPHEN, "-").rstrip("\n")
+
+
+class _Group(click.Group):
     """``jtgpu``."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands, in the order of the help."""
+        return [*COMMANDS]
 
-class _Command(_PlainParameters, TyperCommand):
-    """A command, imported. Options of planning are in the help of the commands that are about plans."""
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command, without its module."""
+        return _Command(cmd_name, COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
 
-    def get_params(self, ctx: Any) -> Any:
-        """Return the parameters, ``--help`` included."""
-        from .options import PLANNING  # the command is imported: costs nothing
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """The command of the first word; the error for another word suggests one."""
+        if args[0] not in COMMANDS and not ctx.resilient_parsing and not args[0].startswith("-"):
+            ctx.fail(f"No such command {args[0]!r}{closest(args[0], COMMANDS)}.")
+        return super().resolve_command(ctx, args)
 
-        parameters = super().get_params(ctx)
-        for parameter in parameters:
-            if self.name not in PLANNERS and getattr(parameter, "rich_help_panel", None) == PLANNING:
-                parameter.hidden = True
-        return parameters
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Names of commands with their help; options of the program."""
+        words = [CompletionItem(name, help=summary(name)) for name in COMMANDS if name.startswith(incomplete)]
+        return words if not incomplete.startswith("-") else click.Command.shell_complete(self, ctx, incomplete)
 
-
-app = typer.Typer(
-    name="jtgpu",
-    cls=_Group,
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
-    help="Exact inference in discrete Bayesian networks by junction trees.",
-    epilog="Exit codes: 0 success, 1 other error, 2 usage error (an unknown file, variable, state or option), "
-    "3 does not fit in memory, 4 impossible evidence, 5 unreadable file, 6 the output exists (--force replaces it), "
-    "130 interrupted.\n\n"
-    "Results go to stdout: aligned tables on a terminal, tab-separated values in a pipe. Run any command with --help.",
-)
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by panel."""
+        for panel in dict.fromkeys(command.panel for command in COMMANDS.values()):
+            with formatter.section(panel):
+                formatter.write_dl([(n, summary(n)) for n, command in COMMANDS.items() if command.panel == panel])
 
 
-class CommandOnDemand(TyperCommand):
-    """A name and a line of help; the command itself is imported when its arguments are parsed."""
-
-    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
-        """Return the context of the command; it runs the command's function, not this placeholder's."""
-        name = str(self.name)
-        function = getattr(module_of(name), name)
-        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
-        alone.command(name, cls=_Command, epilog=_epilog(name, function))(function)
-        command = typer.main.get_command(alone)
-        args = _without_aliases(list(args), ALIASES.get(name, {}))
-        if extra.get("resilient_parsing") and args and args[-1].startswith("-"):
-            args.pop()  # the option whose value the shell completes
-        if name == "sample" and "-n" in args and not extra.get("resilient_parsing"):
-            raise typer.BadParameter("the number of samples has no option: jtgpu sample asia 5", param_hint="-n")
-        return command.make_context(info_name, args, parent=parent, **extra)
+def summary(name: str) -> str:
+    """The line of a command in ``jtgpu --help``."""
+    return str(COMMANDS[name].record.__doc__).partition("\n")[0]
 
 
-def _epilog(name: str, function: Any) -> str | None:
-    """The examples of a command, one per line, and where the options of planning are."""
-    examples = examples_of(name)
-    lines = ["Examples:", *(f"  {line}" for line in examples)] if examples else []
-    if name not in PLANNERS and "order_seed" in inspect.signature(function).parameters:
-        lines.append("Options of planning, such as --order, --memory-limit and --plan: jtgpu plan --help")
-    return "\n\n".join(lines) or None
+def _exit_after(text: str, ctx: click.Context) -> NoReturn:
+    click.echo(text)
+    ctx.exit()
 
 
-def _without_aliases(args: list[str], aliases: dict[str, str]) -> list[str]:
-    """Replace earlier spellings of options, up to ``--``."""
-    end = args.index("--") if "--" in args else len(args)
-    for i, word in enumerate(args[:end]):
-        name, equals, value = word.partition("=")
-        if name in aliases:
-            args[i] = f"{aliases[name]}{equals}{value}"
-    return args
+def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        _exit_after(f"jtgpu {__version__}", ctx)
 
 
-def _print_version(requested: bool) -> None:
-    if requested:
-        print(f"jtgpu {__version__}")
-        raise typer.Exit
+# what a shell runs when it starts, and the file in which that stands; click completes for these shells
+SHELLS = {
+    "bash": ('eval "$(_JTGPU_COMPLETE=bash_source jtgpu)"', "~/.bashrc"),
+    "zsh": ('eval "$(_JTGPU_COMPLETE=zsh_source jtgpu)"', "~/.zshrc"),
+    "fish": ("_JTGPU_COMPLETE=fish_source jtgpu | source", "~/.config/fish/completions/jtgpu.fish"),
+}
 
 
-@app.callback()
-def _root(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, metavar="", help="Print the version and exit."
-        ),
-    ] = False,
-) -> None:
-    """Exact inference in discrete Bayesian networks by junction trees."""
+def _completion(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    """Install completion for the shell of $SHELL, or show the script."""
+    if not wanted or ctx.resilient_parsing:
+        return
+    shell = Path(os.environ.get("SHELL", "")).name
+    script = get_completion_class(shell) if shell in SHELLS else None
+    if script is None:
+        raise click.UsageError(f"completion is for {', '.join(SHELLS)}; SHELL is {shell!r}", ctx)
+    line, file = SHELLS[shell]
+    path = Path(file).expanduser()
+    if param.name == "show_completion":
+        _exit_after(script(app, {}, "jtgpu", "_JTGPU_COMPLETE").source(), ctx)
+    before = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if line not in before:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{before.rstrip()}\n{line}\n".lstrip("\n"), encoding="utf-8")
+    _exit_after(f"{path} has completion for {shell}; it works in the next shell", ctx)
 
 
-def _placeholder() -> None:
-    """The function of a command that is not imported yet; never called."""
-
-
-for _name, (_panel, _help) in COMMANDS.items():
-    app.command(_name, cls=CommandOnDemand, help=_help, rich_help_panel=_panel)(_placeholder)
+_EAGER: Any = {"is_flag": True, "is_eager": True, "expose_value": False}
+app = _Group(
+    name="jtgpu", no_args_is_help=True, help="Exact inference in discrete Bayesian networks by junction trees.",
+    epilog=f"{EXIT_CODES}\n\n{OUTPUT} Run any command with --help.",
+    params=[
+        click.Option(["--version"], callback=_version, help="Print the version and exit.", **_EAGER),
+        click.Option(["--install-completion"], callback=_completion, help="Complete words in this shell.", **_EAGER),
+        click.Option(["--show-completion"], callback=_completion, help="Show the script for that.", **_EAGER),
+    ],
+)  # fmt: skip

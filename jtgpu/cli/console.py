@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import errno
-import functools
 import json
 import os
 import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import typer
+import click
+from click.exceptions import Exit
 
 from ..errors import (
     ArgumentError,
@@ -30,22 +30,18 @@ from ..errors import (
     ParseError,
     TableTooLarge,
 )
+from ..options.tables import CsvDialect
 from ..util.text_table import printable as shown
 from . import INTERRUPTED, raise_on_interrupt, terminable
-from .options import expand_groups
 
 if TYPE_CHECKING:
-    from ..cases.query import CsvDialect
+    from ..options.tables import CsvDialect
 
 OK, ERROR, USAGE, TOO_LARGE, IMPOSSIBLE, UNREADABLE, EXISTS = range(7)
-# Python's spelling of options in messages, and that of the command line
-_OPTIONS = (
-    (r"\b(force|resume)=True\b", r"--\1"),
+# Python's advice in messages, and that of the command line
+_ADVICE = (
     (r"\bnet\.with_codes\('index'\)", "--codes index"),
-    (r"\b(metric|missing|scale|time)='([^']*)'", r"--\1 \2"),
     (r"\bhidden=\{'([^']*)': (\d+)\}", r"--hidden \1=\2"),
-    (r'\border="(\w+)"', r"--order \1"),
-    (r'\bon_gap="(\w+)"', r"--on-gap \1"),
     (r'\buse at="last", or fewer slices, or fewer targets=', "use -o FILE, --at last, or fewer targets (-t)"),
     (r"\bwith columns=\[\.\.\.\]", "by --columns"),
     (r"^k is ([\d,]+), but", r"--samples is \1, but"),
@@ -53,6 +49,11 @@ _OPTIONS = (
     (r"\bmax_order\b", "--max-order"),
     (r", or use on_error='flag'", ""),
     (r"\bfor a missing cell, use None\b", "for a missing cell, list it in --na-values"),
+    (r"declare its states as states=\{.*\}", "declare its states by a network file with --states"),
+    (r"discretise it( \(jtgpu\.learn\.discretise\))?", "make intervals with --bins N"),
+    (r"\bnumbers=\['(.*?)'\]", r"--numbers \1"),
+    (r"leave it out(?= of one|$)", "leave it out with --exclude"),
+    (r"\bnumbers=True, or a list of columns", "--numbers all, or some columns"),
 )
 # a path on the command line that cannot be used: the caller's mistake, other errors of the system are not
 _PATH_ERRORS = (
@@ -61,8 +62,7 @@ _PATH_ERRORS = (
 _WRITE_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT)
 CLOSED_PIPE = 141  # 128 + SIGPIPE, the exit code of `cat` when its reader goes away
 
-R = TypeVar("R")
-_plans: ContextVar[bool] = ContextVar("_plans", default=False)  # whether the command has --memory-limit
+_fields: ContextVar[Mapping[str, Any]] = ContextVar("_fields", default={})  # noqa: B039 (of the command; read only)
 _read: ContextVar[tuple[str, CsvDialect] | None] = ContextVar("_read", default=None)
 
 
@@ -78,7 +78,7 @@ def _with_lines(message: str) -> str:
     file = _read.get()
     if not rows or file is None:
         return message
-    from ..cases.answer_table import lines_of  # errors alone need it
+    from ..columns.files import lines_of
 
     lines = lines_of(*file, rows)
     return re.sub(r"\brow (\d+)\b", lambda m: lines.get(int(m[1]), m[0]), message)
@@ -100,46 +100,36 @@ def exit_code(error: BaseException) -> int:
     return USAGE if isinstance(error, OSError) and error.errno in known else ERROR
 
 
-def command(function: Callable[..., R]) -> Callable[..., R]:
-    """A Typer command: option groups are expanded, and errors end in one line on stderr and an exit code."""
-
-    @functools.wraps(function)
-    def run(*args: Any, **options: Any) -> R:
-        # names of variables may contain characters that the terminal's encoding cannot represent
-        for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")
-        _read.set(None)
-        _plans.set(any(hasattr(group, "memory_limit") for group in options.values()))
-        try:
-            raise_on_interrupt()
-            with terminable(), warnings.catch_warnings():
-                warnings.showwarning = lambda message, *_: warn(_with_options(str(message)))
-                result = function(*args, **options)
-            sys.stdout.flush()
-            return result
-        except (JtgpuError, MemoryError) as error:
-            print_error(error)
-            raise typer.Exit(exit_code(error)) from None
-        except KeyboardInterrupt:
-            print_stderr("interrupted")
-            raise typer.Exit(INTERRUPTED) from None
-        except SystemError as error:
-            if not isinstance(error.__cause__, KeyboardInterrupt):
-                raise
-            print_stderr("interrupted")  # inside Python code that Numba calls from C
-            raise typer.Exit(INTERRUPTED) from None
-        except OSError as error:
-            _exit_after(error)
-
-    run.__doc__ = _unwrapped(function.__doc__ or "")
-    return expand_groups(run)
-
-
-def _unwrapped(text: str) -> str:
-    """A docstring with one line per paragraph, which Typer wraps to the terminal; lists keep their lines."""
-    paragraphs = [[line.strip() for line in part.splitlines()] for part in text.strip().split("\n\n")]
-    return "\n\n".join(" ".join(lines) for lines in paragraphs)
+def run(function: Callable[..., None], records: Sequence[Any], ctx: click.Context) -> None:
+    """Run a command: errors end in one line on stderr and an exit code."""
+    # names of variables may contain characters that the terminal's encoding cannot represent
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    _read.set(None)
+    _fields.set(getattr(ctx.command, "fields", {}))
+    try:
+        raise_on_interrupt()
+        with terminable(), warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: warn(_with_options(str(message)))
+            function(*records)
+        sys.stdout.flush()
+    except click.UsageError as error:
+        error.ctx = error.ctx or ctx
+        raise
+    except (JtgpuError, MemoryError) as error:
+        print_error(error)
+        raise Exit(exit_code(error)) from None
+    except KeyboardInterrupt:
+        print_stderr("interrupted")
+        raise Exit(INTERRUPTED) from None
+    except SystemError as error:
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        print_stderr("interrupted")  # inside Python code that Numba calls from C
+        raise Exit(INTERRUPTED) from None
+    except OSError as error:
+        _exit_after(error)
 
 
 def _exit_after(error: OSError) -> NoReturn:
@@ -152,7 +142,7 @@ def _exit_after(error: OSError) -> NoReturn:
     # the interpreter flushes stdout again at exit and would report the error a second time
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    raise typer.Exit(code) from None
+    raise Exit(code) from None
 
 
 def print_error(error: BaseException) -> None:
@@ -165,15 +155,26 @@ def print_error(error: BaseException) -> None:
         text = f"{file}: {error.strerror}" if file else error.strerror
         text += " (ulimit -f)" if error.errno == errno.EFBIG else ""
     if isinstance(error, MemoryError):
-        advice = "try --memory-limit with less than the free memory" if _plans.get() else "try fewer rows or columns"
+        has_limit = "memory_limit" in _fields.get()
+        advice = "try --memory-limit with less than the free memory" if has_limit else "try fewer rows or columns"
         text = f"out of memory{f' ({text})' if text else ''}; {advice}"
     print_stderr(f"error: {text or type(error).__name__}")
 
 
 def _with_options(text: str) -> str:
-    for python, option in _OPTIONS:
+    for python, option in _ADVICE:
         text = re.sub(python, option, text)
+    text = re.sub(r"\b(\w+)=(?:(['\"])([\w-]+)\2|True\b)", _option, text)
     return re.sub(r"net\.with_codes\(\{'(.*?)': \{(.*?)(?:, \.\.\.)?\}\}\)", _codes, text)
+
+
+def _option(match: re.Match[str]) -> str:
+    """An argument as the command line writes it, if the command has it."""
+    field = _fields.get().get(match[1])
+    if field is None:
+        return match[0]
+    flag = (field.opt.flag or f"--{match[1].replace('_', '-')}").split(", ")[-1].split()[0]
+    return f"{flag} {match[3] or ''}".rstrip()
 
 
 def _codes(match: re.Match[str]) -> str:

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import typer
+from click import BadParameter
 
-from ..cases.answer_table import read_file
+from ..columns.files import read_file
 from ..draw import arcs
 from ..errors import DataError, FormatError, JtgpuError, TableTooLarge, closest
 from ..formats import writer_of
@@ -30,15 +29,13 @@ from ..learn.parameters.sources import open_source
 from ..learn.validation import validate
 from ..model.network import BayesianNetwork
 from ..util import late_imports
-from ..util.arguments import Option
 from ..util.atomic_file import write_text
 from ..util.text_table import counted
-from .batch import CsvInput
 from .column_facts import ColumnFacts, facts_of, without_nan
-from .console import command, print_json, reading, warn
+from .console import print_json, reading, warn
+from .declared import CsvOptions, Explore
 from .networks import check_output, check_picture, split_names
 from .numbers import numeric_writer_of
-from .options import OUTPUT, Force, Json, Progress
 from .saving import save_network
 from .tables import on_terminal, print_rows, status
 
@@ -46,12 +43,6 @@ if TYPE_CHECKING:
     from ..learn.dags.posterior.result import StructurePosterior
     from ..learn.validation_result import Validation
 
-EXAMPLES = (
-    "jtgpu explore cases.csv",
-    "jtgpu explore patients.csv --target outcome --exclude id,date -o patients.net",
-    "jtgpu explore patients.csv --numbers -t pressure -o patients.mixed.json --draw patients.svg",
-    "jtgpu explore cases.parquet --bins 3 --no-serve --json",
-)
 MIN_COMPLETE = 0.5  # share of the rows without a missing cell from which the others are left out for the structure
 MAX_VARIABLES = 60  # whose arcs get probabilities
 FOLDS = 5  # of the cross-validation
@@ -60,75 +51,41 @@ LEAST = 0.2  # seconds of a step
 LEAST_PASSES = 10  # of EM: if so many do not fit into the time, it does not begin
 SECONDS_OF_ENTRY = 2e-9  # of a clique table and row, of a pass over the rows
 
-PREPARING = "Preparing the data"
 
-
-@command
-def explore(  # noqa: PLR0913 (a Typer command)
-    data: Annotated[str, Option("DATA", "CSV or Parquet file: one column for each variable.")],
-    target: Annotated[str | None, Option(
-        "-t, --target NAME", "Column whose prediction is judged. Default: the last one that is kept.")] = None,
-    exclude: Annotated[list[str] | None, Option(
-        "--exclude NAME", "Column to leave out, or several separated by commas. Repeatable.", panel=PREPARING)] = None,
-    bins: Annotated[int, Option(
-        "--bins N", "Intervals of each column of more different numbers.", least=2, panel=PREPARING)] = 5,
-    numbers: Annotated[bool, Option(
-        "--numbers", "Learn from columns of numbers as they are, without intervals.", panel=PREPARING)] = False,
-    time: Annotated[float, Option(
-        "--time SECONDS", "Time that all of it should take at most. 0: no limit, and no probabilities of arcs.",
-        least=0.0)] = 20.0,
-    seed: Annotated[int, Option("--seed N", "Random seed.", least=0)] = 0,
-    output: Annotated[str | None, Option(
-        "-o, --output PATH", "Network file to write; the suffix selects the format.", panel=OUTPUT)] = None,
-    draw: Annotated[Path | None, Option(
-        "--draw PATH", "File for a picture of the network with the probabilities of its arcs, .svg or .html.",
-        panel=OUTPUT)] = None,
-    serve: Annotated[bool | None, Option(
-        "--serve/--no-serve", "Show the network on its page until Ctrl-C. Default: if stdout is a terminal.",
-        panel=OUTPUT)] = None,
-    force: Force = False,
-    progress: Progress = None,
-    *,
-    csv: CsvInput,
-    json: Json = False,
-) -> None:
-    """Explore a table: types, gaps, bins, a network with its certainty, accuracy and page.
-
-    Identifiers, dates, constant columns and free text are left out. The accuracy is that of networks that the predicted
-    rows did not help to learn.
-    """
+def explore(o: Explore, csv: CsvOptions) -> None:
+    """Run ``jtgpu explore``."""
     writer = None
-    if output is not None:
-        writer = (numeric_writer_of if numbers else writer_of)(output)
-        check_output(output, force)
-    if draw is not None:
-        check_picture(draw, force, "--draw")
-    limit = TimeLimit.of(time or None)
-    with status("reading", progress), warnings.catch_warnings(record=True) as caught:
+    if o.output is not None:
+        writer = (numeric_writer_of if o.numbers else writer_of)(o.output)
+        check_output(o.output, o.force)
+    if o.draw is not None:
+        check_picture(o.draw, o.force, "--draw")
+    limit = TimeLimit.of(o.time or None)
+    with status("reading", o.progress), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        require_feasible(data, time=limit, dialect=reading(data, csv.dialect()))
-        table = without_nan(read_file(data, dialect=reading(data, csv.dialect()), na_values=csv.na_values))
-        left_out = split_names(exclude or [], table.column_names, "column")
-        described = [facts_of(table, name, bins, name in left_out, numbers) for name in table.column_names]
+        require_feasible(o.data, time=limit, dialect=reading(o.data, csv.dialect()))
+        table = without_nan(read_file(o.data, dialect=reading(o.data, csv.dialect()), na_values=csv.na_values))
+        left_out = split_names(o.exclude or [], table.column_names, "column")
+        described = [facts_of(table, name, o.bins, name in left_out, o.numbers) for name in table.column_names]
     facts = [of_column for of_column, _ in described]
     notes = [str(w.message).partition("; ")[0] for w in caught]
     notes += [note for _, of_column in described for note in of_column]
     kept = [f.name for f in facts if f.is_kept]
-    result = _Exploration(data, table.num_rows, facts, goal=_target(target, kept, facts) if len(kept) > 1 else "")
-    if not json:
-        result.print_columns(time)
-    _target(target, kept, facts)
-    is_certain = len(kept) <= MAX_VARIABLES and time > 0
-    if draw is not None and not is_certain:
+    result = _Exploration(o.data, table.num_rows, facts, goal=_target(o.target, kept, facts) if len(kept) > 1 else "")
+    if not o.json:
+        result.print_columns(o.time)
+    _target(o.target, kept, facts)
+    is_certain = len(kept) <= MAX_VARIABLES and o.time > 0
+    if o.draw is not None and not is_certain:
         raise DataError(f"--draw needs probabilities of arcs: --time above 0, at most {MAX_VARIABLES} variables")
     cases, numeric = table.select(kept), [f.name for f in facts if f.kind == "numbers"]
-    with _printed(notes), status("finding intervals", progress) as step, warnings.catch_warnings(record=True) as more:
+    with _printed(notes), status("finding intervals", o.progress) as step, warnings.catch_warnings(record=True) as more:
         warnings.simplefilter("always", UserWarning)
         try:
-            if numeric and not numbers:
-                cases = discretise(cases, bins=bins, columns=numeric).apply(cases)
-            result.options = numeric_options(cases, numeric, seed) if numbers else _options(cases, seed)
-            learn = _Learning(cases, numeric if numbers else None, result.options, limit, notes)
+            if numeric and not o.numbers:
+                cases = discretise(cases, bins=o.bins, columns=numeric).apply(cases)
+            result.options = numeric_options(cases, numeric, o.seed) if o.numbers else _options(cases, o.seed)
+            learn = _Learning(cases, numeric if o.numbers else None, result.options, limit, notes)
             result.learn(learn, step, is_certain)
         except KeyboardInterrupt:
             if result.network is None:
@@ -137,23 +94,23 @@ def explore(  # noqa: PLR0913 (a Typer command)
     network = result.network
     assert network is not None
     notes += dict.fromkeys(str(w.message).partition("; ")[0] for w in more)
-    if draw is not None and result.certainty is not None:
-        write_text(draw, arcs(result.certainty).text(draw.suffix))
+    if o.draw is not None and result.certainty is not None:
+        write_text(o.draw, arcs(result.certainty).text(o.draw.suffix))
     refused: FormatError | None = None
-    if output is not None and writer is not None:
+    if o.output is not None and writer is not None:
         try:
-            save_network(network, output, writer)
+            save_network(network, o.output, writer)
         except FormatError as error:
             refused = error
-    if json:
-        print_json(result.as_json() | {"output": output, "notes": notes})
+    if o.json:
+        print_json(result.as_json() | {"output": o.output, "notes": notes})
     else:
         result.print_results()
     for note in dict.fromkeys(notes):
         warn(note)
     if refused is not None:
         raise refused
-    if on_terminal() and not json if serve is None else serve:
+    if on_terminal() and not o.json if o.serve is None else o.serve:
         with network.compile() as tree, late_imports.serving().serve(tree) as server:
             print(f"\n{server.url}  (Ctrl-C ends)", flush=True)
             with suppress(KeyboardInterrupt):
@@ -180,7 +137,7 @@ def _target(given: str | None, kept: Sequence[str], facts: Sequence[ColumnFacts]
     if given not in kept:
         why = [f"the column {given!r} is left out: {f.distinct:,} values, {f.kind}" for f in facts if f.name == given]
         reason = why[0] if why else f"there is no column {given!r}{closest(given, kept)}"
-        raise typer.BadParameter(reason, param_hint="--target")
+        raise BadParameter(reason, param_hint="--target")
     return given
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import typer
+from click import BadParameter
 
 from ..errors import DataError
 from ..learn.parameters.numbers import KINDS
@@ -37,7 +37,7 @@ def kinds_of(given: Sequence[str], variables: Sequence[str]) -> str | dict[str, 
     for text in ",".join(given).split(","):
         name, equals, kind = text.rpartition("=")
         if kind.strip() not in KINDS or not equals:
-            raise typer.BadParameter(
+            raise BadParameter(
                 f"{text!r} is neither {', '.join(KINDS)}, nor NAME=KIND of these", param_hint="--numbers"
             )
         kinds[split_names([name], variables, "variable")[0]] = kind.strip()
@@ -52,7 +52,7 @@ def fit_numbers(
     # options: keywords of `jtgpu.learn.fit`, of which some are not for numbers
     for name, option in REFUSED.items():
         if options.pop(name, None):
-            raise typer.BadParameter("networks with numbers do not take this option", param_hint=option)
+            raise BadParameter("networks with numbers do not take this option", param_hint=option)
     if len(cases) > 1:
         raise DataError(f"networks with numbers are fitted to one file, got {len(cases)}")
     from ..learn.parameters.fit import fit

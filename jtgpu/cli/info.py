@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
+from click import BadParameter
 
 from ..device.nvcc import find_nvcc
 from ..errors import ParseError, TableTooLarge, format_bytes
@@ -30,15 +30,14 @@ from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
 from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, check_bound, order_graph
-from ..util.arguments import Option
 from ..util.loops import extension
 from ..util.system import cache_folder, cores, cpu_name, free_memory
 from ..util.text_table import printable as shown
 from ..util.version import __version__
-from .console import command, print_json
+from .console import print_json
+from .declared import Info
 from .networks import warn_of_repairs
 from .numbers import mixed_facts
-from .options import FILE_HELP, ChanceOnly, Json
 from .tables import print_report
 
 # ``jtgpu info --system``: versions, processors, caches, and what is missing for which feature.
@@ -50,7 +49,7 @@ FEATURES = {
     "notebook page": ("notebook", ("anywidget", "msgspec")),
     "clusters": ("ray", ("ray", "fsspec", "narwhals", "pyarrow")), "GPU": ("cuda", ("pycuda", "cuda-bindings")),
 }
-REQUIRED = ("numpy", "numba", "networkx", "typer", "rich", "platformdirs")
+REQUIRED = ("numpy", "numba", "networkx", "click", "platformdirs")
 
 
 def _version(package: str) -> str | None:
@@ -133,7 +132,6 @@ def system_rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield feature, f"missing: {missing}; pip install 'jtgpu[{about['extra']}]'" if missing else "installed"
 
 
-EXAMPLES = ("jtgpu info alarm", "jtgpu info alarm --json", "jtgpu info --system")
 
 MAX_LISTED = 12  # names in the table; --json lists all of them
 
@@ -213,31 +211,19 @@ def _attributes(about: Mapping[str, Any]) -> dict[str, list[str]]:
     return names
 
 
-@command
-def info(
-    file: Annotated[str | None, Option("FILE", FILE_HELP, complete="networks")] = None,
-    system: Annotated[bool, Option(
-        "--system", "Report versions, processors, GPUs, caches and missing packages instead.")] = False,
-    chance_only: ChanceOnly = False,
-    json: Json = False,
-) -> None:
-    """Inspect a network file and report anything repaired while reading.
-
-    Of a file with nodes that cannot be read (equations, continuous or dynamic nodes, objects), list all of them.
-
-    With --system, report the installation and the machine instead, as text that can be pasted into an issue.
-    """
-    if system == (file is not None):
-        raise typer.BadParameter("name a network file, or use --system", param_hint="FILE")
-    if file is None:
-        _report_system(json)
+def info(o: Info) -> None:
+    """Run ``jtgpu info``."""
+    if o.system == (o.file is not None):
+        raise BadParameter("name a network file, or use --system", param_hint="FILE")
+    if o.file is None:
+        _report_system(o.json)
         return
-    opened = open_text(network_path(file))
+    opened = open_text(network_path(o.file))
     try:
-        net: Any = opened.format.parse(opened.text, file, decisions="chance" if chance_only else "network")
+        net: Any = opened.format.parse(opened.text, o.file, decisions="chance" if o.chance_only else "network")
     except ParseError as error:
-        if error.nodes and json:
-            print_json({"file": file, "format": opened.format.name, "unreadable": list(error.nodes)})
+        if error.nodes and o.json:
+            print_json({"file": o.file, "format": opened.format.name, "unreadable": list(error.nodes)})
         elif error.nodes:
             print("\n".join(shown(node) for node in error.nodes))
         raise
@@ -245,23 +231,23 @@ def info(
     if isinstance(net, (MixedNetwork, DynamicNetwork, MixedDynamicNetwork)):
         about = mixed_facts(net) if isinstance(net, MixedNetwork) else dynamic_facts(net)
         contents = {"format": opened.format.name, **about}
-        if json:
-            print_json({"file": file, **contents})
+        if o.json:
+            print_json({"file": o.file, **contents})
         else:
             shown_facts = {k: ", ".join(x) if isinstance(x, list) else f"{x}" for k, x in contents.items()}
-            print_report(("", ""), [("file", file), *shown_facts.items()], "ll", named=False)
+            print_report(("", ""), [("file", o.file), *shown_facts.items()], "ll", named=False)
             if not isinstance(net, MixedNetwork):
                 print(f"\n{net}")
         return
-    warn_of_repairs(net, file)
+    warn_of_repairs(net, o.file)
     about = {
         "format": opened.format.name, "file_bytes": opened.n_bytes, **facts(net),
         "comments": {"n": comments.n, "head": list(comments.head), "legal": list(comments.legal)},
     }
-    if json:
-        print_json({"file": file, **about})
+    if o.json:
+        print_json({"file": o.file, **about})
         return
-    print_report(("", ""), [*_rows(file, about, comments)], "ll", named=False)
+    print_report(("", ""), [*_rows(o.file, about, comments)], "ll", named=False)
 
 
 def dynamic_facts(net: DynamicNetwork | MixedDynamicNetwork) -> dict[str, Any]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-import typer
+from click import BadParameter, echo
 
-from ..cases.answer_table import read_file
+from ..columns.files import read_file
 from ..draw import arcs, heat_map
-from ..errors import ArgumentError, DataError, FormatError
+from ..errors import FormatError, NetworkError
 from ..formats import writer_of
 from ..learn.dags.posterior.posterior import posterior
 from ..learn.dags.scores.coded import CodedTable, code_table
@@ -23,47 +22,55 @@ from ..learn.dags.scores.rules import ScoreRule
 from ..learn.dags.structure import Structure, structure
 from ..learn.dags.task import require_feasible
 from ..learn.discretisation import discretise
-from ..util.arguments import Option
+from ..model.network import BayesianNetwork
+from ..options.learning import Chains, Search
 from ..util.atomic_file import write_text
 from ..util.text_table import counted
-from .batch import CsvInput, CsvOptions
-from .console import command, print_json, reading, warn
-from .learn_options import ConstraintOptions, ModelOptions, PosteriorOptions, RunOptions
-from .networks import check_output
+from .console import print_json, reading, warn
+from .declared import (
+    ClusterOptions,
+    CsvOptions,
+    Learn,
+    LearnCompute,
+    LearnConstraints,
+    LearnFiles,
+    LearnModel,
+    LearnTable,
+)
+from .networks import check_output, read_network, split_names
 from .numbers import numeric_writer_of
-from .options import OUTPUT, Force, Json
 from .saving import save_network
 from .tables import on_terminal, print_rows, status
 
 if TYPE_CHECKING:
     from ..learn.dags.posterior.result import StructurePosterior
 
-# What ``jtgpu learn`` writes and prints about the posterior over structures.
+ARCS = {"forbidden": "--forbid", "required": "--require"}
 
 
 def compute_posterior(
-    table: CodedTable, options: dict[str, Any], wanted: PosteriorOptions, progress: bool | None
+    table: CodedTable, files: LearnFiles, chains: Chains, progress: bool | None, options: dict[str, Any]
 ) -> StructurePosterior:
     """Compute the posterior, and write all files but the network."""
-    if wanted.checkpoint is not None and not wanted.resume:
-        wanted.checkpoint.unlink(missing_ok=True)  # --force: another run may have written it
+    if chains.checkpoint is not None and not files.resume:
+        chains.checkpoint.unlink(missing_ok=True)  # --force: another run may have written it
     with status("scoring families", progress) as step, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        learned = posterior(table, progress=step, **wanted.arguments(), **options)
+        learned = posterior(table, progress=step, **vars(chains), **options)
         text = ""
-        if wanted.edges is not None:
+        if files.edges is not None:
             step("computing paths and equivalence classes")
             text = edges_text(learned)
-    again = "--resume" if wanted.checkpoint is not None else "--checkpoint FILE, and then --resume"
+    again = "--resume" if chains.checkpoint is not None else "--checkpoint FILE, and then --resume"
     for warning in caught:
         warn(str(warning.message).replace("posterior.more()", again))
-    if wanted.edges is not None:
-        write_text(wanted.edges, text)
-    for path, picture in ((wanted.draw, heat_map), (wanted.draw_network, arcs)):
+    if files.edges is not None:
+        write_text(files.edges, text)
+    for path, picture in ((files.draw, heat_map), (files.draw_network, arcs)):
         if path is not None:
             write_text(path, picture(learned).text(path.suffix))
-    if wanted.save is not None:
-        learned.save(wanted.save)
+    if files.save is not None:
+        learned.save(files.save)
     return learned
 
 
@@ -73,14 +80,9 @@ def _print_posterior(learned: StructurePosterior) -> None:
     columns = 4 if learned.n_chains else 3  # exact probabilities have no standard errors
     print_rows(("parent", "child", "probability", "mcse")[:columns], [row[:columns] for row in rows])
     if chosen:
-        typer.echo(("" if on_terminal() else "# ") + chosen)
-    typer.echo(("" if on_terminal() else "# ") + learned.summary())
-    typer.echo(learned.describe(), err=True)
-
-
-def _number(threshold: str | None) -> float | None:
-    """None: the best graph."""
-    return None if threshold in (None, "map") else float(str(threshold))
+        echo(("" if on_terminal() else "# ") + chosen)
+    echo(("" if on_terminal() else "# ") + learned.summary())
+    echo(learned.describe(), err=True)
 
 
 def edges_text(learned: StructurePosterior) -> str:
@@ -94,7 +96,7 @@ def edges_text(learned: StructurePosterior) -> str:
 
 
 def _report_posterior(
-    learned: StructurePosterior, table: CodedTable, wanted: PosteriorOptions, output: str | None, data: str
+    learned: StructurePosterior, table: CodedTable, files: LearnFiles, output: str | None, data: str
 ) -> dict[str, Any]:
     """The result as values that JSON can hold."""
     return {
@@ -114,9 +116,9 @@ def _report_posterior(
         "log_weight": learned.map_score,
         "not_converged_because": list(learned.shortfall),
         "output": output,
-        "edges_file": _name(wanted.edges),
-        "pictures": [str(path) for path in (wanted.draw, wanted.draw_network) if path is not None],
-        "saved": _name(wanted.save),
+        "edges_file": _name(files.edges),
+        "pictures": [str(path) for path in (files.draw, files.draw_network) if path is not None],
+        "saved": _name(files.save),
     }
 
 
@@ -132,114 +134,122 @@ def _name(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-EXAMPLES = (
-    "jtgpu learn cases.csv -o learned.net",
-    "jtgpu learn patients.csv --exclude id,date --bins 5 --draw-network network.svg",
-    "jtgpu learn patients.csv --exclude id,date --score bic-cg --missing drop -o patients.mixed.json",
-    "jtgpu learn cases.csv --tier asia,smoke --tier xray,dysp --require smoke,lung --json",
-    "jtgpu learn cases.csv -o learned.net --edges edges.csv --draw edges.svg --save posterior.npz --time 60",
-)
-
-T = TypeVar("T")
-
-
-@command
-def learn(  # noqa: PLR0913 (a Typer command)
-    data: Annotated[str, Option("DATA", "CSV or Parquet file: one column for each variable.")],
-    output: Annotated[str | None, Option(
-        "-o, --output PATH", "Network file to write; the suffix selects the format.", panel=OUTPUT)] = None,
-    *,
-    model: ModelOptions,
-    constraints: ConstraintOptions,
-    wanted: PosteriorOptions,
-    run: RunOptions,
-    csv: CsvInput,
-    force: Force = False,
-    json: Json = False,
-) -> None:
-    """Learn a network's structure from data, with the posterior probability of each arc.
-
-    The graph has the highest score among all graphs (up to 18 variables, or --method exact), or among those that a
-    search over orders of the variables finds. CPTs are estimated from the same cases. With any option of uncertainty,
-    --method mcmc or --prior order, the probability of every arc is computed: exactly up to 13 variables, by Markov
-    chains beyond.
-    """
+def learn(  # noqa: PLR0913 (records)
+    o: Learn, model: LearnModel, columns: LearnTable, constraints: LearnConstraints, search: Search, files: LearnFiles,
+    chains: Chains, cluster: ClusterOptions, csv: CsvOptions, run: LearnCompute,
+) -> None:  # fmt: skip
+    """Run ``jtgpu learn``."""
     writer = None
-    if output is not None:
-        writer = (numeric_writer_of if ScoreRule(model.score).takes_numbers else writer_of)(output)
-        check_output(output, force)
-    wanted.check(model, force)
-    table = _read(data, csv, model, run.memory_limit)
-    options = model.arguments() | constraints.arguments(table.names) | run.arguments()
+    if o.output is not None:
+        writer = (numeric_writer_of if ScoreRule(model.score).takes_numbers else writer_of)(o.output)
+        check_output(o.output, o.force)
+    is_wanted = (
+        model.method == "mcmc" or model.prior == "order" or cluster.cluster is not None
+        or files != LearnFiles() or chains != Chains()
+    )  # fmt: skip
+    _check(o, model, files, chains, is_wanted)
+    table = _read(o.data, csv, model, columns, run.memory_limit)
+    options: dict[str, Any] = vars(model) | vars(run) | {
+        "candidates": search.candidates, "start": None if search.start is None else _network(search.start),
+        **_constraints(constraints, table.names),
+    }  # fmt: skip
+    progress = options.pop("progress")
+    if run.devices is not None and run.backend != "gpu":
+        raise BadParameter("--devices requires --backend gpu", param_hint="--devices")
     best: StructurePosterior | Structure
     keywords: dict[str, Any] = {}
-    if wanted.is_wanted(model):
-        best = _with_options(lambda: compute_posterior(table, options, wanted, run.progress))
-        keywords["threshold"] = _number(wanted.threshold)
+    if is_wanted:
+        best = compute_posterior(table, files, chains, progress, options | {"cluster": cluster.cluster})
+        keywords["threshold"] = None if files.threshold == "map" else files.threshold
     else:
-        with status("searching for the best graph", run.progress):
-            best = _with_options(lambda: structure(table, **options))
+        with status("searching for the best graph", progress):
+            best = structure(table, **options)
     refused: FormatError | None = None
-    if output is not None and writer is not None:
+    if o.output is not None and writer is not None:
         try:
-            save_network(best.network(**keywords), output, writer)
+            save_network(best.network(**keywords), o.output, writer)
         except FormatError as error:
             refused = error
     if isinstance(best, Structure):
-        _report(best, table, data if json else None, output)
-    elif json:
-        print_json(_report_posterior(best, table, wanted, output, data))
+        _report(best, table, o.data if o.json else None, o.output)
+    elif o.json:
+        print_json(_report_posterior(best, table, files, o.output, o.data))
     else:
         _print_posterior(best)
     if refused is not None:
         raise refused
 
 
-def _read(data: str, csv: CsvOptions, model: ModelOptions, memory: int | str | None) -> CodedTable:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
+def _check(o: Learn, model: LearnModel, files: LearnFiles, chains: Chains, is_wanted: bool) -> None:
+    """Reject contradictions and outputs before anything is computed."""
+    if is_wanted and model.method in ("order", "greedy", "tabu"):
+        raise BadParameter(
+            f"{model.method} finds a graph, not the probabilities of arcs: use auto, exact or mcmc",
+            param_hint="--method",
+        )
+    for path, option in ((files.draw, "--draw"), (files.draw_network, "--draw-network")):
+        if path is not None and path.suffix.lower() not in (".svg", ".html", ".htm"):
+            raise BadParameter(f"{path.name!r} ends in neither .svg nor .html", param_hint=option)
+    if files.resume and chains.checkpoint is None:
+        raise BadParameter("--resume requires --checkpoint", param_hint="--resume")
+    if files.resume and chains.checkpoint is not None and not chains.checkpoint.is_file():
+        raise BadParameter(f"{chains.checkpoint}: there is no run to continue", param_hint="--resume")
+    outputs = (files.edges, files.draw, files.draw_network, files.save, None if files.resume else chains.checkpoint)
+    for path in outputs:
+        if path is not None:
+            check_output(path, o.force)
+
+
+def _network(file: str) -> BayesianNetwork:
+    net = read_network(file)
+    if not isinstance(net, BayesianNetwork):
+        raise NetworkError(f"{file} is not a Bayesian network")
+    return net
+
+
+def _constraints(given: LearnConstraints, names: Sequence[str]) -> dict[str, Any]:
+    """Keywords of `jtgpu.learn.structure` and `jtgpu.learn.posterior`."""
+    lines = [*(given.tiers or ())]
+    if given.tiers_file is not None:
+        if lines:
+            raise BadParameter("--tier and --tiers exclude each other", param_hint="--tiers")
         try:
-            return _with_options(lambda: _coded(data, csv, model, memory))
-        finally:
-            for warning in caught:
-                warn(str(warning.message))
+            text = given.tiers_file.read_text("utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadParameter(f"{given.tiers_file}: {error}", param_hint="--tiers") from None
+        lines = [line for row in text.splitlines() if (line := row.partition("#")[0].strip())]
+    arcs = {name: [split_names([text], names, "column") for text in getattr(given, name)] for name in ARCS}
+    for name, option in ARCS.items():
+        for arc, text in zip(arcs[name], getattr(given, name), strict=True):
+            if len(arc) != 2:
+                raise BadParameter(f"{text!r} is not an arc A,B", param_hint=option)
+    tiers = [split_names([line], names, "column") for line in lines] or None
+    return arcs | {"tiers": tiers, "within_tiers": given.within_tiers}
 
 
-def _coded(data: str, csv: CsvOptions, model: ModelOptions, memory: int | str | None) -> CodedTable:
+def _read(
+    data: str, csv: CsvOptions, model: LearnModel, columns: LearnTable, memory: Any
+) -> CodedTable:  # fmt: skip
     """The columns that are kept, with intervals in place of numbers unless states or numbers are declared."""
-    declared, dialect = model.declared(), reading(data, csv.dialect())
-    options: dict[str, Any] = {"states": declared, "missing": model.missing, "constant": model.constant}
+    declared, dialect = None if columns.states == "data" else _network(columns.states), reading(data, csv.dialect())
+    options: dict[str, Any] = {"states": declared, "missing": columns.missing, "constant": columns.constant}
     rule = ScoreRule(model.score, model.ess)
-    if not any((model.exclude, model.columns, model.bins, model.numbers, rule.takes_numbers)):
+    if not any((columns.exclude, columns.columns, columns.bins, columns.numbers, rule.takes_numbers)):
         if declared is None:
             require_feasible(data, memory, dialect=dialect)
         return code_table(data, dialect=dialect, na_values=csv.na_values, **options)
     states = {} if declared is None else {v: declared.states(v) for v in declared.variables}
     table = read_file(data, dialect=dialect, na_values=csv.na_values, states=states)
-    numbers = model.numeric(table.column_names)
-    table = table.select(model.kept(table.column_names))
-    if model.bins is not None and not (numbers is True or (numbers is None and rule.takes_numbers)):
+    names = table.column_names
+    numbers: Any = columns.numbers
+    numbers = True if numbers == ("all",) else numbers and split_names(numbers, names, "column")
+    out = set(split_names(columns.exclude, names, "column"))
+    chosen = set(names) if columns.columns is None else set(split_names(columns.columns, names, "column"))
+    table = table.select([name for name in names if name in chosen and name not in out])
+    if columns.bins is not None and not (numbers is True or (numbers is None and rule.takes_numbers)):
         free = [name for name in table.column_names if name not in {*states, *(numbers or ())}]
-        table = discretise(table.select(free), bins=model.bins).apply(table)
+        table = discretise(table.select(free), bins=columns.bins).apply(table)
     return table_of(table, rule, numbers, **options)
-
-
-def _with_options(compute: Callable[[], T]) -> T:
-    """Call a function; messages of errors name options of the command line in place of arguments."""
-    try:
-        return compute()
-    except (ArgumentError, DataError) as error:
-        raise type(error)(_as_options(str(error))) from None
-
-
-def _as_options(message: str) -> str:
-    declared = "declare its states by a network file with --states"
-    message = re.sub(r"declare its states as states=\{.*\}", declared, message)
-    message = re.sub(r"discretise it( \(jtgpu\.learn\.discretise\))?", "make intervals with --bins N", message)
-    message = re.sub(r"\bnumbers=\['(.*?)'\]", r"--numbers \1", message)
-    message = re.sub(r"leave it out(?= of one|$)", "leave it out with --exclude", message)
-    message = re.sub(r"\bnumbers=True, or a list of columns", "--numbers all, or some columns", message)
-    return re.sub(r"\b(missing|constant|score|method|prior|backend)='([\w-]+)'", r"--\1 \2", message)
 
 
 def _report(best: Structure, table: CodedTable, data: str | None, output: str | None) -> None:
@@ -255,6 +265,6 @@ def _report(best: Structure, table: CodedTable, data: str | None, output: str | 
     known = {"exact": "no graph has a higher score", "order": "found by search over orders"}
     found_by = known.get(best.method, f"found by {best.method} search")
     n_arcs = counted(len(best.arcs), "arc")
-    typer.echo(f"{table.n_cases:,} cases, {n_arcs}, ln score {best.score:.6g}: {found_by}", err=True)
+    echo(f"{table.n_cases:,} cases, {n_arcs}, ln score {best.score:.6g}: {found_by}", err=True)
     for line in table.missing_lines():
-        typer.echo(line, err=True)
+        echo(line, err=True)

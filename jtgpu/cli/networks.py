@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import typer
+from click import BadParameter
 
 from ..errors import ArgumentError, EvidenceError, OutputExists, UnknownVariable, closest
 from ..formats import load
@@ -51,7 +51,7 @@ def load_any(file: str) -> DiscreteModel | MixedNetwork:
 def load_any_kind(file: str) -> DiscreteModel | MixedNetwork | MixedDynamicNetwork:
     """Read a network of any kind, and warn about rows that had to be repaired."""
     if file.endswith(".plan"):
-        raise typer.BadParameter(f"{shown(file)!r} is a saved plan: pass the network, and --plan {shown(file)}")
+        raise BadParameter(f"{shown(file)!r} is a saved plan: pass the network, and --plan {shown(file)}")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* CPT rows in ")  # all repairs are printed below
         net: Any = load(file)
@@ -66,7 +66,7 @@ def warn_of_repairs(net: DiscreteModel, file: str) -> None:
         warn(f"{file}: {report}")
 
 
-def network_files(given: list[str]) -> list[str]:
+def network_files(given: Sequence[str]) -> list[str]:
     """The files as they are, those of bundled networks, and the network files of folders, sorted by name."""
     suffixes = file_suffixes()
     files = []
@@ -76,21 +76,21 @@ def network_files(given: list[str]) -> list[str]:
             continue
         in_folder = sorted(str(p) for p in Path(name).iterdir() if p.name.lower().endswith(suffixes) and p.is_file())
         if not in_folder:
-            raise typer.BadParameter(f"folder {shown(name)!r} contains no network file ({', '.join(suffixes)})")
+            raise BadParameter(f"folder {shown(name)!r} contains no network file ({', '.join(suffixes)})")
         files += in_folder
     return files
 
 
-def target_names(net: DiscreteModel, given: list[str] | None) -> list[str]:
+def target_names(net: DiscreteModel, given: Sequence[str]) -> list[str]:
     """The variables that ``--target`` names, without repetitions; empty if it was not given."""
-    return list(dict.fromkeys(split_names(given or [], net.variables, "variable")))
+    return list(dict.fromkeys(split_names(given, net.variables, "variable")))
 
 
 def one_target(argument: str | None, option: str | None, what: str, hint: str = "--target") -> str:
     """A value that is given either as an argument or as an option, which `hint` names."""
     if (argument is None) == (option is None):
         missing = "name the output, whose suffix is the format: -o asia.xdsl" if what == "output" else f"missing {what}"
-        raise typer.BadParameter(missing if option is None else f"{what} is given twice", param_hint=hint)
+        raise BadParameter(missing if option is None else f"{what} is given twice", param_hint=hint)
     return str(argument if option is None else option)
 
 
@@ -113,15 +113,15 @@ def split_names(given: Sequence[str], known: Sequence[str], what: str) -> list[s
     return names
 
 
-def with_codes(net: Any, codes: list[str] | None) -> Any:
+def with_codes(net: Any, codes: Sequence[str]) -> Any:
     """A network of any kind that understands the codes of ``--codes``."""
     return net.with_codes(parse_codes(net.variables, codes)) if codes else net
 
 
-def case_of(net: DiscreteModel, given: list[str] | None, file: str | None) -> dict[str, int | frozenset[int]]:
+def case_of(net: DiscreteModel, given: Sequence[str], file: str | None) -> dict[str, int | frozenset[int]]:
     """The evidence of ``--evidence`` and ``--evidence-file``; a `Case` if there is a file."""
     # raises EvidenceError: If both give evidence on a variable.
-    findings = parse_findings(net, given or [])
+    findings = parse_findings(net, given)
     if file is None:
         return findings
     from ..formats import read_evidence  # most commands are given none
@@ -142,12 +142,12 @@ def findings_as_json(findings: Mapping[str, int | frozenset[int]]) -> dict[str, 
 def check_output(path: str | os.PathLike[str], force: bool) -> None:
     """Reject an output before the computation starts."""
     # raises OutputExists: If the file exists, unless `force` is given.
-    # raises typer.BadParameter: If its folder does not exist, or it is a folder itself.
+    # raises BadParameter: If its folder does not exist, or it is a folder itself.
     target = Path(path)
     if not target.absolute().parent.is_dir():
-        raise typer.BadParameter(f"the folder of {shown(str(path))!r} does not exist", param_hint="--output")
+        raise BadParameter(f"the folder of {shown(str(path))!r} does not exist", param_hint="--output")
     if target.is_dir():
-        raise typer.BadParameter(f"{shown(str(path))!r} is a folder", param_hint="--output")
+        raise BadParameter(f"{shown(str(path))!r} is a folder", param_hint="--output")
     if target.is_file() and not force:
         raise OutputExists(f"{path} exists; pass --force to overwrite it")
 
@@ -155,5 +155,5 @@ def check_output(path: str | os.PathLike[str], force: bool) -> None:
 def check_picture(path: Path, force: bool, option: str = "--output") -> None:
     """Reject a file for a picture before the computation starts."""
     if path.suffix.lower() not in (".svg", ".html"):
-        raise typer.BadParameter(f"{path.name!r} ends in neither .svg nor .html", param_hint=option)
+        raise BadParameter(f"{path.name!r} ends in neither .svg nor .html", param_hint=option)
     check_output(path, force)

@@ -11,21 +11,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import typer
+from click import BadParameter
 
 from ..cases.files import Report, saved
-from ..cases.query import FileOptions, TableOptions, file_fingerprint
-from ..cases.reading import CaseChunk, open_cases
+from ..cases.query import file_fingerprint
 from ..cases.writing import ResumableFile, writer_for
+from ..columns.arrow import arrow, as_floats, without_words
+from ..columns.files import open_cases
+from ..columns.names import evidence_columns
+from ..columns.source import CaseChunk
 from ..errors import EvidenceError, JtgpuError, ParseError
 from ..formats.mixed_writers import dumps_mixed
 from ..inference.results.interval_numbers import checked_probabilities
 from ..inference.results.printed import make_frame
-from ..inference.tables.arrow import arrow, as_floats, without_words
-from ..inference.tables.columns import evidence_columns
 from ..model.mixed import MixedNetwork
-from ..model.state_values import POINT, Marks
-from ..util.missing import na_words
+from ..options.tables import FileOptions, TableOptions
+from ..util.cells import POINT, Marks, na_words
 from .networks import split_names
 
 if TYPE_CHECKING:
@@ -38,13 +39,13 @@ CHUNK = 50_000  # rows that are answered and written at a time
 
 def quantile_levels(text: str | None) -> list[float] | None:
     """The probabilities of ``--quantiles``."""
-    # raises typer.BadParameter: If one is not above 0 and below 1.
+    # raises BadParameter: If one is not above 0 and below 1.
     if text is None:
         return None
     try:
         return list(map(float, checked_probabilities([float(q) for q in text.split(",")])))
     except (ValueError, JtgpuError):
-        raise typer.BadParameter(
+        raise BadParameter(
             f"expected probabilities above 0 and below 1, such as 0.05,0.95, got {text!r}", param_hint="--quantiles"
         ) from None
 
@@ -56,7 +57,7 @@ def batch_of_numbers(
     """Answer every row of a file, in memory that does not grow with it."""
     for option, is_given in {"--conflict": query.conflict, "--mpe": query.mpe}.items():
         if is_given:
-            raise typer.BadParameter("networks with numbers do not offer it", param_hint=option)
+            raise BadParameter("networks with numbers do not offer it", param_hint=option)
     cases, output, net, begun = Path(paths[0]), Path(paths[1]), tree.network, time.perf_counter()
     source = open_cases(cases, net.graph, files.dialect)
     if output.exists() and output.samefile(cases):
@@ -73,7 +74,7 @@ def batch_of_numbers(
 
     def answered(columns: Mapping[str, Any]) -> tuple[Any, int]:
         known = {v: columns[v] for v in evidence}
-        answer = tree.posteriors_batch(known, targets=targets, on_impossible=query.on_error)  # type: ignore[arg-type]
+        answer = tree.posteriors_batch(known, targets=targets, on_impossible=query.on_error)
         made = _columns(net, answer, query, quantiles)
         twice = next((k for k in keep if k in made), None)
         if twice is not None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import typer
+from click import BadParameter
 
 from ..errors import EvidenceError, FormatError
 from ..formats import writer_of
@@ -14,13 +14,13 @@ from ..formats.mixed_writers import WRITTEN
 from ..formats.registry import Format, format_of_suffix
 from ..model.mixed import MixedNetwork
 from ..model.quick import parse_finding
-from ..model.state_values import UNDECIDED, numeral
+from ..util.cells import UNDECIDED, numeral
 from .console import print_json
 from .tables import print_rows
 
 if TYPE_CHECKING:
     from ..mixed import MixedTree
-    from .planning import PlanOptions, RunOptions
+    from ..options.compute import Compute, Planning
 
 QUANTILES = (0.05, 0.95)
 
@@ -123,15 +123,17 @@ def mixed_facts(net: MixedNetwork) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def compiled_numbers(net: MixedNetwork, file: str, plan: PlanOptions, run: RunOptions) -> MixedTree:
+def compiled_numbers(net: MixedNetwork, file: str, plan: Planning, run: Compute) -> MixedTree:
     """The compiled network; options that it does not take are an error."""
-    if plan.saved is not None or run.compile_options():
-        option = "--plan" if plan.saved is not None else "--devices, --dtype"
-        raise typer.BadParameter(
+    if plan.plan is not None or run.compile_options():
+        option = "--plan" if plan.plan is not None else "--devices, --dtype"
+        raise BadParameter(
             f"{file} has numbers, whose plans depend on what is observed: --backend, --threads and options of the "
             "order are taken, --order saved among them", param_hint=option,
         )  # fmt: skip
     options: dict[str, Any] = run.threads_option()
     if plan != type(plan)():
-        options |= {"order": plan.how(net.discrete, file), **plan.keywords()}
-    return net.compile(run.backend, **options)  # type: ignore[arg-type]
+        from .planning import order_of  # most commands on files have no tree
+
+        options |= {"order": order_of(plan, net.discrete, file), **plan.keywords()}
+    return net.compile(run.backend, **options)

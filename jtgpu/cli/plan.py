@@ -7,66 +7,40 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from click import BadParameter
 
 from ..errors import BackendUnavailable, FormatError
-from ..util.arguments import Option
+from ..options.compute import CutPlanning
 from ..util.text_table import printable as shown
-from .console import command, format_seconds, print_json
+from .console import format_seconds, print_json
+from .declared import Plan
 from .networks import check_output, read_network
-from .options import OUTPUT, File, Force, Json, Progress
-from .planning import SlicedPlanOptions
+from .planning import make_plan
 from .tables import is_shown, status
 
 if TYPE_CHECKING:
     from ..inference.network_plan import NetworkPlan
     from ..plans.ordering import OrderResult
 
-EXAMPLES = (
-    "jtgpu plan munin1 --order best --order-time 10",
-    "jtgpu plan munin1 --order best -o munin1.plan",
-    "jtgpu plan munin1 --plan munin1.plan",
-)
 
 
-@command
-def plan(
-    file: File,
-    *,
-    options: SlicedPlanOptions,
-    output: Annotated[Path | None, Option(
-        "-o, --output PATH",
-        "Save the plan in this file, for the option --plan of all commands and jtgpu.NetworkPlan.load.", panel=OUTPUT,
-    )] = None,
-    force: Force = False,
-    plot: Annotated[Path | None, Option(
-        "--plot PATH", "Plot cost against search time into this .png, .svg or .pdf file.", panel=OUTPUT)] = None,
-    progress: Progress = None,
-    json: Json = False,
-) -> None:
-    """Choose an elimination order and print the cost of propagation. No table is allocated.
-
-    If the tree of the whole network does not fit in memory, questions are planned one by one, and the output is the
-    reason.
-
-    With --order best, the output also lists how the cost decreased during the search; Ctrl-C stops the search and
-    uses the best order found so far.
-    """
-    if output is not None:
-        check_output(output, force)
-    net = read_network(file)
-    with _search_progress(options.order, progress) as report:
-        made = options.make(net, file, progress=report)
-    if output is not None:
-        made.save(output)
+def plan(o: Plan, options: CutPlanning) -> None:
+    """Run ``jtgpu plan``."""
+    if o.output is not None:
+        check_output(o.output, o.force)
+    net = read_network(o.file)
+    with _search_progress(options.order, o.progress) as report:
+        made = make_plan(options, net, o.file, progress=report)
+    if o.output is not None:
+        made.save(o.output)
     search = made.search
-    if plot is not None:
-        _plot(search, plot, file)
-    if json:
+    if o.plot is not None:
+        _plot(search, o.plot, o.file)
+    if o.json:
         print_json({
-            "file": file, "order": options.order if options.saved is None else None, "plan": options.saved,
+            "file": o.file, "order": options.order if options.plan is None else None, "plan": options.plan,
             **_as_json(made),
         })
         return
@@ -116,7 +90,7 @@ def _history(search: OrderResult) -> Iterator[str]:
 
 def _plot(search: OrderResult | None, path: Path, file: str) -> None:
     if search is None:
-        raise typer.BadParameter("--plot draws a search, but this order was given")
+        raise BadParameter("--plot draws a search, but this order was given")
     try:
         from ..draw.plots import draw_search
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import product
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from click import BadParameter
 
 from ..errors import JtgpuError
 from ..inference.queries import text
@@ -16,13 +16,13 @@ from ..inference.results.marginals import Posterior, Posteriors
 from ..inference.results.tables import Conditional, Joint
 from ..inference.tree import JunctionTree
 from ..model.mixed import MixedNetwork
-from ..util.arguments import Option
+from ..options.compute import Compute, CutPlanning
 from ..util.text_table import printable as shown
-from .console import command, print_json
+from .console import print_json
+from .declared import Query
 from .networks import case_of, findings_as_json, load_any, read_network, split_names, target_names, with_codes
 from .numbers import mixed_findings, print_mixed
-from .options import Codes, Digits, Evidence, EvidenceFile, File, Json, Targets
-from .planning import RunOptions, SlicedPlanOptions, compiled
+from .planning import compiled
 from .tables import bold, on_terminal, print_rows, show_number
 
 # Answers to questions as tables.
@@ -90,69 +90,41 @@ def print_answer(q: Question, answer: Answer, digits: int | None = None, *, firs
     print_rows(answer.header, answer.rows, digits=digits, bars=q.kind == "P")
 
 
-EXAMPLES = (
-    "jtgpu query asia -e xray=yes -e smoke=no -t lung,bronc",
-    'jtgpu query asia "P(lung, bronc | xray=yes)" "MPE(| xray=yes)" "MI(lung)"',
-    "jtgpu query asia -e smoke=yes,no --json",
-)
 
 
-@command
-def query(  # noqa: PLR0913 (a Typer command)
-    file: File,
-    question: Annotated[list[str] | None, Option(
-        "QUERY", 'For example "P(a, b | c=x)", "P(a | b, c=x)", "P(a=x)", "H(a)", "MI(a)", "MI(a; b)", "VOI(a)", '
-        '"MPE(3 | c=x)", "MAP(a, b | c=x)", "CONFLICT(b=x, c=y)", "IMPORTANCE(a | b=x)". After the bar also "c={x, '
-        'y}", "do(c=x)", "soft(c: 0.7, 0.3)", "likelihood(c: x=0.9, y=0.2)".')] = None,
-    evidence: Evidence = None,
-    evidence_file: EvidenceFile = None,
-    codes: Codes = None,
-    target: Targets = None,
-    *,
-    plan: SlicedPlanOptions,
-    run: RunOptions,
-    json: Json = False,
-    digits: Digits = None,
-) -> None:
-    """Compute posterior probabilities given evidence, and queries in text form.
-
-    Without queries, print the posterior of every variable, or of the targets. The evidence of --evidence applies to
-    every query.
-
-    Names and states may contain "=" and ",": the longest variable name that matches is used, and a state with exactly
-    that name takes precedence over a list of states.
-    """
-    mixed = None if file.endswith(".plan") else with_codes(load_any(file), codes)
+def query(o: Query, plan: CutPlanning, run: Compute) -> None:
+    """Run ``jtgpu query``."""
+    mixed = None if o.file.endswith(".plan") else with_codes(load_any(o.file), o.codes)
     if isinstance(mixed, MixedNetwork):
-        if question or evidence_file or run.compile_options():
-            raise typer.BadParameter(
-                f"{file} has numbers, for which query takes --evidence and --target only", param_hint="QUERY"
+        if o.question or o.evidence_file or run.compile_options():
+            raise BadParameter(
+                f"{o.file} has numbers, for which query takes --evidence and --target only", param_hint="QUERY"
             )
-        findings = mixed_findings(mixed, evidence or [])
-        names = list(dict.fromkeys(split_names(target or [], mixed.variables, "variable"))) or None
-        mixed_tree = mixed.compile(run.backend, **run.threads_option())  # type: ignore[arg-type]
-        print_mixed(mixed, file, findings, mixed_tree.posteriors(findings, targets=names), json)
+        findings = mixed_findings(mixed, o.evidence or [])
+        names = list(dict.fromkeys(split_names(o.target or [], mixed.variables, "variable"))) or None
+        mixed_tree = mixed.compile(run.backend, **run.threads_option())
+        print_mixed(mixed, o.file, findings, mixed_tree.posteriors(findings, targets=names), o.json)
         return
-    net = read_network(file) if mixed is None else mixed
+    net = read_network(o.file) if mixed is None else mixed
     # validate everything before the computation starts
-    findings = case_of(net, evidence, evidence_file)
-    if question and target:
-        raise typer.BadParameter("a query names its own targets", param_hint="--target")
-    for q in question or []:
+    findings = case_of(net, o.evidence, o.evidence_file)
+    if o.question and o.target:
+        raise BadParameter("a query names its own targets", param_hint="--target")
+    for q in o.question or []:
         if "=" in q and q.partition("=")[0].strip() in net.variables:
-            raise typer.BadParameter(f"{q!r} is evidence, not a question: use -e {q!r}", param_hint="QUESTION")
-    questions = [text.parse(net, q).also(net, findings) for q in question or []]
-    if question and getattr(findings, "likelihood", None):
-        raise typer.BadParameter("queries take no likelihoods from a file", param_hint="--evidence-file")
-    targets = target_names(net, target) or None
-    with compiled(net, file, plan, run) as (tree, _):
+            raise BadParameter(f"{q!r} is evidence, not a question: use -e {q!r}", param_hint="QUESTION")
+    questions = [text.parse(net, q).also(net, findings) for q in o.question or []]
+    if o.question and getattr(findings, "likelihood", None):
+        raise BadParameter("queries take no likelihoods from a file", param_hint="--evidence-file")
+    targets = target_names(net, o.target) or None
+    with compiled(net, o.file, plan, run) as (tree, _):
         posteriors = None if questions else tree.posteriors(findings, targets=targets)
-        answers, error = answer_questions(tree, questions, text.as_json if json else answer_table)
+        answers, error = answer_questions(tree, questions, text.as_json if o.json else answer_table)
     if posteriors is None:
-        print_answers(file, questions, answers, error, json, digits)
-    elif json:
+        print_answers(o.file, questions, answers, error, o.json, o.digits)
+    elif o.json:
         print_json({
-            "file": file,
+            "file": o.file,
             "evidence": findings_as_json(findings),
             "log_evidence": posteriors.log_evidence,
             "posteriors": {
@@ -161,7 +133,7 @@ def query(  # noqa: PLR0913 (a Typer command)
             },
         })
     else:
-        print_posteriors(posteriors, given=bool(findings), digits=digits)
+        print_posteriors(posteriors, given=bool(findings), digits=o.digits)
 
 
 def answer_questions(

@@ -9,89 +9,62 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from gzip import GzipFile
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
-import typer
+from click import BadParameter
 
 from ..cases.query import escape_formula
 from ..model.discrete import DiscreteModel
 from ..model.mixed import MixedNetwork
-from ..util.arguments import Option
+from ..options.compute import Compute, Planning
 from ..util.atomic_file import open_atomic
-from .console import command
+from .declared import CsvOptions, Sample
 from .networks import case_of, check_output, findings_as_json, load_any, with_codes
 from .number_tables import sampled_rows
 from .numbers import as_json, compiled_numbers, mixed_findings
-from .options import OUTPUT, Codes, EscapeFormulas, Evidence, EvidenceFile, File, Force, Json, Without
-from .planning import PlanOptions, RunOptions, compiled
+from .planning import compiled
 
 if TYPE_CHECKING:
     from ..inference.results.case_states import Samples
 
-EXAMPLES = ("jtgpu sample asia 5 -e xray=yes --seed 1", "jtgpu sample asia 1000000 -o cases.csv.gz")
 
 CELLS = 1 << 22  # drawn and written at a time
 
-Output = Annotated[str | None, Option(
-    "-o, --output PATH", "Output file; append .gz to compress. Default: stdout.", panel=OUTPUT)]
 
 
-@command
-def sample(  # noqa: PLR0913 (a Typer command)
-    file: File,
-    n: Annotated[int, Option("N", "Number of samples.", least=0)],
-    evidence: Evidence = None,
-    evidence_file: EvidenceFile = None,
-    codes: Codes = None,
-    seed: Annotated[int | None, Option(
-        "--seed N", "Random seed; the same seed gives the same samples. Default: random.", least=0)] = None,
-    output: Output = None,
-    force: Force = False,
-    numbers: Annotated[bool, Option("--numbers", "Write state numbers instead of names.", panel=OUTPUT)] = False,
-    inside: Annotated[bool, Option(
-        "--inside", "Draw numbers inside intervals of variables whose states are intervals.", panel=OUTPUT)] = False,
-    escape_formulas: EscapeFormulas = False,
-    *,
-    plan: PlanOptions,
-    run: Annotated[RunOptions, Without("dtype", "devices")],
-    json: Json = False,
-) -> None:
-    """Draw exact samples of all variables given evidence, as CSV.
-
-    The first line holds the names of the variables, each further line one sample. Sampling is exact for any
-    evidence, however improbable: no sample is rejected or weighted.
-    """
-    if output is not None:
-        check_output(output, force)
-    net = with_codes(load_any(file), codes)
+def sample(o: Sample, csv: CsvOptions, plan: Planning, run: Compute) -> None:
+    """Run ``jtgpu sample``."""
+    if o.output is not None:
+        check_output(o.output, o.force)
+    net = with_codes(load_any(o.file), o.codes)
     if isinstance(net, MixedNetwork):
-        given = mixed_findings(net, evidence or [])
-        if evidence_file is not None:
-            raise typer.BadParameter(f"{file} has numbers, for which sample takes --evidence only", param_hint=file)
-        if inside:
-            raise typer.BadParameter("numbers are drawn as such; states that are intervals stay", param_hint="--inside")
-        mixed_tree = compiled_numbers(net, file, plan, run)
+        given = mixed_findings(net, o.evidence or [])
+        if o.evidence_file is not None:
+            raise BadParameter(f"{o.file} has numbers, for which sample takes --evidence only", param_hint=o.file)
+        if o.inside:
+            raise BadParameter("numbers are drawn as such; states that are intervals stay", param_hint="--inside")
+        mixed_tree = compiled_numbers(net, o.file, plan, run)
         mixed_tree.log_evidence(given)
         discrete = net.discrete
-        names, labels = _texts(discrete, net.variables, numbers, escape_formulas and not json)
+        names, labels = _texts(discrete, net.variables, o.numbers, csv.escape_formulas and not o.json)
         columns = dict(zip(discrete.variables, labels, strict=True))
-        drawn = sampled_rows(mixed_tree, n, max(1, CELLS // len(net)), given, np.random.default_rng(seed), columns)
-        head = {"file": file, "evidence": as_json(given), "seed": seed, "variables": names}
-        _write(output, head, drawn, json)
+        drawn = sampled_rows(mixed_tree, o.n, max(1, CELLS // len(net)), given, np.random.default_rng(o.seed), columns)
+        head = {"file": o.file, "evidence": as_json(given), "seed": o.seed, "variables": names}
+        _write(o.output, head, drawn, o.json)
         return
-    findings = case_of(net, evidence, evidence_file)
-    generator = np.random.default_rng(seed)
-    names, labels = _texts(net, net.variables, numbers, escape_formulas and not json)
-    with compiled(net, file, plan, run) as (tree, step):
+    findings = case_of(net, o.evidence, o.evidence_file)
+    generator = np.random.default_rng(o.seed)
+    names, labels = _texts(net, net.variables, o.numbers, csv.escape_formulas and not o.json)
+    with compiled(net, o.file, plan, run) as (tree, step):
         step("sampling")
         tree.log_evidence(findings)  # fails for impossible evidence before a file is opened
         block = max(1, CELLS // len(net))
-        sizes = (min(block, n - first) for first in range(0, n, block))
-        drawn_parts = (tree.sample(size, findings, seed=generator, numbers=inside) for size in sizes)
+        sizes = (min(block, o.n - first) for first in range(0, o.n, block))
+        drawn_parts = (tree.sample(size, findings, seed=generator, numbers=o.inside) for size in sizes)
         rows = (row for part in drawn_parts for row in _rows(part, labels))
-        head = {"file": file, "evidence": findings_as_json(findings), "seed": seed, "variables": names}
-        _write(output, head, rows, json)
+        head = {"file": o.file, "evidence": findings_as_json(findings), "seed": o.seed, "variables": names}
+        _write(o.output, head, rows, o.json)
 
 
 def _texts(

@@ -1,7 +1,7 @@
-"""Completion by a shell, when the user presses Tab.
+"""Names that complete a word when the user presses Tab: networks, and the variables and states of a network.
 
-Networks, variables and states are answered here, without Typer and the modules of the command, which take several
-times as long to import. All other requests, such as names of options, are left to Typer.
+A shell waits for them, so for bundled networks and for the network that was completed last neither NumPy nor a parser
+is imported: its names are stored in ``completion.json`` in the cache folder.
 """
 
 from __future__ import annotations
@@ -10,19 +10,12 @@ import json
 import os
 import re
 import shlex
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from ..util import atomic_file
 from ..util.system import cache_folder
 from ..util.version import __version__
-
-# Names that complete a word: networks, and the variables and states of a network.
-#
-# A shell waits for them at every press of Tab, so this module imports neither Typer nor, for bundled networks and for
-# the network that was completed last, NumPy and a parser: its names are stored in ``completion.json`` in the cache
-# folder.
 
 Names = Mapping[str, Sequence[str]]  # variables and their states
 
@@ -127,90 +120,11 @@ def _scanned(path: str) -> Names:
 
 VARIABLE = "_JTGPU_COMPLETE"  # environment variable in which the shell passes its request
 SPLIT = "_JTGPU_FINDING"  # the part of a finding before the word that bash completes
-ARGUMENT = ""  # the argument after the network
-
-Match = Callable[[Names, str], list[str]]
-
-_EVIDENCE: dict[str, Match] = {"-e": match_findings, "--evidence": match_findings}
-_TARGET: dict[str, Match] = {"-t": match_variables, "--target": match_variables}
-# Commands whose first argument is a network, and their options that take its variables or findings. A test compares
-# them with what the commands declare.
-OPTIONS: dict[str, dict[str, Match]] = {
-    "query": {**_EVIDENCE, **_TARGET},
-    "mpe": {**_EVIDENCE, **_TARGET},
-    "voi": {
-        ARGUMENT: match_variables, **_EVIDENCE, **_TARGET, "-c": match_variables, "--candidate": match_variables,
-    },
-    "sensitivity": {ARGUMENT: match_findings, **_EVIDENCE, "-t": match_findings, "--target": match_findings},
-    "decide": {**_EVIDENCE},
-    "batch": {**_TARGET, "--evidence-columns": match_variables},
-    "fit": {"--fixed": match_variables},
-    "validate": {**_TARGET},
-    "sample": {**_EVIDENCE},
-    "show": {**_EVIDENCE, **_TARGET, "--around": match_variables},
-    "info": {},
-    "convert": {},
-    "serve": {},
-    "plan": {},
-    "tune": {},
-}  # fmt: skip
-
-
-def answer() -> bool:
-    """Print the completions of the request; False if it is left to Typer."""
-    shell = os.environ[VARIABLE]
-    words = _words(shell)
-    matching = None if words is None else _matches(words)
-    if matching is None:
-        return False
-    if shell == "complete_zsh":
-        print("_arguments '*: :((" + "\n".join(map(_zsh, matching)) + "))'" if matching else "_files")
-    elif shell == "complete_fish" and os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
-        sys.exit(0 if matching else 1)
-    else:
-        print("\n".join(matching))
-    return True
-
-
-def _words(shell: str) -> list[str] | None:
-    """The command line up to the word to complete; None if the shell is another one or a quote is open."""
-    try:
-        if shell == "complete_bash":
-            words = shlex.split(os.environ["COMP_WORDS"])
-            current = int(os.environ["COMP_CWORD"])
-            return [*words[:current], words[current] if current < len(words) else ""]
-        if shell in ("complete_zsh", "complete_fish"):
-            line = os.environ["_TYPER_COMPLETE_ARGS"]
-            return [*shlex.split(line), *([""] if line.endswith(" ") else [])]
-    except (KeyError, ValueError):
-        pass
-    return None
-
-
-def _matches(words: list[str]) -> list[str] | None:
-    """The completions of the last word; None if they are not those of a network, its variables or its states."""
-    options = OPTIONS.get(words[1]) if len(words) > 2 else None
-    if options is None or any(word.startswith("-") for word in (words[2], words[-1])):
-        return None
-    if len(words) == 3:
-        return match_networks(words[2])
-    match = options.get(words[-2] if len(words) > 4 else ARGUMENT)
-    if match is None:
-        return None
-    before = os.environ.get(SPLIT, "")
-    return [text[len(before) :] for text in match(read_names(words[2]), before + words[-1])]
-
-
-def _zsh(text: str) -> str:
-    """A word in the form that `_arguments` expects, as Typer writes it."""
-    for character, escaped in (('"', '""'), ("'", "''"), ("$", r"\$"), ("`", r"\`"), (":", r"\\:")):
-        text = text.replace(character, escaped)
-    return f'"{text}"'
 
 
 def join_findings() -> None:
     """Take the name of a finding off bash's command line: bash splits words at ``=`` and replaces the last part."""
-    if os.environ.get(VARIABLE) != "complete_bash":
+    if os.environ.get(VARIABLE) != "bash_complete":
         return
     try:
         words, current = shlex.split(os.environ["COMP_WORDS"]), int(os.environ["COMP_CWORD"])

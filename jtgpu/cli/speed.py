@@ -7,80 +7,33 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from time import strftime
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any
 
-import typer
+from click import BadParameter
+from click.exceptions import Exit
 
 from ..errors import BackendUnavailable, JtgpuError, format_bytes
 from ..formats.bundled import benchmark_files, stem
+from ..options.compute import Compute, Planning
 from ..timing import NetworkTiming, time_network, warm_up
-from ..util.arguments import Option, reporting
+from ..util.arguments import reporting
 from ..util.loops import compile_loops
 from ..util.system import cpu_name, peak_memory
 from ..util.text_table import printable as shown
 from . import INTERRUPTED
-from .console import command, exit_code, format_seconds, print_error, print_json
+from .console import exit_code, format_seconds, print_error, print_json
+from .declared import Time, Tune, Warmup
 from .networks import network_files, read_network
-from .options import OUTPUT, Json, Progress, Without
-from .planning import PlanOptions, RunOptions
+from .planning import make_plan, order_of
 from .tables import print_report, status
 
 if TYPE_CHECKING:
     from ..published.junction_trees.timetable import TimeTable
-    from ..util.options import BackendName
-
-EXAMPLES = (
-    "jtgpu time nets --runs 10 --json > times.json",
-    "jtgpu time munin1 --observed 10 --threads 1",
-    "jtgpu tune munin1",
-    "jtgpu tune --save",
-    "jtgpu warmup",
-)
-
-
-@dataclass(frozen=True)
-class TableOutput:
-    """How ``jtgpu time`` prints and saves its table."""
-
-    json: Json = False
-    as_csv: Annotated[bool, Option("--csv", "Print comma-separated values.", panel=OUTPUT)] = False
-    save: Annotated[Path | None, Option(
-        "--save DIR", "With --backend indexed: save times.json, .csv and .rst in this folder.", panel=OUTPUT)] = None
-    plot: Annotated[Path | None, Option(
-        "--plot DIR", "With --backend indexed: draw the published figures in this folder.", panel=OUTPUT)] = None
-
-    def check(self, backend: str) -> None:
-        """Reject options that exclude each other."""
-        if self.json and self.as_csv:
-            raise typer.BadParameter("--json and --csv exclude each other")
-        if (self.save is not None or self.plot is not None) and backend != "indexed":
-            raise typer.BadParameter("--save and --plot require --backend indexed")
-
-    def write(self, table: TimeTable) -> None:
-        """Save, draw and print the published table."""
-        # raises BackendUnavailable: For figures without matplotlib.
-        if self.save is not None:
-            self.save.mkdir(parents=True, exist_ok=True)
-            for suffix, text in (("json", table.to_json()), ("csv", table.to_csv()), ("rst", table.to_rst())):
-                (self.save / f"times.{suffix}").write_text(text, encoding="utf-8")
-        if self.plot is not None:
-            try:
-                from ..published.junction_trees.measure import draw
-            except ImportError as error:
-                raise BackendUnavailable(f"--plot requires matplotlib ({error}): pip install 'jtgpu[plot]'") from None
-            draw(table, self.plot)
-        if self.json:
-            print_json(table.as_dict())
-        elif self.as_csv:
-            print(table.to_csv(), end="")
-        else:
-            _print_published(table)
 
 
 def measure_published_table(
-    files: Sequence[str], options: PlanOptions, runs: int, step: Callable[[str], None]
+    files: Sequence[str], options: Planning, runs: int, step: Callable[[str], None]
 ) -> TimeTable:
     """Measure the published table of times, one column per network."""
     # raises BackendUnavailable: Without a GPU.
@@ -95,7 +48,7 @@ def measure_published_table(
         at = f"{stem(file)} ({i + 1} of {len(files)})"
         step(f"{at}: reading and planning")
         net = read_network(file)
-        plan = options.make(net, file).plan
+        plan = make_plan(options, net, file).plan
         factors = [f.table for f in model_factors(net)]
 
         def report(what: str, at: str = at) -> None:
@@ -109,7 +62,22 @@ def measure_published_table(
     return TimeTable(columns, machine)
 
 
-def _print_published(table: TimeTable) -> None:
+def _write_published(o: Time, table: TimeTable) -> None:
+    """Save, draw and print the published table."""
+    # raises BackendUnavailable: For figures without matplotlib.
+    if o.save is not None:
+        o.save.mkdir(parents=True, exist_ok=True)
+        for suffix, text in (("json", table.to_json()), ("csv", table.to_csv()), ("rst", table.to_rst())):
+            (o.save / f"times.{suffix}").write_text(text, encoding="utf-8")
+    if o.plot is not None:
+        try:
+            from ..published.junction_trees.measure import draw
+        except ImportError as error:
+            raise BackendUnavailable(f"--plot requires matplotlib ({error}): pip install 'jtgpu[plot]'") from None
+        draw(table, o.plot)
+    if o.json or o.csv:
+        print(table.to_csv(), end="") if o.csv else print_json(table.as_dict())
+        return
     head, *rows = table.rows()
     print_report(head, rows, "l" + "r" * (len(head) - 1))
     print(
@@ -117,49 +85,32 @@ def _print_published(table: TimeTable) -> None:
     )
 
 
-@command
-def time(
-    files: Annotated[list[str] | None, Option(
-        "FILE|FOLDER", "Network files, or folders of them. Default: the seven networks of the published table.",
-    )] = None,
-    runs: Annotated[int, Option("--runs N", "Timed propagations, after one that is not timed.", least=1)] = 5,
-    observed: Annotated[float, Option(
-        "--observed PERCENT", "Share of the variables to observe.", least=0.0, most=100.0)] = 0.0,
-    seed: Annotated[int, Option("--seed N", "Random seed of the observations.", least=0)] = 0,
-    *,
-    plan: PlanOptions,
-    run: Annotated[RunOptions, Without("dtype", "devices")],
-    output: TableOutput,
-) -> None:
-    """Time reading, planning, compiling and propagating.
-
-    One propagation takes one case and computes the posteriors of all variables. A network that fails is reported on
-    stderr and the others continue; the exit code is that of the first failure.
-
-    With --backend indexed, measure every row of the published table of times and print it next to the published
-    figures.
-    """
-    output.check(run.backend)
-    names = network_files(files) if files else [str(p) for p in benchmark_files()]
+def time(o: Time, plan: Planning, run: Compute) -> None:
+    """Run ``jtgpu time``."""
+    if o.json and o.csv:
+        raise BadParameter("--json and --csv exclude each other")
+    if (o.save is not None or o.plot is not None) and run.backend != "indexed":
+        raise BadParameter("--save and --plot require --backend indexed")
+    names = network_files(o.files) if o.files else [str(p) for p in benchmark_files()]
     if run.backend == "indexed":
-        if observed:
-            raise typer.BadParameter("the published table is measured without evidence")
+        if o.observed:
+            raise BadParameter("the published table is measured without evidence")
         with status("opening the device", run.progress) as step:
-            table = measure_published_table(names, plan, runs, step)
-        output.write(table)
+            table = measure_published_table(names, plan, o.runs, step)
+        _write_published(o, table)
         return
-    timings = _measure(names, plan, run, runs=runs, evidence_share=observed / 100, seed=seed)
-    if output.json:
+    timings = _measure(names, plan, run, runs=o.runs, evidence_share=o.observed / 100, seed=o.seed)
+    if o.json:
         print_json(timings.as_dict())
-    elif output.as_csv:
+    elif o.csv:
         print_csv(timings.done)
     elif timings.done:
         print_times(timings.done)
     if timings.interrupted:
         print(f"jtgpu: interrupted after {len(timings.done)} of {len(names)} networks", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED)
+        raise Exit(INTERRUPTED)
     if timings.failed:
-        raise typer.Exit(exit_code(timings.failed[0][1]))
+        raise Exit(exit_code(timings.failed[0][1]))
 
 
 @dataclass
@@ -178,21 +129,20 @@ class _Timings:
         }
 
 
-def _measure(names: Sequence[str], plan: PlanOptions, run: RunOptions, **runs: float) -> _Timings:
+def _measure(names: Sequence[str], plan: Planning, run: Compute, **runs: float) -> _Timings:
     """Time one network after the other; Ctrl-C keeps the times measured so far."""
     timings = _Timings()
     options = plan.keywords()
     options |= runs | {"order_seed": options.pop("seed"), "compile_options": run.threads_option()}
-    if plan.saved is not None and len(names) != 1:
-        raise typer.BadParameter("a saved plan belongs to one network", param_hint="--plan")
+    if plan.plan is not None and len(names) != 1:
+        raise BadParameter("a saved plan belongs to one network", param_hint="--plan")
     with status("compiling CPU kernels (takes longer the first time on a machine)", run.progress) as now:
-        backend = cast("BackendName", run.backend)
-        warm_up(backend)
+        warm_up(run.backend)
         for i, name in enumerate(names):
             step = _step_of(now, f"{stem(name)} ({i + 1} of {len(names)})")
             try:
-                order = plan.order if plan.saved is None else plan.how(read_network(name), name)
-                timings.done.append(time_network(name, order=order, backend=backend, step=step, **options))
+                order = plan.order if plan.plan is None else order_of(plan, read_network(name), name)
+                timings.done.append(time_network(name, order=order, backend=run.backend, step=step, **options))
             except (JtgpuError, MemoryError) as error:
                 print_error(error)
                 timings.failed.append((name, error))
@@ -247,38 +197,18 @@ def print_csv(done: list[NetworkTiming]) -> None:
     writer.writerows(rows)
 
 
-@command
-def tune(
-    file: Annotated[str | None, Option(
-        "FILE", "Network file: find the fastest engine for its single cases and save the result.", complete="networks",
-    )] = None,
-    *,
-    plan: Annotated[PlanOptions, Without("memory_limit")],
-    save: Annotated[bool, Option("--save", "Without a network: save the result, for thresholds='tuned'.")] = False,
-    launches: Annotated[int, Option(
-        "--launches N", "Kernel launches per table size and configuration.", least=1)] = 100,
-    device: Annotated[int | None, Option("--device N", "CUDA device number. Default: the fastest.", least=0)] = None,
-    progress: Progress = None,
-    json: Json = False,
-) -> None:
-    """Measure which engine or kernel configuration is fastest on this GPU.
-
-    With a network, time every engine and configuration of the backend "gpu" that can run its single cases. The
-    fastest is saved; from then on, every process uses it for this plan on GPUs of this model.
-
-    Without a network, time the kernels of the backend "indexed" for every table size and block size, as its
-    authors (Gottoli and Pettenuzzo, 2014) did, and print the best rules.
-    """
-    if file is not None:
-        _tune_network(file, plan, device, progress, json)
+def tune(o: Tune, plan: Planning) -> None:
+    """Run ``jtgpu tune``."""
+    if o.file is not None:
+        _tune_network(o.file, plan, o.device, o.progress, o.json)
         return
     from ..published.junction_trees import tuning
     from ..published.junction_trees.rules import Row
 
-    with status("measuring", progress) as now:
-        tuned = tuning.tune(device, launches=launches, progress=now)
-    saved = str(tuning.save(tuned)) if save else None
-    if json:
+    with status("measuring", o.progress) as now:
+        tuned = tuning.tune(o.device, launches=o.launches, progress=now)
+    saved = str(tuning.save(tuned)) if o.save else None
+    if o.json:
         rows = [row._asdict() if hasattr(row, "_asdict") else vars(row) for row in tuned.rows]
         print_json({"device": tuned.device, "rules": tuned.rules, "saved": saved, "rows": rows})
         return
@@ -297,8 +227,8 @@ def tune(
         print(f"saved to {saved}")
 
 
-def _tune_network(file: str, plan: PlanOptions, device: int | None, progress: bool | None, json: bool) -> None:
-    made = plan.make(read_network(file), file, RunOptions(backend="gpu"))
+def _tune_network(file: str, plan: Planning, device: int | None, progress: bool | None, json: bool) -> None:
+    made = make_plan(plan, read_network(file), file, Compute(backend="gpu"))
     with status("measuring", progress) as now, reporting(now):
         name, tried = made.tune(device)
     able = [t for t in tried if t.microseconds < math.inf]
@@ -311,17 +241,11 @@ def _tune_network(file: str, plan: PlanOptions, device: int | None, progress: bo
     print(f"\n{name}: single cases use {able[0].config} from now on")
 
 
-@command
-def warmup(*, progress: Progress = None, json: Json = False) -> None:
-    """Compile the loops of the CPU backend before the first query, for container images.
-
-    A wheel for this Python and processor contains them, and nothing is done. Otherwise they are compiled on all cores,
-    in a minute or two, and cached in JTGPU_CACHE_DIR, the package's folder or the user's cache folder. Run it on the
-    kind of processor, and with the environment variables, that later processes have.
-    """
-    with status("compiling", progress) as now:
+def warmup(o: Warmup) -> None:
+    """Run ``jtgpu warmup``."""
+    with status("compiling", o.progress) as now:
         done = compile_loops(now)
-    if json:
+    if o.json:
         print_json(done._asdict())
     elif not done.reason:
         print(f"Nothing to do: the loops are part of this installation ({done.place}).")

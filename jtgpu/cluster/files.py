@@ -11,21 +11,14 @@ from typing import Any, Unpack
 
 from ..cases.files import Keywords, Report, split_options, used_columns
 from ..cases.pipeline import default_chunk
-from ..cases.query import (
-    CsvDialect,
-    FileOptions,
-    TableOptions,
-    TableQuery,
-    model_fingerprint,
-    query_fingerprint,
-    resolve_query,
-)
+from ..cases.query import TableQuery, model_fingerprint, query_fingerprint, resolve_query
 from ..cases.solver import Progress, progress_of
 from ..cases.writing import NO_SPACE, no_space, writer_for
 from ..errors import JtgpuError
 from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
+from ..options.tables import CsvDialect, FileOptions, TableOptions
 from ..util.options import BackendName
 from .connect import Cluster, Share, as_cluster, connected
 from .folder import Folder

@@ -19,15 +19,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from ..cases.query import CsvDialect, TableOptions, TableQuery
-from ..cases.reading import CaseChunk, RowLocation, open_cases
-from ..cases.reading.source import parquet_chunk, regroup
+from ..cases.query import TableQuery
 from ..cases.solver import Solver
+from ..columns.arrow import arrow, arrow_parquet
+from ..columns.files import open_cases
+from ..columns.source import CaseChunk, RowLocation, parquet_chunk, regroup
 from ..errors import JtgpuError, ParseError
 from ..inference.network_plan import NetworkPlan
-from ..inference.tables.arrow import arrow, arrow_parquet
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
+from ..options.tables import CsvDialect, TableOptions
 from ..util.version import __version__
 from .connect import Share
 from .tables import StoragePath, Table, locate, open_parquet

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..cases.files import saved
-from ..cases.query import FileOptions, file_fingerprint
+from ..cases.query import file_fingerprint
 from ..cases.writing import ResumableFile, writer_for
+from ..columns.arrow import arrow
 from ..errors import EvidenceError, JtgpuError
-from ..inference.tables.arrow import arrow
+from ..options.tables import FileOptions
 from ..util.atomic_file import write_bytes
 from .number_rows import Rows
 from .sequence_file import SequenceFile, SequenceQuestion

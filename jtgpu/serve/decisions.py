@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Annotated, TypedDict
+
+from msgspec import Meta
 
 from ..decisions.tree import DecisionTree
 from ..errors import ArgumentError
-from ..util.arguments import whole_number
 from .registry import MAX_NUMBERS, Body, Codes, Form, Observed, Rates, Reply, Variable, question
 
-MAX_RESTARTS = 1000
 UPDATES = 10  # of a decision by single policy updating, about
 
 
@@ -75,11 +75,10 @@ class Policy(Body, kw_only=True):
 
     evidence: Observed | None = None
     codes: Codes | None = None
-    restarts: int = 10
+    restarts: Annotated[int, Meta(ge=0, le=1000)] = 10
 
     def answer(self, tree: DecisionTree, form: Form) -> PolicyReply:
-        restarts = whole_number("restarts", self.restarts, least=0, most=MAX_RESTARTS)
-        best = tree.policy(self.evidence, restarts=restarts)
+        best = tree.policy(self.evidence, restarts=self.restarts)
         numbers = sum(table.size for table in best.values())
         if numbers > MAX_NUMBERS:
             raise ArgumentError(f"the policy has {numbers:,} numbers, more than {MAX_NUMBERS:,}")
@@ -91,7 +90,7 @@ class Policy(Body, kw_only=True):
 
     def seconds(self, tree: DecisionTree, rates: Rates) -> float:
         n = len(tree.network.decisions)
-        return UPDATES * n * (max(self.restarts, 0) + 1) * rates.single
+        return UPDATES * n * (self.restarts + 1) * rates.single
 
 
 class Gain(TypedDict):

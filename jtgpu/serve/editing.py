@@ -23,13 +23,12 @@ from .registry import RATE
 from .requests import JSON, Refusal, json_response, read, trace_of, unless_gone
 from .routes import QuestionEndpoints, of_network
 from .settings import Settings, check_type, headers_of
-from .trees import AnyNetwork, AnyTree, network_kind
+from .trees import AnyNetwork, network_kind
 
 MOST = 20  # networks that clients may add
 AT_ONCE = 4  # networks that are opened at the same time
 FIRST_ANSWERS = 10  # questions that are answered before a network is served, at least
 FILE = "application/octet-stream"
-Opened = tuple[AnyTree, Hosted]
 
 
 def edited_network(net: AnyNetwork) -> EditedNetwork:
@@ -55,7 +54,6 @@ class Editing:
     def __init__(self, networks: dict[str, Hosted], questions: QuestionEndpoints, settings: Settings):
         self._networks, self._questions, self._settings = networks, questions, settings
         self._own = frozenset(networks)
-        self._trees: dict[str, AnyTree] = {}
         self._under_way: dict[Opening, str] = {}  # names of networks that are being opened
 
     async def model(self, request: Request, hosted: Hosted) -> Response:
@@ -69,7 +67,7 @@ class Editing:
         trace.question = "edit"
         self._check(name)
         if request.method == "DELETE":
-            await _close(self._forget(name))
+            await asyncio.to_thread(_discard, self._forget(name))
             return json_response({"removed": name})
         kind = check_type(headers_of(request.scope), (JSON, FILE))
         body = await read(request, self._settings.max_body)
@@ -77,11 +75,11 @@ class Editing:
         opening = Opening(body, request.query_params.get("format", "").lower() if kind == FILE else None, seconds)
         if len(self._under_way) >= AT_ONCE:
             raise Refusal("busy", f"{AT_ONCE} networks are being opened; try again later")
-        if name not in self._networks and len({*self._trees, *self._under_way.values()}) >= MOST:
+        if name not in self._networks and len({*self._networks, *self._under_way.values()} - self._own) >= MOST:
             raise Refusal("busy", f"there are {MOST} edited networks; remove one")
         self._under_way[opening] = name
         try:
-            tree, hosted = await unless_gone(request.receive, self._opened(name, opening), seconds)
+            hosted = await unless_gone(request.receive, self._opened(name, opening), seconds)
         except Refusal as error:
             if error.kind == "timeout":
                 raise too_slow(seconds) from None
@@ -92,9 +90,9 @@ class Editing:
             opening.cancel()
             del self._under_way[opening]
         before = self._forget(name)
-        self._networks[name], self._trees[name] = hosted, tree
+        self._networks[name] = hosted
         self._questions.add(hosted)
-        await _close(before)
+        await asyncio.to_thread(_discard, before)
         return json_response(hosted.summary, 201)
 
     def _check(self, name: str) -> None:
@@ -105,12 +103,12 @@ class Editing:
         if name in self._own:
             raise Refusal("read-only", f"{name[:100]!r} is a network of the server; edit it under another name")
 
-    def _opened(self, name: str, opening: Opening) -> asyncio.Future[Opened]:
+    def _opened(self, name: str, opening: Opening) -> asyncio.Future[Hosted]:
         """Open a network in a thread that does not keep the server from stopping."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Opened] = loop.create_future()
+        future: asyncio.Future[Hosted] = loop.create_future()
 
-        def deliver(made: Opened | None, error: BaseException | None) -> None:
+        def deliver(made: Hosted | None, error: BaseException | None) -> None:
             if future.done():  # the client is gone
                 _discard(made)
             elif made is not None:
@@ -119,7 +117,7 @@ class Editing:
                 future.set_exception(error or RuntimeError("a network without a result"))
 
         def work() -> None:
-            made: Opened | None = None
+            made: Hosted | None = None
             error: BaseException | None = None
             try:
                 made = self._compiled(name, opening)
@@ -133,7 +131,7 @@ class Editing:
         threading.Thread(target=work, name="jtgpu-open", daemon=True).start()
         return future
 
-    def _compiled(self, name: str, opening: Opening) -> Opened:
+    def _compiled(self, name: str, opening: Opening) -> Hosted:
         made = opening.read()
         seconds = FIRST_ANSWERS * made.cost().flops / RATE if isinstance(made, NetworkPlan) else 0.0
         if seconds > self._settings.timeout:
@@ -142,42 +140,35 @@ class Editing:
                 f"first one; the limit is {self._settings.timeout:g} s (--timeout)",
                 predicted=round(seconds, 3), limit=self._settings.timeout,
             )  # fmt: skip
-        tree: AnyTree = made.compile("cpu")  # a network that is no plan was compiled within the limits already
-        hosted = Hosted(name, tree, self._settings)
+        # a network that is no plan was compiled within the limits already
+        hosted = Hosted(name, made.compile("cpu"), self._settings)
         try:
             if opening.is_cancelled:
                 raise Refusal("timeout", "nobody waits for the network")
             hosted.warm()
         except BaseException:
-            _discard((tree, hosted))
+            _discard(hosted)
             raise
-        return tree, hosted
+        return hosted
 
-    def _forget(self, name: str) -> Opened | None:
+    def _forget(self, name: str) -> Hosted | None:
         """Answer questions about a network no more."""
         hosted = self._networks.pop(name, None)
-        if hosted is None:
-            return None
-        self._questions.drop(hosted)
-        return self._trees.pop(name), hosted
+        if hosted is not None:
+            self._questions.drop(hosted)
+        return hosted
 
     def close(self) -> None:
         """Close the trees; the application closes what is hosted."""
-        for tree in self._trees.values():
-            tree.close()
+        for name in self._networks.keys() - self._own:
+            self._networks[name].tree.close()
 
 
-def _discard(made: Opened | None) -> None:
+def _discard(hosted: Hosted | None) -> None:
     """Close a network that nobody asks any more."""
-    if made is not None:
-        tree, hosted = made
+    if hosted is not None:
         hosted.close()
-        tree.close()
-
-
-async def _close(made: Opened | None) -> None:
-    if made is not None:
-        await asyncio.to_thread(_discard, made)
+        hosted.tree.close()
 
 
 def edit_routes(networks: dict[str, Hosted], editing: Editing) -> list[BaseRoute]:

@@ -8,10 +8,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -26,7 +27,7 @@ from .networks import description, digest, summary
 from .questions import QUESTIONS
 from .registry import Form, Rates, asked_of, questions_of
 from .replies import PosteriorReplies
-from .requests import JSON, Refusal, flag, number, unless_gone
+from .requests import JSON, Refusal, parameters, unless_gone
 from .settings import Settings
 from .trees import AnyTree, core_of, network_of, states_of, where
 
@@ -175,46 +176,46 @@ async def layout(request: Request, hosted: Hosted) -> Response:
     return Response(body, media_type=JSON)
 
 
+class LayoutQuery(msgspec.Struct, kw_only=True):
+    """Parameters of the query string."""
+
+    nodes: Annotated[list[str], Meta(description="Numbers of variables, separated by commas.")] = []
+    around: Annotated[list[str], Meta(description="Variables whose neighbourhood is shown.")] = []
+    hops: Annotated[int, Meta(ge=0, le=1000, description="Arcs to the farthest variable.")] = 2
+    most: Annotated[int, Meta(ge=1, le=MAX_NODES, description="Number of variables.")] = MOST
+    width: Annotated[int, Meta(ge=1, le=100_000, description="Pixels of the window that shows it.")] = CANVAS[0]
+    height: Annotated[int, Meta(ge=1, le=100_000, description="Pixels of the window that shows it.")] = CANVAS[1]
+    overview: Annotated[bool, Meta(description="A dot for every variable.")] = False
+
+
 def _requested(request: Request, hosted: Hosted) -> Any:
     """A function that computes the positions that the query string describes."""
-    net, maps = hosted.network, hosted.maps
-    if flag(request, "overview"):
+    net, maps, query = hosted.network, hosted.maps, parameters(request.query_params, LayoutQuery)
+    if query.overview:
         return lambda: maps.get_or_make("overview", lambda: overview(net))
-    nodes = _nodes(request, hosted)
-    canvas = _canvas(request)
-    key = (None if nodes is None else tuple(nodes), canvas)
-    return lambda: maps.get_or_make(key, lambda: map_layout(net, nodes, canvas))
+    nodes = _nodes(query, hosted)
+    # in steps, so that a map that was computed serves again
+    width, height = (max(CANVAS_STEP, n - n % CANVAS_STEP) for n in (query.width, query.height))
+    key = (None if nodes is None else tuple(nodes), width, height)
+    return lambda: maps.get_or_make(key, lambda: map_layout(net, nodes, (width, height)))
 
 
-def _canvas(request: Request) -> tuple[int, int]:
-    """Pixels of the window that shows the positions, in steps, so that a map that was computed serves again."""
-    width, height = (
-        number(request, name, given, 1, 100_000) or given
-        for name, given in zip(("width", "height"), CANVAS, strict=True)
-    )
-    return max(CANVAS_STEP, width - width % CANVAS_STEP), max(CANVAS_STEP, height - height % CANVAS_STEP)
-
-
-def _nodes(request: Request, hosted: Hosted) -> list[int] | None:
+def _nodes(query: LayoutQuery, hosted: Hosted) -> list[int] | None:
     """Numbers of the variables to place, ascending; None: all."""
     model = hosted.states
-    most = number(request, "most", MOST, 1, MAX_NODES) or MOST
-    hops = number(request, "hops", 2, 0, 1000) or 0
-    given = ",".join(request.query_params.getlist("nodes"))
-    if given:
-        words = given.split(",")
+    words = [word for text in query.nodes for word in text.split(",")]
+    if words:
         if not all(w.isascii() and w.isdigit() and len(w) < 10 for w in words):
             raise Refusal("invalid-argument", "nodes must be numbers of variables, separated by commas", field="nodes")
         nodes = sorted({model.index(int(w)) for w in words})
         if len(nodes) > MAX_NODES:
             raise Refusal("invalid-argument", f"a layout has at most {MAX_NODES:,} variables", field="nodes")
         return nodes
-    around = request.query_params.getlist("around")
-    if not len(model) or (not around and len(model) <= most):
+    if not len(model) or (not query.around and len(model) <= query.most):
         return None
     graph = outline(hosted.network).graph
-    start = [*dict.fromkeys(v for name in around for v in _named(hosted, name))]
-    return neighbourhood(graph, start or [hub(graph)], hops, most)
+    start = [*dict.fromkeys(v for name in query.around for v in _named(hosted, name))]
+    return neighbourhood(graph, start or [hub(graph)], query.hops, query.most)
 
 
 def _named(hosted: Hosted, name: str) -> list[int]:

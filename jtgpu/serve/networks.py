@@ -53,7 +53,7 @@ def summary(name: str, tree: AnyTree) -> dict[str, Any]:
     }
 
 
-def _prior(tree: AnyTree) -> tuple[dict[str, Any], float]:
+def prior_of(tree: AnyTree) -> tuple[dict[str, Any], float]:
     """The prior probabilities and densities by variable, over time of the first slice, and ln P of no evidence.
 
     There are none if questions are planned one by one, and that for all variables does not fit.
@@ -79,7 +79,7 @@ def description(name: str, tree: AnyTree, source: str = "") -> dict[str, Any]:
     #     the variables, and the cost of the plan.
     net = network_of(tree)
     states, drawn = states_of(net), outline(net)
-    prior, log_evidence = _prior(tree)
+    prior, log_evidence = prior_of(tree)
     numbers = {
         "numbers": [{"name": v, "parents": parents, "prior": number_reply(prior[v], QUANTILES, POINTS)}
                     for v, parents in drawn.numbers]

@@ -15,7 +15,6 @@ from ..mixed.tree import MixedTree
 from .registry import Case, Distribution, Form, check_size
 from .requests import problem
 
-MAX_POINTS = 1000  # of a density
 TAIL = 1e-4  # probability on either side that a density leaves out
 AROUND = np.linspace(-4.0, 4.0, 13)  # standard deviations from the mean of a part at which a density has a value, too
 QUANTILES = (0.05, 0.5, 0.95)

@@ -8,13 +8,12 @@ from typing import Any
 
 import msgspec
 
-from ..cases.query import CsvDialect, TableOptions
-from ..util.arguments import options_of
 from ..util.version import __version__
+from .hosted import LayoutQuery
 from .questions import QUESTIONS
-from .replies import MSGPACK
+from .replies import MSGPACK, PosteriorsQuery, ReplyQuery
 from .requests import JSON, KINDS
-from .tables import OPTIONS, OUTPUTS
+from .tables import TableQuery
 
 REF = "#/components/schemas/{name}"
 
@@ -34,7 +33,7 @@ def openapi() -> bytes:
             "post": {
                 "operationId": name,
                 "summary": q.summary,
-                "parameters": [_NETWORK, _DIGITS, _LABELS, *(_FORMS if name == "posteriors" else ())],
+                "parameters": [_NETWORK, *_query(PosteriorsQuery if name == "posteriors" else ReplyQuery)],
                 "requestBody": {
                     "required": True,
                     "content": {"application/json": {"schema": body, "example": q.example}},
@@ -107,16 +106,16 @@ def _parameter(name: str, where: str, schema: dict[str, Any], text: str) -> dict
     return {"name": name, "in": where, "required": where == "path", "schema": schema, "description": text}
 
 
-def _table_parameter(name: str) -> dict[str, Any]:
-    """An option of tables as a parameter of the query string."""
-    kind, option = OPTIONS[name]
-    default = getattr(TableOptions, name)
-    schema: dict[str, Any] = _LIST
-    if kind is bool:
-        schema = {**_BIT, "default": str(int(default))}
-    elif option.choices:
-        schema = {"enum": [*option.choices], "default": default}
-    return _parameter(name, "query", schema, option.help)
+def _query(kind: type[msgspec.Struct]) -> list[dict[str, Any]]:
+    """The fields of a struct as parameters of the query string."""
+    _, components = msgspec.json.schema_components([kind])
+    made = []
+    for name, schema in components[kind.__name__]["properties"].items():
+        schema = {**schema, **schema.pop("anyOf", [{}])[0]}  # one that may be left out
+        if schema["default"] is None:
+            del schema["default"]
+        made.append(_parameter(name, "query", schema, schema.pop("description")))
+    return made
 
 
 def _get(name: str, text: str, parameters: list[Any], kind: str = "application/json") -> dict[str, Any]:
@@ -126,16 +125,8 @@ def _get(name: str, text: str, parameters: list[Any], kind: str = "application/j
     }
 
 
-_LIST = {"type": "array", "items": {"type": "string"}}
-_TEXT, _NUMBER, _BIT = {"type": "string"}, {"type": "integer", "minimum": 0}, {"enum": ["0", "1"]}
+_TEXT, _NUMBER = {"type": "string"}, {"type": "integer", "minimum": 0}
 _NETWORK = _parameter("network", "path", _TEXT, "Name of the network.")
-_DIGITS = _parameter("digits", "query", {"type": "integer", "minimum": 1, "maximum": 17}, "Significant digits.")
-_LABELS = _parameter("labels", "query", _BIT, "Objects by the names of states in place of arrays.")
-_FLAT = _parameter("flat", "query", _BIT, "Posteriors of one case as one array, flat, in the order of the variables.")
-_SINCE = _parameter("since", "query", _TEXT, "Tag of an earlier answer, or empty: only posteriors that differ from it.")
-_SHARE = {"type": "number", "minimum": 0, "maximum": 1}
-_TOLERANCE = _parameter("tolerance", "query", _SHARE, "With since: the largest difference that does not count.")
-_FORMS = [_FLAT, _SINCE, _TOLERANCE]
 _JOB = _parameter("job", "path", _TEXT, "Number of the job.")
 _PROBLEM = {
     "title": "Problem",
@@ -185,28 +176,13 @@ _GET: dict[str, Any] = {
         [_NETWORK, _parameter("format", "query", _TEXT, "A suffix such as bif.")], "text/plain",
     ),
     "/v1/networks/{network}/layout": _get(
-        "layout", "Positions for a drawing.",
-        [
-            _NETWORK, _parameter("nodes", "query", _TEXT, "Numbers of variables, separated by commas."),
-            _parameter("around", "query", _LIST, "Variables whose neighbourhood is shown."),
-            _parameter("hops", "query", _NUMBER, "Arcs to the farthest variable."),
-            _parameter("most", "query", _NUMBER, "Number of variables."),
-            _parameter("width", "query", _NUMBER, "Pixels of the window that shows it."),
-            _parameter("height", "query", _NUMBER, "Pixels of the window that shows it."),
-            _parameter("overview", "query", _BIT, "A dot for every variable."),
-        ],
+        "layout", "Positions for a drawing.", [_NETWORK, *_query(LayoutQuery)]
     ),
     "/v1/networks/{network}/table": {
         "post": {
             "operationId": "table",
             "summary": "Answer every row of a table: the file that jtgpu batch writes; a job (202) if it is large.",
-            "parameters": [
-                _NETWORK, *map(_table_parameter, OPTIONS),
-                _parameter("codes", "query", _TEXT, "What codes in cells mean: index, or xray:1=yes,0=no. Repeatable."),
-                *(_parameter(name, "query", _TEXT, options_of(CsvDialect)[name][1].help)
-                  for name in ("delimiter", "decimal", "thousands")),
-                _parameter("format", "query", {"enum": [*OUTPUTS], "default": "csv"}, "Of the answer."),
-            ],
+            "parameters": [_NETWORK, *_query(TableQuery)],
             "requestBody": {"required": True, "content": _UPLOAD},
             "responses": {
                 **_responses({"type": "string"}, "text/csv"),

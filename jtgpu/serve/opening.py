@@ -28,8 +28,9 @@ from ..inference.planning import plan_or_questions
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from ..util.system import free_memory
+from .networks import prior_of
 from .requests import Refusal, kind_of
-from .trees import AnyNetwork, core_of, has_plan
+from .trees import AnyNetwork, has_plan
 
 SHARE = 0.2  # of the free memory, for the tables of a network
 OWN_MEMORY = 1 << 30  # bytes of Python and its libraries
@@ -107,7 +108,7 @@ class Opening:
                 self._process.kill()
 
     def read(self) -> NetworkPlan | AnyNetwork:
-        """Read and plan the network; one that has no plan of its own is compiled, to see that this can be done."""
+        """Read and plan the network; one that has no plan of its own is compiled, and its priors are computed."""
         # raises Refusal: If the network is invalid, too large, or takes longer than the time.
         limit = int(SHARE * free_memory())
         path = os.pathsep.join(p for p in sys.path if p)
@@ -153,7 +154,7 @@ def _planned(body: bytes, suffix: str | None, folder: str, limit: int) -> Any:
                 return kind_of(error), str(error), {}
         if isinstance(net, DiscreteModel) and has_plan(net):
             return plan_or_questions(net, memory_limit=limit)
-        core_of(net.compile("cpu", memory_limit=limit))
+        prior_of(net.compile("cpu", memory_limit=limit))
         return net
     except Refusal as error:
         return error.kind, str(error), error.fields

@@ -13,12 +13,13 @@ from ..inference.queries.posteriors import as_list, targets_of
 from ..inference.tree import JunctionTree
 from ..mixed.sampling import MixedSamples
 from ..mixed.tree import MixedTree
-from ..util.arguments import whole_number
-from .numbers import MAX_POINTS, QUANTILES, MixedAnswers, Number, Result
+from .numbers import QUANTILES, MixedAnswers, Number, Result
 from .registry import (
     Case,
+    Count,
     Distribution,
     Form,
+    Points,
     Rates,
     Reply,
     Variable,
@@ -64,7 +65,7 @@ class Posteriors(Case, kw_only=True):
     targets: Variable | list[Variable] | None = None  # variable or list of variables: Default: all variables
     cases: list[Case] | None = None  # list of cases: Many cases in place of the evidence of one
     quantiles: list[float] | None = None  # of numbers; default: 0.05, 0.5 and 0.95
-    points: int = 0  # of the density of each number, evenly spaced; there are more around narrow parts
+    points: Points = 0  # of the density of each number, evenly spaced; there are more around narrow parts
 
     @property
     def n_cases(self) -> int:
@@ -78,10 +79,9 @@ class Posteriors(Case, kw_only=True):
     def answer(self, tree: JunctionTree | MixedTree, form: Form) -> PosteriorsReply:
         if self.cases is not None and (self.evidence or self.likelihood or self.soft or self.do):
             raise ArgumentError("evidence is given for one case and in cases; put all of it into cases")
-        points = whole_number("points", self.points, least=0, most=MAX_POINTS)
         if isinstance(tree, MixedTree):
             quantiles = QUANTILES if self.quantiles is None else self.quantiles
-            answers = MixedAnswers(tree, self.targets, quantiles, points, form)
+            answers = MixedAnswers(tree, self.targets, quantiles, self.points, form)
             answers.check(self.n_cases)
             result: Any = answers.one(self) if self.cases is None else {"results": answers.many(self.cases)}
         elif self.cases is None:
@@ -196,16 +196,13 @@ class Samples(Reply):
 class Sample(Case, kw_only=True):
     """Exact samples of all variables given the evidence; the same seed gives the same samples."""
 
-    n: int = 1
-    seed: int | None = None
+    n: Count = 1
+    seed: Count | None = None
 
     def answer(self, tree: JunctionTree | MixedTree, form: Form) -> Samples:
         net = network_of(tree)
-        n = whole_number("n", self.n, least=0)
-        if self.seed is not None:
-            whole_number("seed", self.seed, least=0)
-        check_size(n * len(net), f"{n:,} samples of {len(net):,} variables")
-        drawn = tree.sample(n, **self.known(tree), seed=self.seed)
+        check_size(self.n * len(net), f"{self.n:,} samples of {len(net):,} variables")
+        drawn = tree.sample(self.n, **self.known(tree), seed=self.seed)
         rows: list[list[Any]] = drawn.states.tolist()
         if form.labels:
             labels = [*map(states_of(net).states, states_of(net))]

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import Any, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from msgspec import Meta
 
 from ..inference.queries import text
 from ..inference.queries.posteriors import as_list
-from ..inference.results import sensitivities
 from ..inference.results.explanations import Explanation
 from ..inference.tree import JunctionTree
 from ..mixed.tree import MixedTree
-from ..util.arguments import whole_number
 from ..util.options import InformationUnit
 from . import decisions as decisions  # registers its questions
 from . import posteriors as posteriors
 from . import slices as slices
 from .registry import QUESTIONS as QUESTIONS
-from .registry import Body, Case, Codes, Form, Rates, Reply, State, Variable, question, rate
+from .registry import Body, Case, Codes, Count, Form, Rates, Reply, State, Variable, question, rate
 from .registry import answer as answer
 from .trees import network_of
 
-MAX_K = 1000  # configurations of an answer
+K = Annotated[int, Meta(ge=1, le=1000)]  # configurations of an answer
 POINTS = 100  # of an integral, about
 
 
@@ -32,10 +32,6 @@ CASES = JunctionTree, MixedTree
 def _name(tree: JunctionTree | MixedTree, variable: str | int) -> str:
     net = network_of(tree)
     return net.variables[net.index(variable)]
-
-
-def _most(most: int | None) -> int | None:
-    return None if most is None else whole_number("most", most, least=0)
 
 
 # Configurations
@@ -79,14 +75,13 @@ def _explanations(tree: JunctionTree, best: Explanation, form: Form) -> Explanat
 class Mpe(Case, kw_only=True):
     """The k most probable configurations of all variables."""
 
-    k: int = 1
+    k: K = 1
 
     def answer(self, tree: JunctionTree, form: Form) -> Explanations:
-        k = whole_number("k", self.k, least=1, most=MAX_K)
-        return _explanations(tree, tree.mpe(**self.known(tree), k=k), form)
+        return _explanations(tree, tree.mpe(**self.known(tree), k=self.k), form)
 
     def seconds(self, tree: JunctionTree, rates: Rates) -> float:
-        return max(self.k, 1) * rates.single
+        return self.k * rates.single
 
 
 @question(
@@ -98,11 +93,10 @@ class Map(Case, kw_only=True):
     """The k most probable configurations of some variables, all others summed out."""
 
     variables: Variable | list[Variable]
-    k: int = 1
+    k: K = 1
 
     def answer(self, tree: JunctionTree, form: Form) -> Explanations:
-        k = whole_number("k", self.k, least=1, most=MAX_K)
-        return _explanations(tree, tree.map(as_list(self.variables, "variables"), **self.known(tree), k=k), form)
+        return _explanations(tree, tree.map(as_list(self.variables, "variables"), **self.known(tree), k=self.k), form)
 
     def seconds(self, tree: JunctionTree, rates: Rates) -> float:
         variables = as_list(self.variables, "variables")
@@ -150,13 +144,12 @@ class Voi(_OfTarget, kw_only=True):
     """Variables ranked by the information that observing them gives about a target."""
 
     candidates: list[Variable] | None = None
-    most: int | None = None
+    most: Count | None = None
     unit: InformationUnit = "nats"
 
     def answer(self, tree: JunctionTree | MixedTree, form: Form) -> Observations:
-        most = _most(self.most)
         ranked: Any = tree.value_of_information(self.target, self.candidates, unit=self.unit, **self.known(tree))
-        rows: Any = [asdict(o) for o in ranked[:most]]
+        rows: Any = [asdict(o) for o in ranked[: self.most]]
         return {"target": _name(tree, self.target), "unit": self.unit, "observations": rows}
 
 
@@ -182,13 +175,12 @@ class Mi(_OfTarget, kw_only=True):
     """Mutual information of a target and other variables."""
 
     others: list[Variable] | None = None
-    most: int | None = None
+    most: Count | None = None
     unit: InformationUnit = "nats"
 
     def answer(self, tree: JunctionTree | MixedTree, form: Form) -> Scores:
-        most = _most(self.most)
         scores = tree.mutual_information(self.target, self.others, unit=self.unit, **self.known(tree))
-        rows: list[Score] = [{"variable": v, "information": score} for v, score in [*scores.items()][:most]]
+        rows: list[Score] = [{"variable": v, "information": score} for v, score in [*scores.items()][: self.most]]
         return {"target": _name(tree, self.target), "unit": self.unit, "scores": rows}
 
 
@@ -231,33 +223,26 @@ class Sensitivity(Case, kw_only=True):
     """Derivatives of P(target | evidence) with respect to the parameters of the network."""
 
     target: tuple[Variable, State]  # (variable, state)
-    n: int = 10  # number of parameters in the answer
+    n: Annotated[int, Meta(ge=0, le=100_000)] = 10  # number of parameters in the answer
     spread: float = 0.1  # relative half width of the ranges of the tornado diagram
 
     def answer(self, tree: JunctionTree, form: Form) -> SensitivityReply:
-        n = whole_number("n", self.n, least=0, most=100_000)
         target: tuple[Any, Any] = self.target
         result = tree.sensitivity(target, **self.known(tree))
-        return {
+        reply: Any = {
             "target": (result.target[0], result.target[1]),
             "probability": result.probability,
-            "parameters": [_parameter(p) for p in result.top(n)],
+            "parameters": [p._asdict() for p in result.top(self.n)],
             "tornado": [
                 {
-                    "parameter": _parameter(bar.parameter), "low": bar.low, "high": bar.high,
+                    "parameter": bar.parameter._asdict(), "low": bar.low, "high": bar.high,
                     "at_low": bar.at_low if math.isfinite(bar.at_low) else None,
                     "at_high": bar.at_high if math.isfinite(bar.at_high) else None,
                 }
-                for bar in result.tornado(n, self.spread)
+                for bar in result.tornado(self.n, self.spread)
             ],
         }
-
-
-def _parameter(p: sensitivities.Parameter) -> Parameter:
-    return {
-        "variable": p.variable, "state": p.state, "given": [*p.given], "value": p.value, "derivative": p.derivative,
-        "entry": [*p.entry],
-    }  # fmt: skip
+        return reply  # type: ignore[no-any-return]
 
 
 class Finding(TypedDict):

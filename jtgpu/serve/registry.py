@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
 
 import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from ..backends.base import Evidence
 from ..decisions.tree import DecisionTree
@@ -41,6 +41,8 @@ Weights = list[float] | dict[str, float]  # in the order of the states, or by st
 # probabilities in the order of the states, or by state with ?labels=1
 Distribution = list[float] | dict[str, float]
 MAX_NUMBERS = 5_000_000  # numbers of an answer
+Count = Annotated[int, Meta(ge=0)]
+Points = Annotated[int, Meta(ge=0, le=1000)]  # of a density
 RATE = 5e8  # operations a second that any machine does
 
 

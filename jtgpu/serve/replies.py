@@ -7,11 +7,12 @@ import itertools
 import re
 import secrets
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
-from starlette.requests import Request
+from msgspec import Meta
+from starlette.datastructures import QueryParams
 from starlette.types import Scope
 
 from ..errors import ArgumentError
@@ -19,7 +20,7 @@ from ..inference.tree import JunctionTree
 from ..util.lru import LRU
 from .distributions import Distributions, changed, decimals, flat_json
 from .registry import Form, rounded, with_labels
-from .requests import JSON, flag, number, share
+from .requests import JSON, parameters
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,18 +78,37 @@ def form_of(scope: Scope, is_posteriors: bool) -> Form:
     return _parsed(query[: tag.start(1)] + query[tag.end(1) :], is_posteriors)._replace(since=tag[1].decode())
 
 
+class ReplyQuery(msgspec.Struct, kw_only=True):
+    """Parameters of the query string of all questions."""
+
+    digits: Annotated[int, Meta(ge=1, le=17, description="Significant digits.")] | None = None
+    labels: Annotated[bool, Meta(description="Objects by the names of states in place of arrays.")] = False
+
+
+class PosteriorsQuery(ReplyQuery, kw_only=True):
+    """Those of posteriors."""
+
+    flat: Annotated[
+        bool, Meta(description="Posteriors of one case as one array, in the order of the variables.")
+    ] = False
+    since: Annotated[
+        str, Meta(description="Tag of an earlier answer, or empty: only posteriors that differ from it.")
+    ] | None = None
+    tolerance: Annotated[
+        float, Meta(ge=0, le=1, description="With since: the largest difference that does not count.")
+    ] = 0.0
+
+
 @functools.lru_cache(256)
 def _parsed(query: bytes, is_posteriors: bool) -> Form:
-    request = Request({"type": "http", "query_string": query})
-    labels, flat, since = flag(request, "labels"), flag(request, "flat"), request.query_params.get("since")
-    tolerance = share(request, "tolerance")
-    if flat and (labels or since is not None):
+    q = parameters(QueryParams(query), PosteriorsQuery)
+    if q.flat and (q.labels or q.since is not None):
         raise ArgumentError("flat=1 excludes labels=1 and since")
-    if (flat or since is not None) and not is_posteriors:
+    if (q.flat or q.since is not None) and not is_posteriors:
         raise ArgumentError("flat and since are for posteriors of one case, without soft evidence and interventions")
-    if tolerance and since is None:
+    if q.tolerance and q.since is None:
         raise ArgumentError("tolerance is for answers of what has changed; begin with an empty since=")
-    return Form(labels, number(request, "digits", None, 1, 17), flat, since, tolerance)
+    return Form(q.labels, q.digits, q.flat, q.since, q.tolerance)
 
 
 def round_all(values: Floats, digits: int) -> Floats:

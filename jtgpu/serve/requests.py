@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
+from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive
@@ -192,6 +194,7 @@ def closest_names(word: str, known: Iterable[str]) -> list[str]:
 
 JSON, PROBLEM = "application/json", "application/problem+json"
 T = TypeVar("T")
+P = TypeVar("P", bound=msgspec.Struct)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -219,36 +222,19 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
     return Response(_encode(value), status, headers, JSON)
 
 
-def flag(request: Request, name: str) -> bool:
-    """Whether a parameter is set: ``name=1``."""
-    value = request.query_params.get(name, "0")
-    if value not in ("0", "1", "", "true", "false"):
-        raise Refusal("invalid-argument", f"{name} must be 0 or 1, not {value[:60]!r}", field=name)
-    return value not in ("0", "false")
-
-
-def number(request: Request, name: str, default: int | None, least: int = 0, most: int = 1_000_000_000) -> int | None:
-    """A parameter that is a whole number."""
-    text = request.query_params.get(name, "")
-    if not text:
-        return default
-    value = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else -1
-    if not least <= value <= most:
-        expected = f"an integer from {least:,} to {most:,}"
-        raise Refusal("invalid-argument", f"{name} must be {expected}, not {text[:60]!r}", field=name)
-    return value
-
-
-def share(request: Request, name: str) -> float:
-    """A parameter that is a number from 0 to 1; default: 0."""
-    text = request.query_params.get(name, "") or "0"
+def parameters(given: QueryParams, kind: type[P]) -> P:
+    """The parameters of a query string as a struct; its lists have the values of all parameters of their name."""
+    # raises Refusal: If one is not what the struct says, or the struct forbids others and there are some.
+    fields = {f.name: f.default_factory is list for f in msgspec.structs.fields(kind)}
+    names = [name for name in given if name in fields or kind.__struct_config__.forbid_unknown_fields]
+    texts = {name: given.getlist(name) if fields.get(name) else given[name] for name in names}
     try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise Refusal("invalid-argument", f"{name} must be a number from 0 to 1, not {text[:60]!r}", field=name)
-    return value
+        return msgspec.convert(texts, kind, strict=False)
+    except msgspec.ValidationError as error:
+        detail, _, place = str(error).partition(" - at `$.")
+        name = next((name for name in fields if re.match(rf"{name}\b", place)), "")
+        about = {"field": name} if name else {}
+        raise Refusal("invalid-argument", f"{name}: {detail}" if name else detail, **about) from None
 
 
 async def read(request: Request, limit: int) -> bytes:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
 from ..dynamic.number_rows import Rows
 from ..dynamic.sequences import read_sequences
 from ..errors import ArgumentError, EvidenceError
 from ..model.mixed_dynamic import MixedDynamicNetwork
-from ..util.arguments import whole_number
 from .registry import Body, Codes, Rates, State, Weights
 from .requests import Refusal
 from .trees import states_of
@@ -39,7 +39,7 @@ class OneSequence(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     evidence: BySlice | None = None
     likelihood: dict[str, list[Weights | None]] | None = None  # variable to weights for each slice
     do: dict[str, State | dict[int, State]] | None = None  # variable to its state in all slices, or in some
-    length: int | None = None  # slices. Default: those of the evidence
+    length: Annotated[int, Meta(ge=1)] | None = None  # slices. Default: those of the evidence
     codes: Codes | None = None
 
     def lengths(self) -> list[tuple[str, int]]:
@@ -56,8 +56,6 @@ class OneSequence(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         """Its length; raises where the lists contradict it, or each other."""
         lengths = self.lengths()
         first, least = next(iter(lengths), ("", 1))
-        if self.length is not None:
-            whole_number("length", self.length, 1, MAX_SLICES)
         for name, n in lengths:
             if not n:
                 raise EvidenceError(f"the list of {name!r} has no slices")
@@ -141,17 +139,22 @@ def _values(name: str, given: Any, n: int) -> NDArray[np.float64]:
     return made
 
 
-def as_given(net: Template, reads: list[Read], likelihood: Any, do: Any) -> Any:
-    """Sequences as the compiled network takes them: with numbers, all that is known about them at once."""
+def as_given(net: Template, reads: list[Read]) -> dict[str, Any]:
+    """Sequences as keywords of the compiled network's methods; one with interventions comes alone."""
+    weights: dict[str, Any] = {}
+    for name in dict.fromkeys(name for r in reads for name in r.likelihood):
+        ones = np.ones(len(net.states(name)))
+        weights[name] = np.concatenate([r.likelihood.get(name, np.tile(ones, (len(r.codes), 1))) for r in reads])
+    codes, do = [r.codes for r in reads], reads[0].do
     if not isinstance(net, MixedDynamicNetwork):
-        return [r.codes for r in reads]
+        return {"sequences": codes, "likelihood": weights, "do": do}
     own = net.discrete  # has joined variables behind the others
-    codes = [np.pad(r.codes, ((0, 0), (0, len(own) - r.codes.shape[1])), constant_values=-1) for r in reads]
+    codes = [np.pad(x, ((0, 0), (0, len(own) - x.shape[1])), constant_values=-1) for x in codes]
     values = {y: np.concatenate([r.values.get(y, np.full(len(r.codes), np.nan)) for r in reads])
               for y in net.numbers}  # fmt: skip
     states = {v: x for v, x in do.items() if v not in values}
-    rows = Rows(read_sequences(own, codes, likelihood=likelihood, do=states), values)
-    return rows.setting({y: x for y, x in do.items() if y in values})
+    rows = Rows(read_sequences(own, codes, likelihood=weights, do=states), values)
+    return {"sequences": rows.setting({y: x for y, x in do.items() if y in values})}
 
 
 def _weights(net: DiscreteModel, v: int, given: Weights, t: int) -> list[float]:

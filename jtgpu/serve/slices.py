@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 
 import numpy as np
+from msgspec import Meta
 
 from ..dynamic.numbers import MixedSequencePosteriors
 from ..errors import ArgumentError, ImpossibleEvidence, JtgpuError
 from ..inference.queries.posteriors import as_list, targets_of
 from ..mixed.results import NumberPosterior, Parts
-from ..util.arguments import whole_number
-from .numbers import MAX_POINTS, Number, number_reply
+from .numbers import Number, number_reply
 from .registry import (
     Body,
     Codes,
     Distribution,
     Form,
     Observed,
+    Points,
     Rates,
     Reply,
     Variable,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from ..dynamic.numbers import MixedDynamicTree
     from ..dynamic.results import SequencePosteriors
     from ..dynamic.tree import DynamicTree
-    from ..model.discrete import DiscreteModel
 
     Tree = DynamicTree | MixedDynamicTree
 
@@ -59,53 +59,42 @@ class SequencesReply(Reply, SequenceResult):
     results: NotRequired[list[SequenceResult]]
 
 
-def _answer_all(tree: Tree, body: Sequences, ask: Any, result_of: Any) -> Any:
+def _answer_all(tree: Tree, body: Sequences, method: str, result_of: Any, **more: Any) -> Any:
     """Answer the sequences of a body: those without interventions in one call; one bad sequence harms no other."""
-    # ask: function of sequences, likelihood and do; result_of: function of its answer and of a number in it
+    # result_of: function of the answer of a method of the tree, the number of a sequence in it, and its length
     net, parts = tree.network, body.parts()
+
+    def ask(reads: list[Read], on_impossible: str) -> Any:
+        return getattr(tree, method)(**as_given(net, reads), on_impossible=on_impossible, **more)
 
     def alone(part: OneSequence) -> Any:
         read = read_sequence(net, part)
         try:
-            sequences = as_given(net, [read], read.likelihood, read.do)
-            made = ask(sequences, read.likelihood, read.do, "error")
+            return result_of(ask([read], "error"), 0, len(read.codes))
         except ImpossibleEvidence as error:  # without what to do in Python
             raise ImpossibleEvidence(str(error).partition(";")[0]) from None
-        return result_of(made, 0, len(read.codes))
 
     if body.sequences is None:
         return alone(body)
     results: list[Any] = [None] * len(parts)
-    plain: list[int] = []
-    reads: list[Read] = []
+    reads: dict[int, Read] = {}
     for i, part in enumerate(parts):
         try:
             if part.do:
                 results[i] = alone(part)
             else:
-                reads.append(read_sequence(net, part))
-                plain.append(i)
+                reads[i] = read_sequence(net, part)
         except JtgpuError as error:
             results[i] = {"error": problem(error, net)}
     if reads:
-        weights = _joined(states_of(net), reads)
-        made = ask(as_given(net, reads, weights, {}), weights, {}, "flag")
-        for k, i in enumerate(plain):
+        made = ask([*reads.values()], "flag")
+        for k, (i, read) in enumerate(reads.items()):
             if made.impossible[k]:
                 refused = ImpossibleEvidence("the evidence of this sequence has probability 0")
                 results[i] = {"error": problem(refused, net)}
             else:
-                results[i] = result_of(made, k, len(reads[k].codes))
+                results[i] = result_of(made, k, len(read.codes))
     return {"results": results}
-
-
-def _joined(net: DiscreteModel, reads: list[Read]) -> dict[str, Any]:
-    """The likelihoods of several sequences, slice after slice."""
-    names = dict.fromkeys(name for r in reads for name in r.likelihood)
-    return {
-        name: np.concatenate([r.likelihood.get(name, np.ones((len(r.codes), len(net.states(name))))) for r in reads])
-        for name in names
-    }
 
 
 def _slices_of(
@@ -156,29 +145,22 @@ class Over(Sequences, kw_only=True):
 
     targets: Variable | list[Variable] | None = None  # variable or list of variables. Default: all
     at: str | int | list[int] | None = None  # "last", or slices, counted from 0. Default: all
-    points: int = 0  # of the density of each number in each slice
+    points: Points = 0  # of the density of each number in each slice
 
     def posteriors(self, method: str, tree: Tree, form: Form) -> SequencesReply:
         """The reply of a method of the compiled dynamic network."""
         names, width = _targets(tree, self.targets)
-        points = whole_number("points", self.points, least=0, most=MAX_POINTS)
         longest = max((part.slices for part in self.parts()), default=0)
         listed = [self.at] if isinstance(self.at, int) else self.at if isinstance(self.at, list) else None
         number = longest if self.at is None else 1 if listed is None else len(listed)
-        size = self.n_cases * number * width * (1 + 2 * points)
+        size = self.n_cases * number * width * (1 + 2 * self.points)
         check_size(size, f"{self.n_cases:,} sequences, {number:,} slices of {width:,} states")
-
-        def ask(sequences: Any, likelihood: Any, do: Any, on_impossible: Any) -> SequencePosteriors:
-            made: SequencePosteriors = getattr(tree, method)(
-                sequences, likelihood=likelihood, do=do, targets=names, at=self.at, on_impossible=on_impossible
-            )
-            return made
 
         def result_of(made: SequencePosteriors, i: int, length: int) -> SequenceResult:
             chosen = range(length) if self.at is None else [length - 1] if listed is None else listed
-            return _slices_of(made, i, {t: k for k, t in enumerate(chosen) if t < length}, tree, form, points)
+            return _slices_of(made, i, {t: k for k, t in enumerate(chosen) if t < length}, tree, form, self.points)
 
-        reply: SequencesReply = _answer_all(tree, self, ask, result_of)
+        reply: SequencesReply = _answer_all(tree, self, method, result_of, targets=names, at=self.at)
         return reply
 
 
@@ -212,25 +194,20 @@ class Smooth(Over, kw_only=True):
 class Predict(Sequences, kw_only=True):
     """Posteriors of the slices that follow each sequence, in which nothing is observed; of networks over time."""
 
-    steps: int = 1
+    steps: Annotated[int, Meta(ge=1, le=MAX_SLICES)] = 1
     targets: Variable | list[Variable] | None = None
 
     def further(self) -> int:
-        return whole_number("steps", self.steps, 1, MAX_SLICES)
+        return self.steps
 
     def answer(self, tree: Tree, form: Form) -> SequencesReply:
         (names, width), steps = _targets(tree, self.targets), self.further()
         check_size(self.n_cases * steps * width, f"{self.n_cases:,} sequences, {steps:,} slices of {width:,} states")
 
-        def ask(sequences: Any, likelihood: Any, do: Any, on_impossible: Any) -> SequencePosteriors:
-            return tree.predict(
-                sequences, steps=steps, likelihood=likelihood, do=do, targets=names, on_impossible=on_impossible
-            )
-
         def result_of(made: SequencePosteriors, i: int, length: int) -> SequenceResult:
             return _slices_of(made, i, {length + k: k for k in range(steps)}, tree, form)
 
-        reply: SequencesReply = _answer_all(tree, self, ask, result_of)
+        reply: SequencesReply = _answer_all(tree, self, "predict", result_of, targets=names, steps=steps)
         return reply
 
 
@@ -260,16 +237,13 @@ class SequenceMpe(Sequences, kw_only=True):
         longest = max((part.slices for part in self.parts()), default=0)
         check_size(self.n_cases * longest * len(model), f"{self.n_cases:,} sequences of {longest:,} slices")
 
-        def ask(sequences: Any, likelihood: Any, do: Any, on_impossible: Any) -> Any:
-            return tree.mpe(sequences, likelihood=likelihood, do=do, on_impossible=on_impossible)
-
         def result_of(made: Any, i: int, length: int) -> SequenceStates:
             columns: list[list[Any]] = made.states[i, :length].T.tolist()
             if form.labels:
                 columns = [[model.states(v)[s] for s in column] for v, column in enumerate(columns)]
             return {"log_joint": float(made.log_joint[i]), "states": dict(zip(made, columns, strict=True))}
 
-        reply: SequenceStatesReply = _answer_all(tree, self, ask, result_of)
+        reply: SequenceStatesReply = _answer_all(tree, self, "mpe", result_of)
         return reply
 
 

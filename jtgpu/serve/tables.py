@@ -7,26 +7,27 @@ import csv
 import io
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta, defstruct, field, structs
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from ..cases import answer_file
-from ..cases.query import TableOptions
+from ..columns.arrow import arrow, arrow_parquet
 from ..errors import UnknownVariable
-from ..inference.tables.arrow import arrow, arrow_parquet
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..model.quick import parse_codes
-from ..util.arguments import options_of
+from ..options.record import fields_of
+from ..options.tables import CsvDialect, TableOptions
 from .hosted import Hosted
 from .jobs import FINISHED, Cancelled, Job, JobFolder
-from .requests import Refusal, closest_names, flag, json_response, kind_of, problem, read, trace_of, unless_gone
+from .requests import Refusal, closest_names, json_response, kind_of, parameters, problem, read, trace_of, unless_gone
 from .settings import Settings, check_type
 from .trees import core_of, network_kind
 
@@ -39,8 +40,6 @@ ARROW = ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.fi
 UPLOADS = ("text/csv", "text/tab-separated-values", "application/vnd.apache.parquet", *ARROW,
            "application/octet-stream")  # fmt: skip
 OUTPUTS = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
-OPTIONS = options_of(TableOptions)  # as parameters of the query string
-FLAGS = [name for name, (kind, _) in OPTIONS.items() if kind is bool]
 
 
 class Tables:
@@ -215,33 +214,35 @@ def _as_parquet(path: Path) -> None:
     other.replace(path)
 
 
+def _query_fields() -> Iterator[tuple[str, Any, Any]]:
+    """Name, type and default of the parameters of the query string, from the options of tables."""
+    for name, option in fields_of(TableOptions).items():
+        typed: Any = bool if option.kind is bool else Literal[option.choices] if option.choices else list[str]
+        default: Any = field(default_factory=list) if typed == list[str] else option.default
+        yield name, Annotated[typed, Meta(description=option.opt.help)], default
+    codes = "What codes in cells mean: index, or xray:1=yes,0=no. Repeatable."
+    yield "codes", Annotated[list[str], Meta(description=codes)], field(default_factory=list)
+    for name in DIALECT:
+        yield name, Annotated[str, Meta(description=fields_of(CsvDialect)[name].opt.help)], ""
+    yield "format", Annotated[Literal[tuple(OUTPUTS)], Meta(description="Of the answer.")], "csv"
+
+
+DIALECT = ("delimiter", "decimal", "thousands")
+TableQuery = defstruct("TableQuery", [*_query_fields()], forbid_unknown_fields=True, kw_only=True)
+
+
 def _options(request: Request, model: DiscreteModel) -> tuple[dict[str, Any], str]:
     """Options of `answer_file` from the query string, and the format of the output."""
-    query = request.query_params
-    known = {*OPTIONS, "codes", "decimal", "delimiter", "format", "thousands"}
-    for name in query:
-        if name not in known:
-            raise Refusal("invalid-argument", f"there is no option {name[:60]!r}; known: {', '.join(sorted(known))}")
-    output = query.get("format", "csv")
-    if output not in OUTPUTS:
-        raise Refusal("invalid-argument", f"format must be csv or parquet, not {output[:60]!r}", field="format")
-    options: dict[str, Any] = {name: flag(request, name) for name in FLAGS}
-    for name, (_, option) in OPTIONS.items():
-        if option.choices and name in query:
-            options[name] = query[name]
-            if query[name] not in option.choices:
-                expected = " or ".join(option.choices)
-                raise Refusal("invalid-argument", f"{name} must be {expected}, not {query[name][:60]!r}", field=name)
-    if "targets" in query:
-        options["targets"] = [v for text in query.getlist("targets") for v in _names(model, text)]
+    query = parameters(request.query_params, TableQuery)
+    options = {name: value for name, value in structs.asdict(query).items() if value}
+    output = options.pop("format")
+    if "targets" in options:
+        options["targets"] = [v for text in options["targets"] for v in _names(model, text)]
     for name in ("keep", "evidence_columns"):
-        if name in query:
-            options[name] = [part for text in query.getlist(name) for part in text.split(",")]
-    if "codes" in query:
-        options["codes"] = parse_codes(model.variables, query.getlist("codes"))
-    for name in ("delimiter", "decimal", "thousands"):
-        if query.get(name):
-            options[name] = query[name]
+        if name in options:
+            options[name] = [part for text in options[name] for part in text.split(",")]
+    if "codes" in options:
+        options["codes"] = parse_codes(model.variables, options["codes"])
     return options, output
 
 

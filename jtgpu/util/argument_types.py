@@ -72,17 +72,17 @@ def wrong_argument(function: Any, args: Any, keywords: Any) -> tuple[str, Any] |
         if declared.startswith("Unpack["):
             record = names[declared[7:-1]]  # a TypedDict of further keywords
             inner = names | vars(sys.modules[record.__module__])
-            kinds = {k: getattr(kind, "__forward_arg__", "_Unknown") for k, kind in record.__annotations__.items()}
-            pairs = [(k, v, kinds.get(k, "_Unknown"), inner) for k, v in value.items()]
+            kinds = {k: getattr(kind, "__forward_arg__", kind) for k, kind in record.__annotations__.items()}
+            pairs = [(k, v, kinds.get(k, Any), inner) for k, v in value.items()]
         else:
             pairs = [(name, value, declared, names)]
         for key, argument, text, known in pairs:
             try:
-                kind = eval(text, {}, known)
+                kind = eval(text, {}, known) if isinstance(text, str) else text
             except (TypeError, AttributeError, SyntaxError):
                 continue
             if not fits(argument, kind):
-                return f"{key} must be {_in_words(kind, text)}", argument
+                return f"{key} must be {_in_words(kind, str(text))}", argument
     return None
 
 

@@ -9,11 +9,10 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from numbers import Real
 from types import FunctionType, MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import ArgumentError, JtgpuError, closest, shown
 from .attributes import missing_attribute
@@ -265,44 +264,3 @@ def having(name: str, value: Any, attribute: str, expected: str) -> None:
     """Check for an object by an attribute that only objects of its class have; so that the class is not imported."""
     if not hasattr(value, attribute):
         raise ArgumentError(f"{name} must be {expected}, not {described(value)}")
-
-
-# Options that are declared once: the annotation of a field or parameter, `Annotated[int, Option("-n N", "Rows.")]`.
-
-@dataclass(frozen=True)
-class Option:
-    """One option, as the command line, the checks of arguments and the OpenAPI description state it."""
-
-    flags: str  # on the command line: "-n, --rows N", names and what stands for the value; "FILE" of an argument
-    help: str
-    choices: tuple[str, ...] = ()  # the texts that are accepted
-    least: float | None = None
-    most: float | None = None
-    check: Callable[[Any], Any] | None = None  # of the text on the command line
-    complete: str = ""  # which words a shell completes: "choices", "networks", "targets" or "findings"
-    panel: str | None = None  # of ``--help``
-
-
-@functools.cache
-def options_of(record: type) -> dict[str, tuple[Any, Option]]:
-    """The options that the fields of a class declare: type and option by the name of the field."""
-    declared = {}
-    for name, hint in get_type_hints(record, include_extras=True).items():
-        if get_origin(hint) is Annotated:
-            kind, *notes = get_args(hint)
-            option = next((note for note in notes if isinstance(note, Option)), None)
-            if option is not None:
-                declared[name] = kind, option
-    return declared
-
-
-def check_options(record: Any) -> None:
-    """Raise `ArgumentError` for a field of a record that its option does not accept."""
-    for name, (kind, option) in options_of(type(record)).items():  # type: ignore[arg-type]
-        value = getattr(record, name)
-        if kind is bool:
-            flag(name, value)
-        elif value is not None and option.choices:
-            choice(name, value, option.choices)
-        elif value is not None and option.least is not None:
-            whole_number(name, value, int(option.least))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from jtgpu.cli import app
 from tests.cases.asia_files import ASIA, N, answers, assert_same, csv_text, only, parquet, rows_done

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import jtgpu
 from jtgpu.cases import answer_file
@@ -30,7 +30,7 @@ SEEN = ["smoke", "xray", "dysp", "tub", "either"]
 ALL = "all of them"
 OPTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "targets": ({"targets": ["lung", "asia"]}, ["-t", "lung,asia"]),
-    "a target": ({"targets": "lung"}, ["--targets", "lung"]),
+    "a target": ({"targets": "lung"}, ["--target", "lung"]),
     "no targets": ({}, []),
     "evidence columns": (
         {"targets": ["lung", "tub"], "evidence_columns": ["smoke", "tub", "either"]},
@@ -164,7 +164,7 @@ def test_progress_counts_cases_and_how_far_reading_has_come(
 ) -> None:
     import gzip
 
-    from jtgpu.cases.reading import csv_file
+    from jtgpu.columns import csv_file
 
     monkeypatch.setattr(csv_file, "MIN_BLOCK", 500)
     path = written(tmp_path / ("c.parquet" if suffix == "parquet" else "c.csv"), good(table))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from jtgpu.cli import app
 from tests.conftest import ROOT

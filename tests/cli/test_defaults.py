@@ -8,26 +8,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, get_args
 
+import click
 import pytest
-import typer
 
 from jtgpu import learn, screen
 from jtgpu.backends import BACKENDS
-from jtgpu.cases.query import CsvDialect, FileKeywords, FileOptions, TableKeywords, TableOptions
-from jtgpu.cli.commands import app
-from jtgpu.cli.options import expand_groups
+from jtgpu.cases.query import TableKeywords
+from jtgpu.cli.commands import _Value, offered
+from jtgpu.cli.declared import COMMANDS
 from jtgpu.errors import ArgumentError
 from jtgpu.inference.network_plan import NetworkPlan
 from jtgpu.inference.planning import make_plan
 from jtgpu.learn.parameters.fit import fit
+from jtgpu.options.record import fields_of
+from jtgpu.options.tables import CsvDialect, FileKeywords, FileOptions, TableOptions
 from jtgpu.util import options
-from jtgpu.util.arguments import options_of
 
 
 def parameters(command: str) -> Mapping[str, Any]:
-    """The parameters of a command by name, as Typer has them."""
-    group: Any = typer.main.get_command(app)
-    return {p.name: p for p in group.commands[command].make_context(command, [], resilient_parsing=True).command.params}
+    """The fields of a command by name."""
+    return offered(COMMANDS[command])
 
 
 def defaults_of(function: Callable[..., Any]) -> dict[str, Any]:
@@ -46,20 +46,19 @@ def test_keywords_of_tables_and_files_are_the_fields_of_their_records() -> None:
 def test_the_command_line_offers_the_options_of_tables_with_their_defaults(record: Any) -> None:
     offered = parameters("batch")
     defaults = {f.name: f.default for f in fields(record) if f.default is not MISSING}
-    for name, (_, option) in options_of(record).items():
-        assert offered[name].default in (defaults[name], None if defaults[name] == () else MISSING), name
-        assert offered[name].help == option.help
-        assert offered[name].opts[-1] == option.flags.split(", ")[-1].split()[0]
+    for name, option in fields_of(record).items():
+        assert offered[name] == option
+        assert option.default == defaults[name]
 
 
 def test_python_the_command_line_and_http_accept_the_same_choices() -> None:
-    for name, (_, option) in options_of(TableOptions).items():
-        if option.choices:
+    for name, field in fields_of(TableOptions).items():
+        if field.choices:
             wrong: dict[str, Any] = {name: "nothing"}
             with pytest.raises(ArgumentError, match=name):
                 TableOptions(**wrong)
-            with pytest.raises(typer.BadParameter, match=", ".join(option.choices)):
-                parameters("batch")[name].callback(None, parameters("batch")[name], "nothing")
+            with pytest.raises(click.BadParameter, match=", ".join(field.choices)):
+                _Value(field).convert("nothing", None, None)
 
 
 def test_http_describes_the_options_of_tables_with_their_defaults() -> None:
@@ -69,9 +68,9 @@ def test_http_describes_the_options_of_tables_with_their_defaults() -> None:
 
     described = json.loads(openapi())["paths"]["/v1/networks/{network}/table"]["post"]["parameters"]
     schemas = {p["name"]: p["schema"] for p in described}
-    for name, (kind, option) in options_of(TableOptions).items():
-        default = getattr(TableOptions, name)
-        if kind is bool:
+    for name, option in fields_of(TableOptions).items():
+        default = option.default
+        if option.kind is bool:
             assert schemas[name]["default"] == str(int(default))
         elif option.choices:
             assert schemas[name] == {"enum": [*option.choices], "default": default}
@@ -104,12 +103,12 @@ def test_commands_have_the_defaults_of_python(command: str) -> None:
         for name, parameter in parameters(command).items():
             if name in defaults and name not in others:
                 compared.add(name)
-                assert parameter.default == defaults[name], f"{command}: {name}"
+                assert (parameter.default or None) == (defaults[name] or None), f"{command}: {name}"
     assert compared
 
 
 def test_help_has_the_defaults_of_planning() -> None:
-    assert f"Default: {defaults_of(make_plan)['max_table']:,}." in parameters("plan")["max_table"].help
+    assert f"Default: {defaults_of(make_plan)['max_table']:,}." in parameters("plan")["max_table"].opt.help
 
 
 def test_the_backends_of_the_command_line_are_those_of_python() -> None:
@@ -131,8 +130,18 @@ def test_the_server_has_the_defaults_of_its_settings() -> None:
             assert default == field.default or (field.default in ("", ()) and not default), field.name
 
 
-def test_an_option_that_is_declared_is_offered() -> None:
-    def command(query: TableOptions) -> None: ...
+def test_the_words_of_the_command_line_are_those_of_python() -> None:
+    from jtgpu.inference.competition import TASKS
+    from jtgpu.learn.dags.posterior.posterior import POSTERIOR_METHODS
+    from jtgpu.learn.dags.scores.coded import CONSTANT_CHOICES, MISSING_CHOICES
+    from jtgpu.learn.dags.scores.rules import NUMERIC_SCORES, SCORES
+    from jtgpu.learn.dags.structure import METHODS
+    from jtgpu.screen.columns import METRICS, MISSING_RULES, SCALES
 
-    command.__annotations__["query"] = TableOptions
-    assert set(inspect.signature(expand_groups(command)).parameters) == set(options_of(TableOptions))
+    learned, screened = parameters("learn"), parameters("screen")
+    assert learned["method"].choices == tuple(dict.fromkeys(METHODS + POSTERIOR_METHODS))
+    assert learned["score"].choices == (*SCORES, *NUMERIC_SCORES)
+    assert (learned["missing"].choices, learned["constant"].choices) == (MISSING_CHOICES, CONSTANT_CHOICES)
+    assert (screened["metric"].choices, screened["scale"].choices) == (METRICS, SCALES)
+    assert screened["missing"].choices == MISSING_RULES
+    assert ", ".join(TASKS) in parameters("solve")["task"].opt.help

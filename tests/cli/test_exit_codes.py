@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
+from jtgpu.cli import console
+from jtgpu.cli.commands import offered
 from jtgpu.cli.console import exit_code, print_error
+from jtgpu.cli.declared import COMMANDS
 from jtgpu.errors import (
     EvidenceError,
     FileError,
@@ -58,6 +61,7 @@ def test_every_error_has_an_exit_code(error: BaseException, code: int) -> None:
 
 
 def test_arguments_that_a_message_advises_are_options_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    console._fields.set(offered(COMMANDS["batch"]))
     print_error(
         OutputExists("a.csv holds an unfinished run: pass resume=True to continue it or force=True to discard it")
     )
@@ -71,6 +75,8 @@ def test_arguments_that_a_message_advises_are_options_on_the_command_line(capsys
         (("info", "nets/asai.net"), 2, "asia.net"),  # the closest name
         (("info", "nets"), 2, "nets"),  # a folder
         (("info",), 2, "FILE"),
+        (("batch", ASIA, "cases.csv"), 2, "Missing option '-o' / '--output'"),
+        (("sample", ASIA, "x"), 2, "'x' is not a valid integer"),
         (("nothing",), 2, "nothing"),
         (("time", "tests/on_gpu"), 2, "no network file"),
         (("time", ASIA, "--json", "--csv"), 2, "exclude"),
@@ -79,13 +85,13 @@ def test_arguments_that_a_message_advises_are_options_on_the_command_line(capsys
         (("time", ASIA, "--memory-limit", "much"), 2, "8GiB"),
         (("plan", ASIA, "--order", "worst"), 2, "worst"),
         (("plan", ASIA, "--order", "no/such.num"), 2, "no/such.num"),
-        (("plan", ASIA, "--time", "-1"), 2, "time"),
+        (("plan", ASIA, "--order-time", "-1"), 2, "time"),
         (("query", ASIA, "P(dysp)", "--max-table", "3"), 3, "max_table"),
         (("query", ASIA, "P(dysp)", "--memory-limit", "10"), 3, "memory_limit"),
         (("query", ASIA, "-e", "xray"), 2, "name=state"),
         (("query", ASIA, "-e", "xrai=yes"), 2, "'xray'"),
         (("query", ASIA, "-e", "xray=ye"), 2, "'yes'"),
-        (("query", ASIA, "-e", "xray=7"), 2, "no state 7"),
+        (("query", ASIA, "-e", "xray=7"), 2, "no state '7'"),
         (("query", ASIA, "-e", "xray=1"), 2, "state number 1 is 'no' (--codes index)"),
         (("query", ASIA, "-e", "xray=yes", "-e", "xray=no"), 2, "twice"),
         (("query", ASIA, "-t", "lungs"), 2, "'lung'"),
@@ -164,7 +170,7 @@ def test_out_of_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_table_too_large_for_the_memory_is_not_read(
     words: list[str], cases: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jtgpu.cases.answer_table.free_memory", lambda: 100)
+    monkeypatch.setattr("jtgpu.columns.files.free_memory", lambda: 100)
     result = run(*[cases if word == "CASES" else word for word in words])
     assert result.exit_code == 3, result.output
     assert "columns need about" in result.stderr

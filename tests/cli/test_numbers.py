@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 import jtgpu
-from jtgpu.cases.query import FileOptions, TableOptions
 from jtgpu.cli.number_tables import batch_of_numbers
+from jtgpu.options.tables import FileOptions, TableOptions
 
 from ..mixed.test_lauritzen import incinerator
 

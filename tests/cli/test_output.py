@@ -75,7 +75,7 @@ def test_options_of_the_published_table_require_the_indexed_backend(tmp_path: Pa
 
 def test_plan_lists_and_plots_the_search(tmp_path: Path) -> None:
     picture = tmp_path / "fall.png"
-    result = run("plan", ALARM, "--order", "best", "--time", "1", "--no-cache", "--plot", str(picture))
+    result = run("plan", ALARM, "--order", "best", "--order-time", "1", "--no-cache", "--plot", str(picture))
     assert result.exit_code == 0
     assert "improvements during the search:" in result.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -83,16 +83,16 @@ def test_plan_lists_and_plots_the_search(tmp_path: Path) -> None:
     order = tmp_path / "alarm.num"
     order.write_text(" ".join(jtgpu.read(ALARM).variables))
     assert run("plan", ALARM, "--order", str(order), "--plot", str(picture)).exit_code == 2
-    found = json.loads(run("plan", ALARM, "--order", "best", "--time", "1", "--json").stdout)["search"]
+    found = json.loads(run("plan", ALARM, "--order", "best", "--order-time", "1", "--json").stdout)["search"]
     assert found["optimal"] is True or found["lower_bound"] < found["trace"][-1]["cost"]
 
 
 def test_plan_is_saved_and_read_back(tmp_path: Path) -> None:
     path = tmp_path / "asia.plan"
-    assert run("plan", ASIA, "--order", "min-fill", "--save", str(path)).exit_code == 0
+    assert run("plan", ASIA, "--order", "min-fill", "-o", str(path)).exit_code == 0
     net = jtgpu.read(ASIA)
     assert jtgpu.NetworkPlan.load(path, net).plan == net.plan("min-fill").plan
-    result = run("plan", ASIA, "--save", str(tmp_path / "nowhere" / "asia.plan"))
+    result = run("plan", ASIA, "-o", str(tmp_path / "nowhere" / "asia.plan"))
     assert result.exit_code == 2
     assert "nowhere" in "".join(result.stderr.split()).replace("│", "")
 

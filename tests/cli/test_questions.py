@@ -53,7 +53,7 @@ def test_batch(file: Path, tmp_path: Path) -> None:
     cases, out = tmp_path / "cases.csv", tmp_path / "answers.csv"
     rows = [case(NET, seed) for seed in range(3)]
     cases.write_text("\n".join([",".join(FINDINGS), *(",".join(r.values()) for r in rows)]) + "\n")
-    assert run("batch", str(file), str(cases), "-o", str(out), "--targets", "d0,d1", "--log-evidence").exit_code == 0
+    assert run("batch", str(file), str(cases), "-o", str(out), "--target", "d0,d1", "--log-evidence").exit_code == 0
     lines = out.read_text().splitlines()
     assert len(lines) == 4
     with NET.compile("cpu") as tree:

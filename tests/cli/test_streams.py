@@ -126,7 +126,7 @@ main()
 
 @pytest.mark.parametrize(
     "module",
-    ["numpy", *(pytest.param(name, marks=pytest.mark.slow) for name in ("typer", "jtgpu.cli.query"))],
+    ["numpy", *(pytest.param(name, marks=pytest.mark.slow) for name in ("click", "jtgpu.cli.query"))],
 )
 def test_an_interrupt_during_start_up_ends_in_one_line(module: str) -> None:
     code = INTERRUPTED.replace("MODULE", module)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from jtgpu.cli import app, speed
 from jtgpu.util.loops import Warmup

@@ -10,12 +10,12 @@ import pytest
 
 import jtgpu
 from jtgpu.cases import answer_file
-from jtgpu.cases.query import CsvDialect
 from jtgpu.cluster import answer_files
 from jtgpu.cluster import parts as parts_module
 from jtgpu.cluster.parts import Division, divide
 from jtgpu.cluster.tables import find_cases, inspect_files
 from jtgpu.errors import ParseError
+from jtgpu.options.tables import CsvDialect
 from tests.cluster.local_workers import LocalWorkers, read_parts
 from tests.support.examples import slow
 

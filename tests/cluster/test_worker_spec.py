@@ -18,12 +18,13 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.cases.query import CsvDialect, TableOptions, TableQuery
+from jtgpu.cases.query import TableQuery
 from jtgpu.cluster import Cluster
 from jtgpu.cluster.connect import Share, as_cluster, connect
 from jtgpu.cluster.parts import PartReader, PartTarget, WorkerSpec
 from jtgpu.cluster.worker import Job, Worker
 from jtgpu.errors import JtgpuError
+from jtgpu.options.tables import CsvDialect, TableOptions
 from tests.conftest import ROOT
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -166,14 +167,13 @@ EXAMPLES = ROOT / "docs" / "examples"
 
 def held_to_the_command(line: str) -> None:
     """A ``jtgpu batch`` of an example has options that there are, and targets that alarm has."""
-    import typer.main
+    import click
 
-    from jtgpu.cli import app
+    from jtgpu.cli.commands import app
 
     words = shlex.split(line)
     assert words[:2] == ["jtgpu", "batch"]
-    group: Any = typer.main.get_command(app)
-    batch = group.commands["batch"].make_context("batch", [], resilient_parsing=True).command
+    batch: Any = app.get_command(click.Context(app), "batch")
     known = {o for p in batch.params for o in (*p.opts, *p.secondary_opts)}
     assert {w for w in words if w.startswith("-")} <= known
     net = jtgpu.read(ROOT / "nets" / "alarm.net")

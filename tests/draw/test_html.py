@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.model.state_values import StateNumber
+from jtgpu.model.states import StateNumber
 from tests.support.bundled import bundled
 
 LIMIT = 200_000  # bytes

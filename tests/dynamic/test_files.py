@@ -12,13 +12,13 @@ import pyarrow.parquet as pa_parquet
 import pytest
 
 import jtgpu
-from jtgpu.cases.query import FileOptions
-from jtgpu.cases.reading import csv_file
+from jtgpu.columns import csv_file
 from jtgpu.dynamic import sequence_file
 from jtgpu.dynamic.files import answer_file
 from jtgpu.dynamic.sequence_file import SequenceQuestion
 from jtgpu.dynamic.sequences import in_order
 from jtgpu.errors import DataError, ImpossibleEvidence, JtgpuError, OutputExists, UnknownState
+from jtgpu.options.tables import FileOptions
 
 from ..formats.test_dynamic_files import umbrella
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from jtgpu.cli import app
 from jtgpu.errors import FormatError, JtgpuError, ParseError

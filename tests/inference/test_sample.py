@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from typer.testing import CliRunner
 
 import jtgpu
 from jtgpu.backends.cpu import queries

@@ -13,7 +13,7 @@ import jtgpu
 from jtgpu import errors
 from jtgpu.backends import make
 from jtgpu.formats import bundled
-from jtgpu.model.state_values import StateNumber
+from jtgpu.model.states import StateNumber
 from tests.model.test_network import lawn
 from tests.support import oracle
 
@@ -167,7 +167,7 @@ def test_auto_may_choose_a_float64_backend(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_dtype_on_the_command_line() -> None:
-    from typer.testing import CliRunner
+    from click.testing import CliRunner
 
     from jtgpu.cli import app
 

@@ -138,10 +138,10 @@ def test_one_slow_network_does_not_hold_up_others(tmp_path: Path) -> None:
         path = tmp_path / "asia.net"
         jtgpu.write(jtgpu.load("asia"), path)
         fast = Opening(path.read_bytes(), "net", 20.0)
-        made, hosted = await editing._opened("fast", fast)
+        hosted = await editing._opened("fast", fast)
         assert not slow.done()
         hosted.close()
-        made.close()
+        hosted.tree.close()
         held.cancel()
         with pytest.raises(Refusal):
             await slow

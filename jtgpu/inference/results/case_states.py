@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from ...columns import Table
 from ...errors import ArgumentError
 from ...model.discrete import DiscreteModel
-from ..tables import Table
 from .interval_numbers import draw_inside
 from .printed import LazySequence, Printed, as_array, make_frame, row_labels, unused_name
 

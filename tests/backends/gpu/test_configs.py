@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from jtgpu.backends.gpu import select as configs
 from jtgpu.backends.gpu.dataflow.tiling import DataflowConfig

@@ -243,7 +243,7 @@ def test_the_command_line_on_several_devices(
     net: BayesianNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("pyarrow")
-    from typer.testing import CliRunner
+    from click.testing import CliRunner
 
     from jtgpu.cli import app
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.cases.query import TableOptions, query_fingerprint, resolve_query
+from jtgpu.cases.query import query_fingerprint, resolve_query
+from jtgpu.options.tables import TableOptions
 from tests.decisions.test_policies import oil
 
 YES = {1: "yes", 0: "no"}

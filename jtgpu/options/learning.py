@@ -1,0 +1,75 @@
+"""How networks are learned: `EM`, of parameters; `Search`, `Constraints` and `Chains`, of structures."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from ..errors import ArgumentError
+from .record import Opt, Record
+
+
+class EM(Record, title="EM"):
+    """How EM runs."""
+
+    start: Annotated[Literal["auto", "given", "counts", "uniform", "random"], Opt(
+        "Where EM starts: auto (counts, random tables of hidden variables), given (the network), counts, uniform, "
+        "random.", "--start HOW")] = "auto"
+    restarts: Annotated[int, Opt("Number of starts; the best result counts.", least=1, front=True)] = 1
+    seed: Annotated[int, Opt("Random seed.", least=0)] = 0
+    iterations: Annotated[int, Opt("Passes over the cases, at most.", least=1, front=True)] = 200
+    tolerance: Annotated[float, Opt("Relative change of the objective that ends EM.", least=0)] = 1e-7
+    accelerate: Annotated[bool, Opt("Extrapolate where that helps.", "--accelerate/--no-accelerate")] = True
+    step: Annotated[float | None, Opt(
+        "Stepwise EM: one pass, tables updated after each chunk; 0.5 < X <= 1.")] = None
+    errors: Annotated[bool, Opt("Compute standard errors, for --report and --json.")] = False
+
+
+def _count(above: int, *words: str) -> Any:
+    def check(text: str) -> int | str:
+        if text in words:
+            return text
+        if not (text.isascii() and text.isdigit() and int(text) > above):
+            raise ArgumentError(f"{text!r} is neither a number above {above}, nor {' or '.join(words)}")
+        return int(text)
+
+    return check
+
+
+class Search(Record, title="Search"):
+    """Where the search for a graph begins, and which parents it considers."""
+
+    candidates: Annotated[int | Literal["auto", "all"], Opt(
+        "Candidate parents of each variable: more take longer. auto: 16, of chains 12, or as memory allows.",
+        "--candidates N|all", check=_count(0, "auto", "all"))] = "auto"
+    start: Annotated[Any, Opt("Network file with the graph to start from.", "--start NET")] = None
+
+
+class Constraints(Record, title="Constraints"):
+    """Which graphs are possible."""
+
+    forbidden: Annotated[Iterable[Any], Opt(
+        "The graph must not have the arc from A to B. Repeatable.", "--forbid A,B")] = ()
+    required: Annotated[Iterable[Any], Opt(
+        "The graph must have the arc from A to B. Repeatable.", "--require A,B")] = ()
+    tiers: Annotated[Sequence[Any] | None, Opt(
+        "Variables of a tier: no arc points from a later --tier to an earlier one. Repeatable.",
+        "--tier A,B,...")] = None
+    within_tiers: Annotated[bool, Opt(
+        "Whether arcs between variables of the same tier are possible.", "--within-tiers/--no-within-tiers")] = True
+
+
+class Chains(Record, title="Uncertainty: probabilities of the arcs"):
+    """How probabilities of arcs are computed, by Markov chains beyond 13 variables."""
+
+    tolerance: Annotated[float, Opt("Largest standard error of a probability, at which Markov chains stop.")] = 0.01
+    time: Annotated[float | None, Opt(
+        "Time that all of it should take at most; with --checkpoint, that Markov chains may run.", "--time SECONDS",
+        front=True)] = None
+    steps: Annotated[int | None, Opt("Most steps of a chain.", least=1)] = None
+    chains: Annotated[int | Literal["auto"], Opt(
+        "Number of chains. Default: 8.", "--chains N", check=_count(3, "auto"))] = "auto"
+    tempering: Annotated[bool | int | Literal["auto"], Opt(
+        "Replicas of each chain at flatter distributions, for posteriors with several peaks; auto: if needed.",
+        "--tempering N|auto", check=_count(1, "auto"))] = False
+    checkpoint: Annotated[Path | None, Opt(
+        "File for the state of the chains, written every 30 seconds.")] = None

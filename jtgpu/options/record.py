@@ -1,0 +1,113 @@
+"""`Record`, a set of options, and `Opt`, what is said about one of them."""
+
+from collections.abc import Callable
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, dataclass_transform, get_args, get_origin
+
+from ..util.arguments import choice, flag, number, unknown_keyword, whole_number
+
+
+class Opt(NamedTuple):
+    """What is said about an option beside its type and default."""
+
+    help: str  # one sentence, of --help, the documentation and OpenAPI
+    flag: str = ""  # on the command line: "-n, --rows N"; "FILE" of an argument. Default: by the name of the field
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()  # the words that are accepted, where the type does not list them
+    front: bool = False  # in the short help, though its record is one of several
+    check: Callable[[Any], Any] | None = None  # of the text on the command line: its value, or an ArgumentError
+    complete: Literal["", "networks", "targets", "findings"] = ""  # which words a shell completes
+
+
+class Field(NamedTuple):
+    """A field of a record."""
+
+    kind: Any  # its type
+    opt: Opt
+    default: Any  # `REQUIRED`: it has none
+    owner: type  # the class that declares it
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that are accepted; none: any."""
+        listed = () if self.opt.check else (word for kind in kinds_of(self.kind) for word in get_args(kind))
+        return self.opt.choices or tuple(word for word in listed if isinstance(word, str))
+
+
+REQUIRED: Any = object()
+
+
+def kinds_of(kind: Any) -> tuple[Any, ...]:
+    """The types of a union except None; otherwise the type itself."""
+    if get_origin(kind) not in (Union, UnionType):
+        return (kind,)
+    return tuple(part for part in get_args(kind) if part is not type(None))
+
+
+_FIELDS: dict[type, dict[str, Field]] = {}  # that were asked for
+
+
+def fields_of(record: type) -> dict[str, Field]:
+    """The options of a record by the name of the field, those of base classes first."""
+    if record in _FIELDS:
+        return _FIELDS[record]
+    fields = _FIELDS[record] = {}
+    for cls in reversed(record.__mro__):
+        for name, hint in vars(cls).get("__annotations__", {}).items():
+            if get_origin(hint) is Annotated:
+                kind, opt = get_args(hint)[:2]
+                fields[name] = Field(kind, opt, vars(cls).get(name, REQUIRED), cls)
+    return fields
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Record:
+    """A set of options; the annotated fields of a subclass are options."""
+
+    title: ClassVar[str] = ""  # of its group in --help-all; none: all of it is in the short help
+
+    def __init_subclass__(cls, title: str = "") -> None:
+        cls.title = title
+
+    def __init__(self, **given: Any):
+        fields = fields_of(type(self))
+        if not given.keys() <= fields.keys():
+            raise unknown_keyword(type(self).__name__, min(given.keys() - fields.keys()), fields)
+        vars(self).update({name: field.default for name, field in fields.items()} | given)
+        check_options(self)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} is not changed: make another one by replaced()")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(repr, vars(self).values())))
+
+    def __repr__(self) -> str:
+        fields = fields_of(type(self))
+        given = (f"{name}={value!r}" for name, value in vars(self).items() if value != fields[name].default)
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    def replaced(self, **changes: Any) -> Self:
+        """The record with other values of some fields."""
+        return type(self)(**(vars(self) | changes))
+
+
+def check_options(record: Any) -> None:
+    """Raise `ArgumentError` for a field of a record that its type or bounds do not accept."""
+    for name, field in fields_of(type(record)).items():
+        value, opt, kinds = getattr(record, name), field.opt, kinds_of(field.kind)
+        if value is None:
+            continue
+        if kinds == (bool,):
+            flag(name, value)
+        elif field.choices and len(kinds) == 1:
+            choice(name, value, field.choices)
+        elif kinds == (int,):
+            whole_number(name, value, None if opt.least is None else int(opt.least))
+        elif kinds == (float,):
+            number(name, value, least=opt.least, above=opt.above)

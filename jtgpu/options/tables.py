@@ -1,0 +1,156 @@
+"""Options of all functions on tables of cases: what is computed, and how files are read and written."""
+
+import codecs
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, Unpack
+
+from ..errors import ArgumentError, EvidenceError
+from ..util.arguments import several, text, whole_number
+from .record import Opt, check_options
+
+_NAMED_CHARACTERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "none": ""}
+
+Names = str | Iterable[str]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """The results to compute for every row of a table; `jtgpu.JunctionTree.predict_proba` documents the fields."""
+
+    title: ClassVar[str] = ""
+    targets: Annotated[str | int | Iterable[str | int] | None, Opt(
+        "Variables to compute. Repeatable. Default: all that are not evidence.", "-t, --target A,B", complete="targets",
+    )] = None
+    evidence_columns: Annotated[Names | None, Opt(
+        "Columns that are evidence. Repeatable. Default: all that are variables, except the targets.",
+        "--evidence-columns A,B", complete="targets")] = None
+    keep: Annotated[Names, Opt("Columns to copy to the output. Repeatable.", "--keep A,B")] = ()
+    labels: Annotated[bool, Opt("Write the most probable state instead of probabilities.")] = False
+    log_evidence: Annotated[bool, Opt("Add a column with ln P(evidence).")] = False
+    conflict: Annotated[bool, Opt("Add a column with the conflict measure of the case's evidence.")] = False
+    mpe: Annotated[bool, Opt("Add each target's state in the most probable explanation, and its ln P.")] = False
+    on_error: Annotated[Literal["error", "flag"], Opt(
+        "Stop at the first invalid row, or write the reason into the column 'error'.")] = "error"
+    na_values: str | Iterable[str] | None = None
+    do: Mapping[Any, Any] | None = None
+    joints: Iterable[Sequence[str | int]] | None = None
+    codes: Literal["names", "index"] | Mapping[str, Mapping[Any, str]] | None = None
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.labels and self.joints is not None:
+            raise EvidenceError("joints= adds columns of probabilities; predict has states, use predict_proba")
+        # iterators would be used up, and not pickled
+        for name in ("targets", "joints", "evidence_columns", "keep", "na_values"):
+            value = getattr(self, name)
+            if (listed := several(value)) is not None:
+                object.__setattr__(self, name, tuple(listed))
+
+
+class FileKeywords(TypedDict, total=False):
+    """Keywords that all functions on files of cases accept; see `FileOptions`."""
+
+    delimiter: str | None
+    quote: str
+    encoding: str
+    decimal: str | None
+    thousands: str | None
+    header: str | None
+    chunk: int | None
+    compression: str | None
+    threads: int | None
+    resume: bool
+    force: bool
+    part_rows: int | None
+    escape_formulas: bool
+
+
+def _character(given: str) -> str:
+    """One character, or none, from the command line."""
+    given = _NAMED_CHARACTERS.get(given, given)
+    if len(given.encode()) > 1:
+        raise ArgumentError(f"{given!r} is not a single ASCII character")
+    return given
+
+
+def _encoding(name: str) -> str:
+    """The name of a text encoding that is a superset of ASCII."""
+    try:
+        is_ascii = "a,\n".encode(codecs.lookup(name).name) == b"a,\n"
+    except (LookupError, UnicodeError):
+        raise ArgumentError(f"{name!r} is not a text encoding") from None
+    if not is_ascii:
+        raise ArgumentError(f"{name!r} is not a superset of ASCII")
+    return name
+
+
+@dataclass(frozen=True)
+class CsvDialect:
+    """How CSV files are written."""
+
+    title: ClassVar[str] = "CSV files"
+    # One character. Default: the comma, semicolon, tab or bar with which most columns have the name of a variable.
+    delimiter: Annotated[str | None, Opt(
+        "Column separator of the cases, or the word tab. Default: detected.", "--delimiter C", check=_character)] = None
+    # one character; empty if quotes are ordinary text
+    quote: Annotated[str, Opt(
+        "Quote character of the cases; none if quotes are ordinary text.", "--quote C", check=_character)] = '"'
+    # any superset of ASCII
+    encoding: Annotated[str, Opt("Text encoding of the cases.", "--encoding NAME", check=_encoding)] = "utf-8"
+    # Default: the point where commas separate cells; elsewhere the mark that the numerals show
+    decimal: Annotated[str | None, Opt(
+        "Decimal mark of the cases, a point or a comma. Default: detected; the point where commas separate cells.",
+        "--decimal C", choices=(".", ","))] = None
+    thousands: Annotated[str | None, Opt(
+        "Character between thousands of the cases. Default: none.", "--thousands C", choices=(",", ".", " ", "'", "_"),
+    )] = None
+    header: Annotated[str | None, Opt(
+        "Names of the columns of a file whose first row is a case, separated by commas; or none: x0, x1, ... Default: "
+        "the first row has the names.", "--header NAMES")] = None
+
+    @property
+    def marks(self) -> tuple[str | None, str]:
+        """The marks of decimals, None: to be detected, and of thousands."""
+        # raises ArgumentError: If one is not allowed, or both are equal.
+        if self.decimal not in (None, ".", ","):
+            raise ArgumentError(f"decimal must be '.' or ',', not {self.decimal!r}")
+        if self.thousands not in (None, "", ",", ".", " ", "'", "_"):
+            raise ArgumentError(f"thousands must be ',', '.', ' ', \"'\" or '_', not {self.thousands!r}")
+        if self.thousands and self.thousands == (self.decimal or "."):
+            raise ArgumentError(f"thousands={self.thousands!r} is the decimal mark; decimal= gives the other one")
+        return self.decimal, self.thousands or ""
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How files of cases are read and files of answers are written; `jtgpu.cases.answer_file` documents the fields."""
+
+    title: ClassVar[str] = "Output"
+    dialect: CsvDialect = field(default_factory=CsvDialect)
+    resume: Annotated[bool, Opt("Continue an interrupted run.")] = False
+    force: Annotated[bool, Opt("Replace an existing output.", "-f, --force")] = False
+    compression: Annotated[str | None, Opt(
+        "Compression of a Parquet output. Default: snappy.", "--compression NAME",
+        choices=("snappy", "zstd", "lz4", "gzip", "brotli", "none"))] = None
+    chunk: Annotated[int | None, Opt(
+        "Approximate number of cases per chunk. Default: some tens of MB.", "--chunk N", least=1)] = None
+    threads: int | None = None
+    part_rows: Annotated[int | None, Opt(
+        "Approximate number of cases that a worker of a cluster processes at a time. Default: up to a million.",
+        "--part-rows N", least=1)] = None
+    escape_formulas: bool = False  # in text: see `escape_formula`
+
+    def __post_init__(self) -> None:
+        for name in ("chunk", "threads", "part_rows"):
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), least=1)
+        if self.compression is not None:
+            text("compression", self.compression)
+
+    @classmethod
+    def of(cls, **keywords: Unpack[FileKeywords]) -> Self:
+        """The options that keywords give."""
+        given: dict[str, Any] = dict(keywords)
+        dialect = {name: given.pop(name) for name in CsvDialect.__dataclass_fields__ if name in given}
+        return cls(CsvDialect(**dialect), **given)

@@ -1,0 +1,53 @@
+"""Records of options: fields, checks, copies."""
+
+from typing import Annotated, Any, Literal
+
+import pytest
+
+from jtgpu.errors import ArgumentError
+from jtgpu.options.record import REQUIRED, Opt, Record, fields_of
+
+
+class Base(Record, title="Base"):
+    n: Annotated[int, Opt("Rows.", "-n, --rows N", least=1)] = 3
+    how: Annotated[Literal["fast", "slow"], Opt("How.")] = "fast"
+
+
+class Whole(Base):
+    file: Annotated[str, Opt("A file.", "FILE")]
+    share: Annotated[float | None, Opt("A share.", above=0)] = None
+    loud: Annotated[bool, Opt("Loud.")] = False
+
+
+def test_fields_are_those_of_bases_first() -> None:
+    fields = fields_of(Whole)
+    assert [*fields] == ["n", "how", "file", "share", "loud"]
+    assert (fields["n"].owner, fields["file"].owner) == (Base, Whole)
+    assert fields["how"].choices == ("fast", "slow")
+    assert fields["file"].default is REQUIRED
+    assert (Base.title, Whole.title) == ("Base", "")
+
+
+def test_a_record_is_compared_printed_and_replaced() -> None:
+    one = Whole(file="a", n=4)
+    assert repr(one) == "Whole(n=4, file='a')"
+    assert one == Whole(n=4, file="a") != one.replaced(n=5)
+    assert hash(one) == hash(Whole(n=4, file="a"))
+    with pytest.raises(AttributeError, match="replaced"):
+        one.n = 5  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"n": 0}, "n must be an integer of at least 1, not 0"),
+        ({"n": "3"}, "n must be an integer"),
+        ({"how": "fats"}, "did you mean 'fast'"),
+        ({"share": 0.0}, "share must be a number above 0"),
+        ({"loud": 1}, "loud must be True or False"),
+        ({"rows": 3}, "has no argument 'rows'"),
+    ],
+)
+def test_wrong_values_are_errors(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        Whole(**({"file": "a"} | wrong))
