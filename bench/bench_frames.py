@@ -34,8 +34,8 @@ from jtgpu.cases.files import MAX_THREADS
 from jtgpu.cases.query import resolve_query
 from jtgpu.options.tables import TableOptions
 from jtgpu.cases.solver import Solver
+from jtgpu.columns.memory import NativeFrame
 from jtgpu.formats import bundled
-from jtgpu.inference.tables.plain_table import NativeFrame
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.util.options import BackendName
 

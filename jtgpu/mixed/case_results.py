@@ -20,7 +20,7 @@ from .truncated import normal_cdf
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from ..inference.tables import Table
+    from ..columns import Table
 
     Floats = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from .truncated import draw_truncated
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..inference.tables import Table
+    from ..columns import Table
     from ..model.mixed import MixedNetwork
     from .answers import Answerer, Pattern
     from .evidence import MixedCases

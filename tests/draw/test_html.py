@@ -11,7 +11,7 @@ import pytest
 
 import jtgpu
 from jtgpu.draw.charts import draw_curve
-from jtgpu.model.state_values import StateNumber
+from jtgpu.model.states import StateNumber
 from tests.support.bundled import bundled
 
 LIMIT = 200_000  # bytes

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from ...columns import Table
 from ...errors import ArgumentError
 from ...model.discrete import DiscreteModel
 from ...util.lazy_sequence import LazySequence
-from ..tables import Table
 from .frames import unused_name
 from .interval_numbers import draw_inside
 from .result import ByVariable, CaseResult, as_array

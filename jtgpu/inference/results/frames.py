@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...columns import Table
+from ...columns.arrow import arrow, narwhals
+from ...columns.column import Column
 from ...errors import JtgpuError
 from ...util.arguments import text
 from ...util.lazy_sequence import LazySequence
-from ..tables import Table
-from ..tables.arrow import arrow, narwhals
-from ..tables.plain_cells import CategoricalColumn
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -81,8 +81,8 @@ def _pandas() -> Any:
 def _for_pandas(column: Any) -> Any:
     if isinstance(column, LazySequence):
         return column.whole()
-    if isinstance(column, CategoricalColumn):
-        return _pandas().Categorical.from_codes(column.indices, column.values)
+    if isinstance(column, Column):
+        return _pandas().Categorical.from_codes(column.index, column.cells)
     if isinstance(column, np.ma.MaskedArray):
         return column.filled(np.nan)
     return column.to_pandas().array if hasattr(column, "to_pandas") else column
@@ -90,9 +90,8 @@ def _for_pandas(column: Any) -> Any:
 
 def _for_arrow(pa: Any, column: Any) -> Any:
     column = column.whole() if isinstance(column, LazySequence) else column
-    if isinstance(column, CategoricalColumn):
-        values = [*column.values, None]
-        return pa.array([values[i] for i in column.indices.tolist()])
+    if isinstance(column, Column):
+        return pa.array(column.tolist())
     if isinstance(column, np.ma.MaskedArray):
         return pa.array(column.data, mask=np.ma.getmaskarray(column))
     if isinstance(column, np.ndarray) and column.dtype == object:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from ...columns import Table, as_numbers
 from ...errors import ArgumentError, shown
 from ...util.arguments import random_generator, whole_number
 from ...util.arrays import Floats
 from ...util.text_table import intervals_of
-from ..tables import Table, as_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

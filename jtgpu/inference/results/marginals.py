@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...backends.base import BatchResult, without_rounding
+from ...columns import Table
 from ...model.discrete import DiscreteModel
 from ...util.arguments import check_keywords_of
 from ...util.lazy_sequence import LazySequence
 from ...util.text_table import quoted, shown_rows
 from ..evidence import CaseEvidence
 from ..sets import Joints
-from ..tables import Table
 from . import interval_numbers
 from .interval_numbers import ends_of
 from .result import ByVariable, CaseResult, Columns, Result, as_array, state_columns

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, 
 
 import numpy as np
 
+from ...columns import Table
 from ...model.discrete import DiscreteModel, Labels
 from ...util import late_imports
 from ...util.arguments import check_keywords_of
 from ...util.lazy_sequence import LazySequence
 from ...util.text_table import abridged, display_width, format_cell, format_table, justified, shown_rows
-from ..tables import Table
 from .frames import make_frame
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from .sources import open_source
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from ...model.state_values import CodesByVariable
+    from ...model.states import CodesByVariable
     from ...util.options import Data
 
 MAX_CELLS = 1_000_000  # configurations of a check

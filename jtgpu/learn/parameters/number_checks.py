@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...cases.answer_table import read_file
+from ...columns import open_table
+from ...columns.files import read_file
 from ...errors import DataError
 from ...inference.results.result import Result
-from ...inference.tables import open_table
 from ...mixed.evidence import read_cases
 from ...mixed.joint_parts import joint_parts
 from ...model.mixed import MixedNetwork
