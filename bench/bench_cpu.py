@@ -35,7 +35,7 @@ import jtgpu
 from jtgpu import timing
 from jtgpu.formats import bundled
 from jtgpu.model.network import BayesianNetwork
-from jtgpu.model.state_values import StateNumber
+from jtgpu.model.states import StateNumber
 from jtgpu.util import system
 
 PUBLISHED = ("posteriors", "patterns", "target", "session", "batch")  # in docs/benchmarks.rst, by one run

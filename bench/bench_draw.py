@@ -15,7 +15,7 @@ from rows import cpu_seconds, parser_of, row, store
 
 import jtgpu
 from jtgpu.model.network import BayesianNetwork
-from jtgpu.model.state_values import StateNumber
+from jtgpu.model.states import StateNumber
 
 NETWORKS = ("asia", "alarm", "hepar2", "andes", "link", "munin")
 

@@ -32,7 +32,7 @@ import jtgpu
 from jtgpu import timing
 from jtgpu.formats import bundled
 from jtgpu.model.network import BayesianNetwork
-from jtgpu.model.state_values import StateNumber
+from jtgpu.model.states import StateNumber
 
 NETWORKS = ("asia", "alarm", "hailfinder", "water", "diabetes")
 QUESTIONS = ("joint2", "joint4", "mi", "voi", "soft", "do", "likelihood", "sets", "mpe", "sample", "sensitivity")

@@ -42,7 +42,7 @@ nitpick_ignore_regex = [
     ("py:class", r"jtgpu\.inference\.(evidence|evidence_table|interventions|tables\.\w+)\..*"),
     ("py:class", r"jtgpu\.learn\.dags\.(scores\.(coded\.CodedTable|rules\.\w+)|posterior\.records\.\w+)"),
     ("py:class", r"jtgpu\.(decisions\.\w+|dynamic\.\w+|inference\.sets|mixed\.\w+)\.\w+"),
-    ("py:class", r"jtgpu\.(backends\.wrappers\.cutset|model\.(directed|state_values))\.\w+"),
+    ("py:class", r"jtgpu\.(backends\.wrappers\.cutset|model\.(directed|states))\.\w+"),
     ("py:class", r"jtgpu\.(model\.cpt\.Axis|inference\.results\.explanations\.Ranking|screen\.table\.Screened)"),
 ]
 

@@ -23,7 +23,7 @@ from .formats.bundled import order_file, stem
 from .model.mixed import MixedNetwork
 from .model.mixed_dynamic import MixedDynamicNetwork
 from .model.network import BayesianNetwork
-from .model.state_values import StateNumber
+from .model.states import StateNumber
 from .util.options import BackendName
 from .util.system import cpu_name
 

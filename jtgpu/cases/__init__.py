@@ -7,9 +7,9 @@ and `native_frame` support data frames; `reading`, `pipeline`, `writing` and `fi
 
 from __future__ import annotations
 
+from ..columns import is_frame
 from ..inference.planning import FrameOptions
-from ..inference.tables import is_frame
-from ..util.missing import NA_VALUES
+from ..util.cells import NA_VALUES
 from .files import Report, answer_file, answer_frame, frame_states
 
 __all__ = ["NA_VALUES", "FrameOptions", "Report", "answer_file", "answer_frame", "frame_states", "is_frame"]

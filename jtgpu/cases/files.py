@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from ..columns import Table, at_row, open_table, read_states
+from ..columns.arrow import arrow
+from ..columns.files import open_cases
+from ..columns.memory import Block
+from ..columns.source import CaseChunk
 from ..errors import JtgpuError
-from ..inference.tables import Table, at_row, open_table, read_states
-from ..inference.tables.arrow import arrow
-from ..inference.tables.plain_table import Block
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..options.tables import FileKeywords, FileOptions, TableOptions
@@ -26,14 +28,13 @@ from ..util.arguments import check_keywords_of
 from .answer_table import answer_table
 from .pipeline import default_chunk, default_concurrency, run_chunks
 from .query import TableKeywords, TableQuery, file_fingerprint, model_fingerprint, query_fingerprint, resolve_query
-from .reading import CaseChunk, open_cases
 from .solver import Progress, RowError, Solver, progress_of
 from .writing import NO_SPACE, ResumableFile, no_space, writer_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..model.state_values import CodesByVariable
+    from ..model.states import CodesByVariable
 
 # Answers for tables of cases in memory, as tables of the same kind.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
+from ..columns.source import CaseChunk
 from ..errors import JtgpuError, ParseError
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
@@ -16,7 +17,6 @@ from ..plans.plan import Plan
 from ..util.system import cores
 from .answer_table import answer_table
 from .query import TableQuery
-from .reading import CaseChunk
 from .solver import Solver
 
 # Process items in several threads and deliver the results in order.

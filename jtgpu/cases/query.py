@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from ..columns.arrow import arrow, compute
+from ..columns.names import evidence_columns, reject_repeated
 from ..errors import EvidenceError, JtgpuError, UnknownVariable, closest
 from ..inference.planning import RowOptions
 from ..inference.queries.posteriors import as_list
 from ..inference.results.marginals import distinct_names, joint_names
 from ..inference.sets import Scope, scopes_of
-from ..inference.tables.arrow import arrow, compute
-from ..inference.tables.columns import evidence_columns, reject_repeated
 from ..model.discrete import DiscreteModel
 from ..options.tables import TableOptions
-from ..util.missing import na_words
+from ..util.cells import na_words
 
 # Options of all functions that answer a table of cases: frames, files and clusters.
 
@@ -131,7 +131,7 @@ def resolve_query(
     # options: ``targets``: default, the variables that are not evidence, or all if every variable is.
     #     ``evidence_columns``: default, every column that is a variable, except explicit targets (the prediction of a
     #     column does not use that column). Columns that are not variables are then ignored, but a column whose name is
-    #     almost that of a variable is an error; see `jtgpu.inference.tables.columns.evidence_columns`.
+    #     almost that of a variable is an error; see `jtgpu.columns.names.evidence_columns`.
     # source: Name of the table in messages
     # raises UnknownVariable: If a target or column does not exist; the message suggests the closest names.
     # raises EvidenceError: If a column occurs twice, or no column is a variable.

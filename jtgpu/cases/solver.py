@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from ..backends.base import without_rounding
+from ..columns.coded import Encoder
 from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError, UnknownState
 from ..inference.evidence_table import read_known_cases
-from ..inference.tables.columns import Encoder
-from ..inference.tables.states import NOT_OBSERVED
 from ..inference.tree import JunctionTree
-from ..model.state_values import POINT, Marks
+from ..model.states import NOT_OBSERVED
 from ..options.tables import TableOptions
 from ..util.arrays import Bools, Floats, Ints
-from ..util.missing import na_words
+from ..util.cells import POINT, Marks, na_words
 from ..util.rows import Mapper, find_equal_rows
 from .query import TableQuery
 
@@ -72,8 +71,8 @@ class AnsweredRows:
 class Solver:
     """A tree and the results that it computes for every case of a table."""
     # options: ``na_values`` and ``do``
-    # by_index: Whether numbers in cells are always numbers of states; see `jtgpu.inference.tables.states`
-    # each: Maps a function over pieces of work; see `jtgpu.inference.tables.columns.Encoder.encode`
+    # by_index: Whether numbers in cells are always numbers of states; see `jtgpu.model.states`
+    # each: Maps a function over pieces of work; see `jtgpu.columns.coded.Encoder.encode`
     # report: Called with the progress by solvers that divide their work themselves; see `jtgpu.cases.progress`
     # by_columns: Whether the backend computes columns; a call then takes any number of cases
     # log_priors: list of arrays: For the conflict measure: ln P of each state of each evidence variable without
@@ -105,7 +104,7 @@ class Solver:
         is_text: bool = False, marks: Marks = POINT,
     ) -> AnsweredRows:  # fmt: skip
         """Encode and answer n rows."""
-        # columns: The columns of evidence; see `jtgpu.inference.tables.columns.Encoder.encode`
+        # columns: The columns of evidence; see `jtgpu.columns.coded.Encoder.encode`
         # error: Makes the error for a row that has no answer; the first one is raised unless the query flags such rows
         # rejected: Rows that could not be read, and why
         # is_text: Whether they come from a text file, in which words may mean missing cells
@@ -125,7 +124,7 @@ class Solver:
 
     def solve(self, codes: NDArray[Any]) -> Answers:
         """Answer n cases; equal cases are computed once if there are enough of them."""
-        # codes: (E, n) array of int: See `jtgpu.inference.tables.columns.Encoded`
+        # codes: (E, n) array of int: See `jtgpu.columns.coded.Encoded`
         sets = [self.tree.plan.sets.number(scope, "joint posterior") for scope in self.query.joints]
         targets = [*self.query.targets, *dict.fromkeys(sets)]
         if self.by_columns:  # such a backend merges equal cases itself

@@ -14,11 +14,11 @@ import numpy as np
 from click import BadParameter
 
 from ..cases.files import Report, run_file
-from ..cases.reading import open_cases
 from ..cases.solver import progress_of
 from ..cases.writing import writer_for
 from ..cluster import Cluster
 from ..cluster.files import columns_in, run_files
+from ..columns.files import open_cases
 from ..errors import format_bytes
 from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree

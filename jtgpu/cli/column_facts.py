@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..inference.tables.arrow import arrow, compute
+from ..columns.arrow import arrow, compute
 from ..learn.columns import near_equal, number_of
 from ..util.text_table import counted, printable
 

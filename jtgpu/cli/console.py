@@ -30,6 +30,7 @@ from ..errors import (
     ParseError,
     TableTooLarge,
 )
+from ..options.tables import CsvDialect
 from ..util.text_table import printable as shown
 from . import INTERRUPTED, raise_on_interrupt, terminable
 
@@ -77,7 +78,7 @@ def _with_lines(message: str) -> str:
     file = _read.get()
     if not rows or file is None:
         return message
-    from ..cases.answer_table import lines_of  # errors alone need it
+    from ..columns.files import lines_of
 
     lines = lines_of(*file, rows)
     return re.sub(r"\brow (\d+)\b", lambda m: lines.get(int(m[1]), m[0]), message)

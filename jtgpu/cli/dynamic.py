@@ -114,7 +114,7 @@ def _check(question: str, sequences: str | None, steps: int | None, output: str 
 
 def _print(tables: list[Any], json: bool, digits: int | None) -> None:
     """Print answers as one table, or as a list of JSON objects."""
-    from ..inference.tables.arrow import arrow
+    from ..columns.arrow import arrow
 
     table = arrow().concat_tables(tables)
     names = table.column_names

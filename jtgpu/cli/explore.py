@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from click import BadParameter
 
-from ..cases.answer_table import read_file
+from ..columns.files import read_file
 from ..draw import arcs
 from ..errors import DataError, FormatError, JtgpuError, TableTooLarge, closest
 from ..formats import writer_of

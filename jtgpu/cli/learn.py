@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from click import BadParameter, echo
 
-from ..cases.answer_table import read_file
+from ..columns.files import read_file
 from ..draw import arcs, heat_map
 from ..errors import FormatError, NetworkError
 from ..formats import writer_of

@@ -15,18 +15,18 @@ from click import BadParameter
 
 from ..cases.files import Report, saved
 from ..cases.query import file_fingerprint
-from ..cases.reading import CaseChunk, open_cases
 from ..cases.writing import ResumableFile, writer_for
+from ..columns.arrow import arrow, as_floats, without_words
+from ..columns.files import open_cases
+from ..columns.names import evidence_columns
+from ..columns.source import CaseChunk
 from ..errors import EvidenceError, JtgpuError, ParseError
 from ..formats.mixed_writers import dumps_mixed
+from ..inference.results.frames import make_frame
 from ..inference.results.interval_numbers import checked_probabilities
-from ..inference.results.printed import make_frame
-from ..inference.tables.arrow import arrow, as_floats, without_words
-from ..inference.tables.columns import evidence_columns
 from ..model.mixed import MixedNetwork
-from ..model.state_values import POINT, Marks
 from ..options.tables import FileOptions, TableOptions
-from ..util.missing import na_words
+from ..util.cells import POINT, Marks, na_words
 from .networks import split_names
 
 if TYPE_CHECKING:

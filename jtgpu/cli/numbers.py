@@ -14,7 +14,7 @@ from ..formats.mixed_writers import WRITTEN
 from ..formats.registry import Format, format_of_suffix
 from ..model.mixed import MixedNetwork
 from ..model.quick import parse_finding
-from ..model.state_values import UNDECIDED, numeral
+from ..util.cells import UNDECIDED, numeral
 from .console import print_json
 from .tables import print_rows
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from click import BadParameter
 
-from ..cases.answer_table import read_file, time_column, write_file
+from ..cases.answer_table import write_file
 from ..cases.writing.formats import writer_for
+from ..columns.files import read_file, time_column
 from ..screen.columns import like_cases, open_rows, take_rows
 from ..screen.outliers import Outliers, top_outliers
 from ..screen.reference import Cells, cell_surprise, row_surprise

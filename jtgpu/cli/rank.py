@@ -7,7 +7,7 @@ from typing import Any
 
 from click import BadParameter
 
-from ..cases.answer_table import read_file
+from ..columns.files import read_file
 from ..graphs.centrality import betweenness
 from ..model.discrete import DiscreteModel
 from ..util.atomic_file import write_text

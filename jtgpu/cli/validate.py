@@ -6,7 +6,7 @@ from typing import Any
 
 from click import echo
 
-from ..cases.answer_table import read_file
+from ..columns.files import read_file
 from ..errors import NetworkError
 from ..learn.number_validation import NumberValidation
 from ..learn.validation import validate as validated

@@ -13,9 +13,9 @@ from ..backends.wrappers.cutset import in_order
 from ..cases.answer_table import answer_table
 from ..cases.query import TableKeywords, TableQuery, resolve_query
 from ..cases.solver import Answers, Explanations, Solver
+from ..columns.arrow import arrow
 from ..errors import BackendUnavailable, JtgpuError
 from ..inference.network_plan import NetworkPlan
-from ..inference.tables.arrow import arrow
 from ..inference.tree import JunctionTree
 from ..options.tables import TableOptions
 from ..util.arguments import check_keywords

@@ -23,8 +23,8 @@ from typing import Any
 
 from ..cases.query import check_same_run
 from ..cases.writing import ResumableFile, writer_for
+from ..columns.arrow import arrow_parquet
 from ..errors import JtgpuError, OutputExists, ParseError
-from ..inference.tables.arrow import arrow_parquet
 from .parts import TEMPORARY, Part, RowCounts, part_name, read_counts
 from .tables import CONCURRENT_READS, locate
 

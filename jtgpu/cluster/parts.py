@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..cases.query import TableQuery
-from ..cases.reading import CaseChunk, RowLocation, open_cases
-from ..cases.reading.source import parquet_chunk, regroup
 from ..cases.solver import Solver
+from ..columns.arrow import arrow, arrow_parquet
+from ..columns.files import open_cases
+from ..columns.source import CaseChunk, RowLocation, parquet_chunk, regroup
 from ..errors import JtgpuError, ParseError
 from ..inference.network_plan import NetworkPlan
-from ..inference.tables.arrow import arrow, arrow_parquet
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..options.tables import CsvDialect, TableOptions

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..cases.reading import open_cases
-from ..cases.reading.csv_file import COMPRESSIONS
-from ..cases.reading.source import is_text
+from ..columns.arrow import arrow, arrow_parquet
+from ..columns.csv_file import COMPRESSIONS
+from ..columns.files import open_cases
+from ..columns.source import is_text
 from ..errors import EvidenceError, JtgpuError, ParseError
-from ..inference.tables.arrow import arrow, arrow_parquet
 from ..model.discrete import DiscreteModel
 from ..options.tables import CsvDialect
 from ..util.atomic_file import write_bytes

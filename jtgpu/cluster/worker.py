@@ -11,8 +11,8 @@ from typing import Any
 
 from ..cases.pipeline import default_concurrency, run_chunks
 from ..cases.writing import NO_SPACE
+from ..columns.arrow import arrow
 from ..errors import JtgpuError
-from ..inference.tables.arrow import arrow
 from ..inference.tree import JunctionTree
 from .connect import Cluster, connected, import_ray, quiet, translate_error
 from .parts import Part, PartReader, PartTarget, PartWriter, RowCounts, WorkerSpec

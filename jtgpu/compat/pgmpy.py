@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..interop.pgmpy import read_pgmpy
-from ..model.state_values import StateNumber
+from ..model.states import StateNumber
 from ..util.arrays import Floats
 from ..util.options import BackendName
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import EvidenceError
 from ..interop.pyagrum import from_pyagrum, module
-from ..model.state_values import StateNumber
+from ..model.states import StateNumber
 from ..util.arrays import Floats
 from ..util.options import BackendName
 

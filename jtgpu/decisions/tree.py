@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from ..columns import at_row
 from ..errors import EvidenceError, ImpossibleEvidence
 from ..inference.evidence import read_findings
 from ..inference.evidence_table import read_known_cases
 from ..inference.planning import plan_options
 from ..inference.queries.posteriors import as_list
-from ..inference.tables import at_row
 from ..plans.compiler import MAX_TABLE
 from ..util import late_imports
 from ..util.arguments import check_keywords, choice, number, unknown_keyword, whole_number
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..inference.results.marginals import Posteriors
     from ..inference.tree import JunctionTree
     from ..model.decisions import DecisionNetwork
-    from ..model.state_values import CodesByVariable
+    from ..model.states import CodesByVariable
     from .place import Policies
 
 MOST_SOLUTIONS = 64  # policies that are remembered, one for each evidence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..columns import cells_of, is_frame
 from ..errors import EvidenceError, UnknownState
-from ..inference.tables import cells_of, is_frame
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,8 +13,8 @@ import numpy as np
 from ..cases.files import saved
 from ..cases.query import file_fingerprint
 from ..cases.writing import ResumableFile, writer_for
+from ..columns.arrow import arrow
 from ..errors import EvidenceError, JtgpuError
-from ..inference.tables.arrow import arrow
 from ..options.tables import FileOptions
 from ..util.atomic_file import write_bytes
 from .number_rows import Rows

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..columns import as_numbers, open_table
+from ..columns.names import evidence_columns
 from ..errors import DataError, EvidenceError, ImpossibleEvidence, shown
-from ..inference.tables import as_numbers, open_table
-from ..inference.tables.columns import evidence_columns
 from ..model.mixed_dynamic import label
 from ..util.arguments import number
 from ..util.elementary import exps, log, logs

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..columns.arrow import number_array
 from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence, shown
 from ..inference.evidence import read_findings
 from ..inference.results.marginals import Posterior
-from ..inference.tables.arrow import number_array
 from ..model.mixed_dynamic import label
 from ..util.arguments import check_keywords, mapping
+from ..util.cells import is_missing
 from ..util.elementary import logs
-from ..util.missing import is_missing
 from .number_rows import HALF_LOG_2PI, regression, scaled_densities
 
 if TYPE_CHECKING:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..cases.reading import open_cases
+from ..columns import read_column
+from ..columns.arrow import arrow, as_floats, compute
+from ..columns.coded import Encoder
+from ..columns.files import open_cases
+from ..columns.names import evidence_columns, reject_repeated
 from ..errors import DataError, EvidenceError, ParseError, UnknownState
-from ..inference.tables import column_values
-from ..inference.tables.arrow import arrow, as_floats, compute
-from ..inference.tables.columns import Encoder, evidence_columns, reject_repeated
 from ..options.tables import FileOptions
-from ..util.missing import na_words
+from ..util.cells import na_words
 from .number_rows import Rows, finite
 from .sequences import Sequences, in_order
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..cases.reading import CaseChunk, Source
+    from ..columns.source import CaseChunk, Source
     from ..model.dynamic import DynamicNetwork
     from ..model.mixed_dynamic import MixedDynamicNetwork
     from ..util.arrays import Floats
@@ -220,7 +221,8 @@ class SequenceFile:
         name = self.question.id
         if name is None:
             return np.zeros(0 if held is not None else min(rows.n, 1), np.int64)
-        codes, values = column_values(name, rows.column(name), rows.row_name)
+        column = read_column(name, rows)
+        codes, values = column.index, column.cells
         if (codes < 0).any():
             row = int(np.argmax(codes < 0))
             raise DataError(f"{rows.row_name(row)}, column {name!r}: the sequence's id is missing")

@@ -11,10 +11,10 @@ import numpy as np
 from ..backends.base import Evidence
 from ..backends.reference import ExtendedEvidence, exponents_of
 from ..backends.slices import Between
+from ..columns.arrow import number_array
 from ..errors import ArgumentError, ImpossibleEvidence
 from ..inference.evidence import plain_states, read_findings
 from ..inference.results.marginals import Posterior
-from ..inference.tables.arrow import number_array
 from ..util.elementary import log
 from .propagation import LEAST
 from .sequences import Sequences

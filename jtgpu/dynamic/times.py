@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..columns import as_numbers, cells_of, read_column
 from ..errors import DataError, shown
-from ..inference.tables import as_numbers, cells_of, column_values
 from ..util.calls import outside
-from ..util.missing import is_missing
+from ..util.cells import is_missing
 
 if TYPE_CHECKING:
     from ..util.arrays import Floats, Ints
@@ -62,14 +62,15 @@ def check_steps(times: Floats, ptr: Ints, on_gap: str, name: str, column: Any) -
 
 def groups(id: str, table: Any) -> tuple[Ints, list[Any]]:
     """The sequence of each row, numbered in the order in which they come; and their names."""
-    codes, values = column_values(id, table.column(id), table.row_name)
+    column = read_column(id, table)
+    codes = column.index
     if (codes < 0).any():
         raise DataError(f"{table.row_name(int(np.argmax(codes < 0)))}, column {id!r}: the sequence's id is missing")
     present, first = np.unique(codes, return_index=True)
     ranked = np.argsort(first, kind="stable")
     number = np.zeros(int(codes.max()) + 1, np.int64)
     number[present[ranked]] = np.arange(len(present))
-    return number[codes], [values[c] for c in present[ranked].tolist()]
+    return number[codes], [column.cells[c] for c in present[ranked].tolist()]
 
 
 def with_dates(column: Any) -> Any:

@@ -20,7 +20,7 @@ from .stream import Stream
 
 if TYPE_CHECKING:
     from ..model.dynamic import DynamicNetwork
-    from ..model.state_values import CodesByVariable
+    from ..model.states import CodesByVariable
     from ..util.arrays import Floats
     from ..util.options import BackendName, OnProblem
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import EvidenceError, ParseError, shown
 from ..model.discrete import DiscreteModel
 from ..model.quick import parse_finding
-from ..model.state_values import StateNumber
+from ..model.states import StateNumber
 from ..util.arrays import Floats
 from .number_cursor import NumberCursor
 from .text import BLANKS, Source

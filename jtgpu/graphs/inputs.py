@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..columns import cells_of, is_frame, open_data, read_column
 from ..errors import ArgumentError, DataError, shown
-from ..inference.tables import cells_of, column_values, is_frame, open_data
 from ..model.directed import DirectedModel
 from ..model.discrete import DiscreteModel
 from ..util.arguments import described, flag, whole_number
@@ -183,10 +183,11 @@ def _read_table(frame: Any, weight: Any) -> EdgeList:
     codes: list[Any] = []
     names: dict[Any, int] = {}
     for name in columns:
-        code, values = column_values(name, table.column(name))
+        column = read_column(name, table)
+        code = column.index
         if (code < 0).any():
             raise DataError(f"column {name!r}: the cell of {table.row_name(int(np.argmin(code)))} is missing")
-        number = np.array([names.setdefault(value, len(names)) for value in values], np.int32)
+        number = np.array([names.setdefault(value, len(names)) for value in column.cells], np.int32)
         codes.append(number[code] if len(number) else np.empty(0, np.int32))
     edges = _edge_list(len(names), np.stack(codes, axis=1), None, False, list(names))
     if weight is not None:

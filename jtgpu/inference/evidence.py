@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 import numpy as np
 
 from ..backends.base import Evidence
+from ..columns import is_frame, read_states
+from ..columns.arrow import number_array
+from ..columns.names import reject_repeated
 from ..errors import EvidenceError, ImpossibleEvidence, shown
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
-from ..model.state_values import StateNumber
+from ..model.states import StateNumber
 from ..util.arrays import Floats
-from ..util.missing import is_missing
+from ..util.cells import is_missing
 from ..util.options import TableLike
 from .sets import Sets, single
-from .tables import is_frame, read_states
-from .tables.arrow import number_array
-from .tables.columns import reject_repeated
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..columns import Table, at_row, read_states
+from ..columns.arrow import number_array
+from ..columns.coded import Encoder
 from ..errors import EvidenceError, ImpossibleEvidence, UnknownState
 from ..model.discrete import DiscreteModel
 from ..util.arrays import Floats
 from .evidence import SUM_TOLERANCE, Cases, by_number, check_intervention, plain, probabilities, weights
 from .sets import Sets
-from .tables import Table, at_row, read_states
-from .tables.arrow import number_array
-from .tables.columns import Encoder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

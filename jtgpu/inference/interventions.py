@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..backends.base import Backend, BatchResult, Evidence, Result
+from ..columns import at_row
 from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError
 from ..util.arrays import Bools, Floats, Ints
 from ..util.system import new_lock
 from .evidence_table import BatchEvidence
-from .tables import at_row
 
 if TYPE_CHECKING:
     from ..model.discrete import DiscreteModel

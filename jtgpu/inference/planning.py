@@ -29,7 +29,7 @@ from ..util.system import free_memory, parse_bytes
 from .network_plan import NamedTree, NetworkPlan, check_backend_options
 
 if TYPE_CHECKING:
-    from ..model.state_values import CodesByVariable
+    from ..model.states import CodesByVariable
     from ..util.options import BackendName, Devices, Lowering, Order
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..backends.base import Result
 from ..errors import EvidenceError, JtgpuError
 from ..util.arguments import check_keywords
-from ..util.missing import is_missing
+from ..util.cells import is_missing
 from ..util.text_table import counted
 from .compiled import CompiledModel
 from .evidence import CaseEvidence, EvidenceOptions, Findings, one_case, read_known

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import numpy as np
 
+from ..columns.arrow import number_array
 from ..errors import EvidenceError, ImpossibleEvidence, shown
 from ..util.arguments import described, several
 from ..util.arrays import Floats
-from .tables.arrow import number_array
 
 if TYPE_CHECKING:
     from ..model.discrete import DiscreteModel

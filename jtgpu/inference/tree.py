@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..model.discrete import DiscreteModel
-    from ..model.state_values import CodesByVariable
+    from ..model.states import CodesByVariable
     from ..util.late_imports import Server
     from ..util.options import BackendName, OnProblem
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
-    from ..util.missing import MissingReport
+    from ..util.cells import MissingReport
     from .classifier import JunctionTreeClassifier
     from .dags.posterior.arcs import Arc, ArcTable, ParentSets
     from .dags.posterior.averaging import AveragedNetworks, AveragedPosteriors
@@ -46,7 +46,7 @@ __all__ = [
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
-    ".util.missing": "MissingReport", "classifier": "JunctionTreeClassifier",
+    ".util.cells": "MissingReport", "classifier": "JunctionTreeClassifier",
     "dags.posterior.averaging": "AveragedNetworks AveragedPosteriors",
     "dags.posterior.arcs": "Arc ArcTable ParentSets", "dags.posterior.saved": "load",
     "dags.posterior.posterior": "posterior",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ..columns.column import Column
 from ..errors import ArgumentError, DataError, EvidenceError, ImpossibleEvidence, NetworkError, closest
 from ..model.network import BayesianNetwork
 from ..util.arguments import check_keywords, choice, described, number, several, text
@@ -20,7 +21,6 @@ from ..util.arrays import Floats, Ints
 from ..util.estimator import Estimator, check_table, check_width
 from ..util.loops import loops
 from .columns import (
-    Column,
     class_column,
     cpt_from_counts,
     read_columns,
@@ -229,7 +229,7 @@ class JunctionTreeClassifier(Estimator):
             raise ArgumentError("pseudo_count must be finite")
         check_table(X)
         names, columns, has_names = self._columns(X)
-        n = len(columns[0].codes) if columns else 0
+        n = len(columns[0]) if columns else 0
         classes = class_column(y)
         if len(classes) != n or not n:
             raise DataError(f"X has {n} rows and y {len(classes)}; expected equal numbers of rows, at least one")
@@ -291,7 +291,7 @@ class JunctionTreeClassifier(Estimator):
             return given
         if isinstance(self.structure, BayesianNetwork):
             return list(self.structure.states(name))
-        ordered = [*column.values] if column.has_order else sorted_values(column)
+        ordered = [*column.cells] if column.declared else sorted_values(column)
         if not ordered:
             raise EvidenceError(
                 f"column {name!r} has only missing values; give its values as states={{{name!r}: [...]}}"
@@ -361,7 +361,7 @@ class JunctionTreeClassifier(Estimator):
         missing = [v for v in self._features if v not in at]
         if missing:
             raise EvidenceError(f"X has no column {missing[0]!r}, which was in fit{closest(missing[0], names)}")
-        states = np.full((len(columns[0].codes) if columns else 0, len(self.network_)), -1, np.int32)
+        states = np.full((len(columns[0]) if columns else 0, len(self.network_)), -1, np.int32)
         for v, name in enumerate(self._features):
             states[:, v] = state_numbers(name, columns[at[name]], self._known_values[name], self.unknown)
         return states

@@ -8,25 +8,25 @@ import unicodedata
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..cases.answer_table import is_text_file, read_file
+from ..columns import open_table
+from ..columns.column import Column
+from ..columns.files import is_text_file, read_file
+from ..columns.memory import read_column
+from ..columns.names import reject_repeated
 from ..errors import DataError, EvidenceError, TableTooLarge, closest, shown
-from ..inference.tables import Table, column_values, open_table
-from ..inference.tables.arrow import arrow
-from ..inference.tables.columns import reject_repeated
-from ..inference.tables.plain_cells import CategoricalColumn
+from ..options.tables import CsvDialect
 from ..util.arguments import described
 from ..util.arrays import Floats, Ints
 from ..util.calls import outside
-from ..util.missing import is_missing, na_words
+from ..util.cells import is_missing, na_words
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from ..options.tables import CsvDialect
 
 # CPTs from counts of complete cases.
 
@@ -57,35 +57,6 @@ def cpt_from_counts(family: list[Ints], cards: list[int], weights: Floats, pseud
     table = np.bincount(at, weights[complete], minlength=size).reshape(cards) + pseudo_count
     sums = table.sum(axis=-1, keepdims=True)
     return np.asarray(np.where(sums > 0, table / np.where(sums > 0, sums, 1.0), 1.0 / cards[-1]), np.float64)
-
-
-class Column(NamedTuple):
-    """A column of a table."""
-
-    codes: Ints  # (n,) ndarray of int64: Index of each cell's value; -1 if it is missing
-    values: list[Any]  # distinct values, of which some may not occur
-    has_order: bool  # whether `values` are the categories of a categorical column, in the user's order
-
-
-def read_column(name: str, table: Table) -> Column:
-    """A column of a table."""
-    cells = without_found_categories(table, name)
-    return Column(*column_values(name, cells, table.row_name), is_categorical(cells))
-
-
-def without_found_categories(table: Table, name: str) -> Any:
-    """A column; as texts where Polars has found its categories, in the order of their first cells (not an Enum)."""
-    frame: Any = getattr(table, "native", None)
-    cells = table.column(name)
-    if type(frame).__module__.startswith("polars") and str(frame.schema[name]) == "Categorical":
-        return cells.cast(cells.type.value_type)
-    return cells
-
-
-def is_categorical(cells: Any) -> bool:
-    """Whether a column declares its values, in order: categories of pandas and Polars, dictionaries of Arrow."""
-    is_arrow = type(cells).__module__.startswith("pyarrow")
-    return isinstance(cells, CategoricalColumn) or (is_arrow and bool(arrow().types.is_dictionary(cells.type)))
 
 
 def read_data(
@@ -189,8 +160,8 @@ def reject_texts(name: str, numbers: Mapping[Any, float | None]) -> None:
 
 def sorted_values(column: Column) -> list[Any]:
     """Distinct values of a column, ascending; those of different types by type."""
-    used = np.unique(column.codes)
-    distinct = [column.values[i] for i in used[used >= 0].tolist()]
+    used = np.unique(column.index)
+    distinct = [column.cells[i] for i in used[used >= 0].tolist()]
     try:
         return sorted(distinct)
     except TypeError:
@@ -260,21 +231,21 @@ def state_numbers(name: str, column: Column, values: list[Any], unknown: str) ->
     # unknown: {"error", "missing"}: How other values are treated
     place = {v: i for i, v in enumerate(values)}
     by_name = {str(v): i for i, v in enumerate(values)} if all(isinstance(v, str) for v in values) else {}
-    numbers = np.full(len(column.values) + 1, -1, np.int64)  # the last one for code -1
+    numbers = np.full(len(column.cells) + 1, -1, np.int64)  # the last one for code -1
     other = []
-    for code, value in enumerate(column.values):
+    for code, value in enumerate(column.cells):
         number = place.get(value, by_name.get(str(value)))
         if number is None:
             other.append(code)
         else:
             numbers[code] = number
     if other and unknown == "error":
-        rows = np.flatnonzero(np.isin(column.codes, other))
+        rows = np.flatnonzero(np.isin(column.index, other))
         if len(rows):
             row = int(rows[0])
-            value = column.values[int(column.codes[row])]
+            value = column.cells[int(column.index[row])]
             raise EvidenceError(
                 f"row {row}, column {name!r}: unknown value {value!r}{closest(str(value), by_name)}"
                 ' (unknown="missing" treats it as missing)'
             )
-    return np.asarray(numbers[column.codes], np.int64)
+    return np.asarray(numbers[column.index], np.int64)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ..columns import Table, known_cells, open_table, read_column
+from ..columns.scale import Scale, columns_to_cut, given_cuts, kind_of, read_scale, replaced, whole_dates
 from ..errors import ArgumentError, DataError, UnknownVariable, closest
-from ..inference.tables import Table, column_values, open_table
 from ..util.arguments import check_keywords, choice, whole_number
 from ..util.arrays import Ints
 from ..util.estimator import Estimator, check_table, check_width, feature_names_out
 from .cut_points import mdl_cuts, quantile_cuts, width_cuts
-from .scales import Scale, columns_to_cut, given_cuts, kind_of, read_column, replaced, whole_dates
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -142,18 +142,17 @@ class Discretiser(Estimator):
         if self.target is None and y is None:
             raise ArgumentError("how='mdl' needs the column of classes: target=, or y of fit")
         column = table.column(self.target) if self.target is not None else np.asarray(y).reshape(-1)
-        codes, _ = column_values(self.target or "y", column, table.row_name)
+        codes = known_cells(self.target or "y", column, table.row_name).index
         if len(codes) != table.n:
             raise DataError(f"X has {table.n} rows and y {len(codes)}; expected equal numbers of rows")
         return codes
 
     def _scale(self, table: Table, name: str, classes: Ints | None) -> Scale:
         """The intervals of one column."""
-        column = table.column(name)
-        values = column_values(name, column, table.row_name)[1]
-        kind = kind_of(column, values) or "numbers"
-        categories = tuple(values) if kind == "categories" else ()
-        numbers = read_column(table, name, kind, categories)
+        column = read_column(name, table)
+        kind = kind_of(column) or "numbers"
+        categories = tuple(column.cells) if kind == "categories" else ()
+        numbers = read_scale(table, name, kind, categories)
         known = numbers[~np.isnan(numbers)]
         if not len(known):
             raise DataError(f"column {name!r} has no number")

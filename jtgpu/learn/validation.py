@@ -8,23 +8,24 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ..columns.column import Column
 from ..errors import ArgumentError, DataError, ImpossibleEvidence, UnknownState, UnknownVariable, closest
-from ..inference.tables.states import NOT_OBSERVED, REJECTED, StateLookup
 from ..inference.tree import JunctionTree
 from ..mixed.tree import MixedTree
 from ..model.discrete import DiscreteModel
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
+from ..model.states import NOT_OBSERVED, REJECTED, StateLookup
 from ..util.arguments import choice, described, mapping, text, unknown_keyword, whole_number
 from ..util.arrays import Bools, Floats, Ints
-from ..util.missing import is_na_word
-from .columns import Column, read_data, state_labels
+from ..util.cells import is_na_word
+from .columns import read_data, state_labels
 from .number_validation import NumberValidation
 from .parameters.fit import fit
 from .validation_result import Validation
 
 if TYPE_CHECKING:
-    from ..model.state_values import CodesByVariable
+    from ..model.states import CodesByVariable
     from ..util.options import Data, OnProblem
 
 MIN_FOLDS = 2
@@ -157,7 +158,7 @@ class _Cases:
             meanings = mapping(f"codes of {target!r}", codes[target])
             own = DiscreteModel({target: [*dict.fromkeys(meanings.values())]}).with_codes({target: meanings})
         if own is not None and target not in numbers:
-            lookup = StateLookup(own, own.index(target))
+            lookup = StateLookup(target, own.state_values(own.index(target)))
             codes = [NOT_OBSERVED if x is None else lookup.number(x) for x in cells]
             if REJECTED in codes:
                 i = codes.index(REJECTED)
@@ -191,8 +192,8 @@ class _Cases:
 
 
 def _cells(column: Column, words: frozenset[str], states: frozenset[str]) -> list[Any]:
-    values = [None if is_na_word(v, words) and v.strip() not in states else v for v in column.values]
-    return [None if i < 0 else values[i] for i in column.codes.tolist()]
+    values = [None if is_na_word(v, words) and v.strip() not in states else v for v in column.cells]
+    return [None if i < 0 else values[i] for i in column.index.tolist()]
 
 
 def _network(model: Any) -> BayesianNetwork | MixedNetwork | None:

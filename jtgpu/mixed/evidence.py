@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..columns import as_numbers, at_row, cells_of, open_table, read_states, reject_infinite
+from ..columns.names import evidence_columns
 from ..errors import EvidenceError, ImpossibleEvidence, shown
 from ..inference.evidence import one_case, read_findings
 from ..inference.evidence_table import weight_rows
-from ..inference.tables import as_numbers, at_row, cells_of, open_table, read_states, reject_infinite
-from ..inference.tables.columns import evidence_columns
 from ..util.arguments import mapping
-from ..util.missing import is_missing
+from ..util.cells import is_missing
 
 if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from ..inference.tables import Table
+    from ..columns import Table
     from ..model.mixed import MixedNetwork
 
     Floats = NDArray[np.float64]

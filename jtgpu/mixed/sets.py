@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import ImpossibleEvidence
-from ..model.state_values import StateNumber
+from ..model.states import StateNumber
 from .extended import ExtendedCase
 from .rows import is_small, scaled_weights
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 
+from ..columns import at_row
 from ..errors import ArgumentError, ImpossibleEvidence, PlanError
 from ..inference.queries.posteriors import as_list
 from ..inference.results.interval_numbers import ends_of
 from ..inference.results.marginals import Posterior
-from ..inference.tables import at_row
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
 from ..util.arguments import check_keywords, choice, random_generator, whole_number
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..inference.evidence import Cases, Findings
-    from ..model.state_values import CodesByVariable
+    from ..model.states import CodesByVariable
     from ..util.options import BackendName, OnProblem
 
     Floats = NDArray[np.float64]

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import EvidenceError, NetworkError, TableTooLarge, UnknownState, closest, shown
 from ..util.arguments import choice
-from ..util.missing import is_missing
+from ..util.cells import is_missing
 from .directed import descendants
 from .discrete import DiscreteModel
 from .noisy import MAX_CELLS

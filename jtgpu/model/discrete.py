@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import NetworkError, UnknownState, UnknownVariable, closest, shown
 from ..util import late_imports
 from ..util.arguments import check_keywords, choice, mapping
-from .state_values import Codes, CodesByVariable, StateNumber, StateValues, listed, numbered
+from .states import Codes, CodesByVariable, StateNumber, StateValues, listed, numbered
 
 if TYPE_CHECKING:
     from typing import Self, Unpack

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..util.late_imports import MixedTree
     from ..util.options import BackendName, CompileOptions, Order
     from .cpt import Cpt, CptLike
-    from .state_values import CodesByVariable
+    from .states import CodesByVariable
 
 NUMBER = ("number",)  # the states of a number in the graph of all variables
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..util.late_imports import MixedDynamicTree
     from ..util.options import BackendName, CompileOptions
     from .cpt import Cpt, CptLike
-    from .state_values import CodesByVariable
+    from .states import CodesByVariable
 
 Pair = tuple[str, int]
 NO_STATES = "no variable has states"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import ArgumentError, NetworkError, TableTooLarge, shown
 from ..util.arguments import check_keywords
 from .discrete import MAX_AXES
-from .state_values import listed, present_state
+from .states import listed, present_state
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -12,10 +12,11 @@ import numpy as np
 
 from ..errors import ArgumentError, EvidenceError, NetworkError, TableTooLarge, UnknownState, UnknownVariable, closest
 from ..util.arguments import described, whole_number
+from ..util.cells import GROUPED, POINT, UNDECIDED
 from .discrete import DiscreteModel
 from .network import BayesianNetwork
 from .network_text import parse_network, parse_states
-from .state_values import GROUPED, POINT, UNDECIDED, CodesByVariable, StateNumber
+from .states import CodesByVariable, StateNumber
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -27,7 +28,7 @@ def parse_finding(model: DiscreteModel, text: str) -> tuple[str, int | frozenset
 
     Names and states may contain ``=``, ``,`` and spaces. Of all positions of ``=``, the one with the longest variable
     name that is followed by one of its states is used. The state is matched as a name first, then as a number (see
-    `jtgpu.model.state_values`), then as a comma-separated list of either. Spaces around names and states are dropped
+    `jtgpu.model.states`), then as a comma-separated list of either. Spaces around names and states are dropped
     if the text does not match with them.
     """
     # returns Name of the variable.

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..columns import Table, as_numbers, is_codes, open_data, read_column, read_states, reject_infinite
+from ..columns.arrow import arrow
+from ..columns.column import Column
+from ..columns.names import evidence_columns
 from ..errors import ArgumentError, DataError, closest, shown
-from ..inference.results.printed import table_like, unused_name
-from ..inference.tables import Table, as_numbers, column_values, is_codes, open_data, read_states, reject_infinite
-from ..inference.tables.arrow import arrow
-from ..inference.tables.columns import evidence_columns
-from ..inference.tables.plain_cells import CategoricalColumn
+from ..inference.results.frames import table_like, unused_name
 from ..model.discrete import DiscreteModel
 from ..util.arguments import choice, several
 from ..util.arrays import Bools, Floats, Ints
@@ -52,8 +52,8 @@ def _joined(columns: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
 
 def _take(column: Any, index: Ints) -> Any:
     """Some cells of a column."""
-    if isinstance(column, CategoricalColumn):
-        return CategoricalColumn(column.indices[index], column.values)
+    if isinstance(column, Column):
+        return Column(column.index[index], column.cells, column.declared)
     if isinstance(column, np.ndarray):
         return column[index]
     if isinstance(column, list):
@@ -68,7 +68,6 @@ MISSING_RULES = ("auto", "ignore", "state", "error")
 SCALES = ("std", "range")
 BLOCK = 1 << 12  # rows
 
-Coded = tuple["Ints", list[Any]]  # of a column: codes, and the values that they are numbers of
 Holes = dict[str, "Bools"]  # of the columns that have any: where cells are missing
 
 
@@ -129,7 +128,7 @@ class Columns:
         if missing == "error":
             _reject_missing(table, holes, metric)
         scales = {n: _scale(n, x, "range" if metric == "gower" else scale) for n, x in numbers.items()}
-        states = {n: {v: i for i, v in enumerate(values)} for n, (_, values) in coded.items()}
+        states = {n: {v: i for i, v in enumerate(column.cells)} for n, column in coded.items()}
         if missing == "state":
             for name in states:
                 if name in holes:
@@ -152,7 +151,7 @@ class Columns:
             _reject_missing(table, holes, self.measure.metric)
         return self._encode(table, numbers, coded, holes)
 
-    def _encode(self, table: Table, numbers: dict[str, Floats], coded: dict[str, Coded], holes: Holes) -> Rows:
+    def _encode(self, table: Table, numbers: dict[str, Floats], coded: dict[str, Column], holes: Holes) -> Rows:
         values = np.empty((table.n, len(self.scales)))
         n_more = len(self.scales) if self.missing == "state" else 0  # columns that tell where numbers are missing
         codes = np.zeros((table.n, len(self.states) + n_more), np.int32, order="F")
@@ -166,11 +165,11 @@ class Columns:
             if n_more and name in holes:
                 codes[:, len(self.states) + j] = holes[name]
         for j, (name, known) in enumerate(self.states.items()):
-            coded_column, cells = coded[name]
-            lookup = [known.get(v, UNSEEN) for v in cells] + [known.get(None, UNSEEN)]
-            codes[:, j] = np.array(lookup, np.int32)[coded_column]
+            column = coded[name]
+            lookup = [known.get(v, UNSEEN) for v in column.cells] + [known.get(None, UNSEEN)]
+            codes[:, j] = np.array(lookup, np.int32)[column.index]
             if self.missing != "state" and name in holes:
-                codes[coded_column < 0, j] = MISSING
+                codes[column.index < 0, j] = MISSING
         n_observed = np.broadcast_to(np.int64(len(self.names)), (table.n,))
         if holes and self.missing != "state":
             n_observed = n_observed - np.sum([*holes.values()], axis=0)
@@ -179,10 +178,10 @@ class Columns:
         return Rows(values, codes, n_observed)
 
 
-def _holes(numbers: dict[str, Floats], coded: dict[str, Coded]) -> Holes:
+def _holes(numbers: dict[str, Floats], coded: dict[str, Column]) -> Holes:
     """Where cells are missing, of the columns in which some are."""
     holes = {n: np.isnan(x) for n, x in numbers.items() if not _is_finite(x)}
-    holes |= {n: c < 0 for n, (c, _) in coded.items() if len(c) and c.min() < 0}
+    holes |= {n: c.index < 0 for n, c in coded.items() if len(c) and c.index.min() < 0}
     return {n: hole for n, hole in holes.items() if hole.any()}
 
 
@@ -219,37 +218,32 @@ def _names(table: Table, model: DiscreteModel | None, columns: Iterable[str] | N
 
 def _read(
     table: Table, cases: Any, names: Sequence[str], model: DiscreteModel | None, scaled: Collection[str] | None
-) -> tuple[dict[str, Floats], dict[str, Coded]]:
+) -> tuple[dict[str, Floats], dict[str, Column]]:
     """Columns of numbers, and the other columns as codes; `scaled`: which are numbers, None: those that can be."""
     numbers: dict[str, Floats] = {}
-    coded: dict[str, Coded] = {}
+    coded: dict[str, Column] = {}
     if model is not None:
         states, _ = read_states(model, cases)
         for name in names:
             v = model.index(name)
-            coded[name] = states[:, v].astype(np.int64), list(range(int(model.cardinality[v])))
+            coded[name] = Column(states[:, v].astype(np.int64), list(range(int(model.cardinality[v]))))
         return numbers, coded
     if scaled is not None and not scaled:
         with thread_map(8 * table.n * len(names)) as each:
-            return numbers, dict(zip(names, each(lambda name: _distinct(table, name), names), strict=True))
+            return numbers, dict(zip(names, each(lambda name: read_column(name, table), names), strict=True))
     for name in names:
         as_read = as_numbers(table.column(name)) if scaled is None or name in scaled else None
         if as_read is None and scaled is not None and name in scaled:
             raise DataError(f"column {name!r} must hold numbers, as in the table that was screened")
         empty = as_read is not None and (not len(as_read) or (np.isnan(as_read[0]) and np.isnan(as_read).all()))
         if as_read is None or (scaled is None and empty):
-            coded[name] = _distinct(table, name)
+            coded[name] = read_column(name, table)
         else:
             numbers[name] = as_read
     return numbers, coded
 
 
-def _distinct(table: Table, name: str) -> Coded:
-    """A column as codes."""
-    return column_values(name, table.column(name), table.row_name)
-
-
-def _resolve_metric(metric: str, numbers: dict[str, Any], coded: dict[str, Coded]) -> str:
+def _resolve_metric(metric: str, numbers: dict[str, Any], coded: dict[str, Column]) -> str:
     if metric != "auto":
         return metric
     if not coded:

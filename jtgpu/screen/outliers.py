@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..columns import Table
 from ..errors import DataError
-from ..inference.tables import Table
 from ..util import late_imports
 from ..util.arguments import callback, check_keywords, choice, whole_number
 from ..util.arrays import Bools, Floats, Ints

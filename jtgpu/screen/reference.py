@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..columns import read_states
 from ..errors import ArgumentError, DataError, EvidenceError, shown
-from ..inference.tables import read_states
 from ..util.arguments import several, whole_number
 from ..util.arrays import Floats
 from ..util.elementary import exp
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..inference.tree import JunctionTree
-    from ..model.state_values import CodesByVariable
+    from ..model.states import CodesByVariable
     from ..util.options import TableLike
 
 def keys(measure: Measure, rows: Rows, i: int, references: Rows) -> Floats:

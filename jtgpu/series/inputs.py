@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..columns import Table, as_numbers, cells_of, is_frame, open_data
 from ..device.arrays import DeviceArray
 from ..errors import ArgumentError, DataError, shown
-from ..inference.tables import Table, as_numbers, cells_of, is_frame, open_data
 from ..util.arrays import Floats
-from ..util.missing import is_missing
+from ..util.cells import is_missing
 from . import gpu_run as run
 
 if TYPE_CHECKING:

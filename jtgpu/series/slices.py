@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ..columns import Table, as_numbers, known_cells, reject_infinite
+from ..columns.column import Column
 from ..dynamic.times import check_times as check_sequence_times
 from ..dynamic.times import groups, is_whole, times_of, with_dates
 from ..errors import ArgumentError, DataError, closest
-from ..inference.results.printed import table_like
-from ..inference.tables import Table, as_numbers, column_values, reject_infinite
-from ..inference.tables.plain_cells import CategoricalColumn
+from ..inference.results.frames import table_like
 from ..util.arguments import having, number, several, whole_number
 from ..util.arrays import Floats, Ints
 from .autoregression import Autoregression
@@ -118,10 +118,10 @@ def two_slices(
         for k in (0, *wanted[name]):
             part = states[longest - k : table.n - k]
             if rows is not None:
-                codes = np.where(rows[k] >= 0, np.asarray(states.indices)[rows[k]], -1)
-                part = CategoricalColumn(codes, states.values)
+                codes = np.where(rows[k] >= 0, np.asarray(states.index)[rows[k]], -1)
+                part = Column(codes, states.cells)
             is_plain = table.library is None and table.index is None
-            columns[f"{name}[t-{k}]" if k else f"{name}[t]"] = _as_list(part) if is_plain else part
+            columns[f"{name}[t-{k}]" if k else f"{name}[t]"] = part.tolist() if is_plain else part
     return table_like(x, table, columns)
 
 
@@ -178,18 +178,18 @@ def _reject_unknown(argument: str, given: Mapping[str, Any], names: list[str]) -
             raise DataError(f"{argument} names {name!r}, which is no column{closest(str(name), names)}")
 
 
-def _states(table: Table, name: str, bins: Any) -> CategoricalColumn:
+def _states(table: Table, name: str, bins: Any) -> Column:
     """The states of a column."""
     column = table.column(name)
     numbers = None if bins is None else as_numbers(column)
     if numbers is None:
-        return CategoricalColumn(*column_values(name, column, table.row_name))
+        return known_cells(name, column, table.row_name)
     reject_infinite(table, name, numbers)
     known = ~np.isnan(numbers)
     edges = _edges(name, numbers[known], bins)
     codes = np.where(known, np.searchsorted(edges, numbers, side="left"), -1)
     n = len(edges) + 1
-    return CategoricalColumn(codes, LEVELS.get(n) or [f"q{i + 1}" for i in range(n)])
+    return Column(codes, LEVELS.get(n) or [f"q{i + 1}" for i in range(n)])
 
 
 def _edges(name: str, numbers: Floats, bins: Any) -> Floats:
@@ -208,8 +208,3 @@ def _edges(name: str, numbers: Floats, bins: Any) -> Floats:
     edges = np.unique(np.quantile(numbers, np.arange(1, n) / n, method="inverted_cdf"))
     below: Floats = edges[edges < numbers.max()]
     return below
-
-
-def _as_list(column: CategoricalColumn) -> list[Any]:
-    values = [*column.values, None]
-    return [values[i] for i in column.indices.tolist()]

@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response, StreamingResponse
 
 from ..cases import answer_file
+from ..columns.arrow import arrow, arrow_parquet
 from ..errors import UnknownVariable
-from ..inference.tables.arrow import arrow, arrow_parquet
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..model.quick import parse_codes

@@ -14,7 +14,7 @@ FOLDER, SUFFIX = "loops", "_loops.py"  # a folder of compiled loops; the end of 
 # other files, whose constants and types are compiled into the loops
 DATA = (
     "plans/arrays.py", "plans/program.py", "plans/specialise.py", "plans/ordering/anneal.py",
-    "cases/reading/cells.py", "backends/cpu/records.py", "backends/cpu/slice_records.py", "backends/cpu/backward.py",
+    "columns/csv_records.py", "backends/cpu/records.py", "backends/cpu/slice_records.py", "backends/cpu/backward.py",
     "backends/cpu/parallel.py", "learn/dags/chain_records.py", "graphs/records.py", "screen/arrays.py",
     "util/array_types.py", "util/elementary/__init__.py", "util/jit.py",
 )  # fmt: skip

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jtgpu.cases.reading.cells import MAX_TEXTS, CsvRows, parse_plain_cells
+from jtgpu.columns.csv_cells import CsvRows, parse_plain_cells
+from jtgpu.columns.csv_records import MAX_TEXTS
 from tests.support.examples import examples
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -32,9 +33,9 @@ def read(
     cells: list[list[Any]] = []
     for column in columns[: len(evidence)]:
         assert len(column) == n
-        cells.append([column.values[i] for i in column.indices.tolist()])
-        assert len(set(column.values)) == len(column.values)
-        assert sorted(set(column.indices.tolist())) == list(range(len(column.values)))
+        cells.append([column.cells[i] for i in column.index.tolist()])
+        assert len(set(column.cells)) == len(column.cells)
+        assert sorted(set(column.index.tolist())) == list(range(len(column.cells)))
     for column in columns[len(evidence) :]:
         column.validate(full=True)
         cells.append(column.to_pylist())

@@ -13,7 +13,8 @@ from jtgpu.backends.base import Backend, Capabilities, ColumnResult
 from jtgpu.cases.answer_table import highest
 from jtgpu.cases.query import resolve_query
 from jtgpu.cases.solver import Answers, Solver
-from jtgpu.inference.tables import columns as table_columns
+from jtgpu.columns import coded as table_columns
+from jtgpu.columns import column
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.options.tables import TableOptions
 from tests.conftest import ROOT
@@ -166,7 +167,7 @@ def test_nulls_of_signed_numbers(kind: str) -> None:
     for gone in (random.random(1000) < 0.3, np.zeros(1000, bool), np.ones(1000, bool)):
         array, expected = pa.array(values, mask=gone), np.where(gone, -1, values)
         for first, last in ((0, 1000), (3, 999), (8, 16), (17, 18), (500, 500)):
-            found = table_columns._signed(array[first:last])
+            found = column._signed(array[first:last])
             np.testing.assert_array_equal(found, expected[first:last])
             assert found.dtype == kind
 

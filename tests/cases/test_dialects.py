@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
-from jtgpu.cases.reading import csv_file, open_cases
+from jtgpu.columns import csv_file
+from jtgpu.columns.files import open_cases
 from jtgpu.model.network import BayesianNetwork
 from tests.cases.asia_files import NAMES, N, answers, assert_same, csv_text, only, parquet, run
 from tests.support.examples import examples, slow

@@ -14,13 +14,13 @@ import jtgpu
 from jtgpu.cases import NA_VALUES, frame_states
 from jtgpu.cases.query import resolve_query
 from jtgpu.cases.solver import Solver
-from jtgpu.inference.tables.columns import Encoder
-from jtgpu.inference.tables.plain_cells import CategoricalColumn
-from jtgpu.inference.tables.states import StateLookup
+from jtgpu.columns.coded import Encoder
+from jtgpu.columns.column import Column
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.model.states import StateLookup
 from jtgpu.options.tables import TableOptions
-from jtgpu.util.missing import na_words
+from jtgpu.util.cells import na_words
 from tests.conftest import ROOT
 
 pd = pytest.importorskip("pandas", reason="pandas is not installed")
@@ -273,6 +273,11 @@ def test_columns_that_are_not_there(tree: jtgpu.JunctionTree) -> None:
             tree.predict_proba(nothing, "lung")
 
 
+def lookup_of(model: DiscreteModel, v: int, words: frozenset[str] = frozenset()) -> StateLookup:
+    """The states of a variable by cells."""
+    return StateLookup(model.variables[v], model.state_values(v), words)
+
+
 CELLS: list[tuple[str, Any, int]] = [
     ("n", 1, 0), ("n", 3, 2), ("n", 0, -2), ("n", 1.0, 0), ("n", "1", 0), ("n", "1.0", 0), ("n", " 2 ", 1),
     ("n", True, 0), ("n", False, -2), ("n", -1, -2), ("n", float("nan"), -1), ("n", None, -1), ("n", "", -2),
@@ -288,7 +293,7 @@ CELLS: list[tuple[str, Any, int]] = [
 
 @pytest.mark.parametrize(("variable", "cell", "state"), CELLS)
 def test_the_rules_of_cells(numbers: BayesianNetwork, variable: str, cell: Any, state: int) -> None:
-    lookup = StateLookup(numbers, numbers.index(variable))
+    lookup = lookup_of(numbers, numbers.index(variable))
     assert lookup.number(cell) == state
     assert lookup.number(cell) == state  # from memory
     if state == -2:
@@ -298,11 +303,11 @@ def test_the_rules_of_cells(numbers: BayesianNetwork, variable: str, cell: Any, 
 def test_words_for_nothing_give_way_to_states() -> None:
     model = DiscreteModel({"v": ["None", "NA", "x"], "w": ["", "y"]})
     words = na_words(None, is_text=True)
-    assert [StateLookup(model, 0, words).number(c) for c in ("None", "NA", "null", "")] == [0, 1, -1, -1]
-    assert StateLookup(model, 1, words).number("") == 0
-    assert [StateLookup(model, 0).number(c) for c in ("None", "NA", "null", "")] == [0, 1, -2, -2]
-    assert [StateLookup(model, 0, na_words("-9", is_text=False)).number(c) for c in ("-9", "")] == [-1, -2]
-    assert [StateLookup(model, 0, na_words(["-9"], is_text=True)).number(c) for c in ("-9", "", "NA", "null")] == [
+    assert [lookup_of(model, 0, words).number(c) for c in ("None", "NA", "null", "")] == [0, 1, -1, -1]
+    assert lookup_of(model, 1, words).number("") == 0
+    assert [lookup_of(model, 0).number(c) for c in ("None", "NA", "null", "")] == [0, 1, -2, -2]
+    assert [lookup_of(model, 0, na_words("-9", is_text=False)).number(c) for c in ("-9", "")] == [-1, -2]
+    assert [lookup_of(model, 0, na_words(["-9"], is_text=True)).number(c) for c in ("-9", "", "NA", "null")] == [
         -1, -1, 1, -1,
     ]  # fmt: skip
     assert na_words([], is_text=True) == na_words("", is_text=True) == {""}
@@ -329,11 +334,11 @@ def test_a_word_in_a_frame_is_no_missing_cell(cell: str, hint: str) -> None:
 
 def test_states_that_share_a_name_go_by_number() -> None:
     model = DiscreteModel({"v": ["a", "a", "b"], "n": ["1", "1.0", "2"]})
-    assert [StateLookup(model, 0).number(c) for c in ("a", "b", 0, 1, 2)] == [-2, 2, -2, -2, -2]
+    assert [lookup_of(model, 0).number(c) for c in ("a", "b", 0, 1, 2)] == [-2, 2, -2, -2, -2]
     by_index = model.with_codes("index")
-    assert [StateLookup(by_index, 0).number(c) for c in ("a", "b", 0, 1, 2)] == [-2, 2, 0, 1, 2]
-    assert "2 states are named 'a'" in StateLookup(model, 0).reason("a")
-    assert [StateLookup(model, 1).number(c) for c in ("1", "1.0", 1, 2.0)] == [0, 1, 0, 2]
+    assert [lookup_of(by_index, 0).number(c) for c in ("a", "b", 0, 1, 2)] == [-2, 2, 0, 1, 2]
+    assert "2 states are named 'a'" in lookup_of(model, 0).reason("a")
+    assert [lookup_of(model, 1).number(c) for c in ("1", "1.0", 1, 2.0)] == [0, 1, 0, 2]
 
 
 @pytest.mark.parametrize(
@@ -352,7 +357,7 @@ def test_states_that_share_a_name_go_by_number() -> None:
         ("n", pa.DictionaryArray.from_arrays(pa.array([1, 0, 2], pa.uint8()), pa.array([None, "1", "3"]))),
         ("n", pa.chunked_array([["1"], [], [None, "3"]])),
         ("n", [1, None, "3"]),
-        ("n", CategoricalColumn(np.array([1, -1, 0]), [3, 1])),
+        ("n", Column(np.array([1, -1, 0]), [3, 1])),
         ("w", pa.array(["low", None, "high"])),
     ],
     ids=lambda x: str(getattr(x, "type", type(x).__name__)) if not isinstance(x, str) else x,

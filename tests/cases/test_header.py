@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import jtgpu
-from jtgpu.cases.answer_table import read_file
+from jtgpu.columns.files import read_file
 from jtgpu.errors import ArgumentError, DataError
 from jtgpu.options.tables import CsvDialect
 from tests.cli.commands import run

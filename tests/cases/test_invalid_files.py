@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.cases.reading import csv_file
+from jtgpu.columns import csv_file
 from tests.cases.asia_files import N, answers, assert_same, csv_text, parquet, rows_done, run
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")

@@ -11,11 +11,11 @@ import pytest
 
 import jtgpu
 from jtgpu.cases import frame_states
-from jtgpu.cases.answer_table import read_file
-from jtgpu.cases.reading import csv_file
-from jtgpu.inference.tables.columns import Encoder
-from jtgpu.model.state_values import POINT, UNDECIDED, moment, numeral
+from jtgpu.columns import csv_file
+from jtgpu.columns.coded import Encoder
+from jtgpu.columns.files import read_file
 from jtgpu.options.tables import CsvDialect
+from jtgpu.util.cells import POINT, UNDECIDED, moment, numeral
 from tests.cli.commands import run
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")

@@ -164,7 +164,7 @@ def test_progress_counts_cases_and_how_far_reading_has_come(
 ) -> None:
     import gzip
 
-    from jtgpu.cases.reading import csv_file
+    from jtgpu.columns import csv_file
 
     monkeypatch.setattr(csv_file, "MIN_BLOCK", 500)
     path = written(tmp_path / ("c.parquet" if suffix == "parquet" else "c.csv"), good(table))

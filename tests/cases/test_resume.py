@@ -17,8 +17,8 @@ import pytest
 
 import jtgpu
 from jtgpu.cases.query import file_fingerprint
-from jtgpu.cases.reading import csv_file
 from jtgpu.cases.writing import resumable
+from jtgpu.columns import csv_file
 from tests.cases.asia_files import N, answers, assert_same, csv_text, only, parquet, rows_done, run
 from tests.support.examples import slow
 
@@ -77,7 +77,7 @@ def test_a_run_interrupted_anywhere_can_be_resumed(
     for after in (0, 1, 3, 7):
         with pytest.MonkeyPatch.context() as patch:
             place = {
-                "read": ("jtgpu.inference.tables.columns.Encoder.encode"), "solve": "jtgpu.cases.solver.Solver.solve",
+                "read": ("jtgpu.columns.coded.Encoder.encode"), "solve": "jtgpu.cases.solver.Solver.solve",
                 "write": "jtgpu.cases.writing.resumable.ResumableFile.append",
             }[stop]  # fmt: skip
             module, kind, method = place.rsplit(".", 2)
@@ -285,7 +285,7 @@ def test_a_run_resumes_only_with_the_same_query(
 def test_reading_is_at_most_five_chunks_ahead_of_writing(
     tree: jtgpu.JunctionTree, rows: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jtgpu.inference.tables.columns import Encoder
+    from jtgpu.columns.coded import Encoder
 
     cases = parquet(tmp_path / "cases", rows)
     encode, append = Encoder.encode, resumable.ResumableFile.append

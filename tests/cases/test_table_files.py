@@ -12,7 +12,7 @@ from jtgpu.options.tables import CsvDialect
 
 pa = pytest.importorskip("pyarrow")
 
-from jtgpu.cases.answer_table import read_file  # noqa: E402 (needs pyarrow)
+from jtgpu.columns.files import read_file  # noqa: E402
 
 ROWS = "a,b\n1,u\n2.5,NA\n,w\n"
 
@@ -108,7 +108,7 @@ def test_the_memory_of_a_table_follows_from_the_size_of_its_file(
     path = written(tmp_path, gzip.compress(text.encode()) if name.endswith("gz") else text, name)
     if name.endswith("parquet"):
         pytest.importorskip("pyarrow.parquet").write_table(read_file(written(tmp_path, text)), path)
-    monkeypatch.setattr("jtgpu.cases.answer_table.free_memory", lambda: 10**6)
+    monkeypatch.setattr("jtgpu.columns.files.free_memory", lambda: 10**6)
     with pytest.raises(TableTooLarge, match=rf"{name}: about 50,00\d rows of 3 columns need about (2.9|3)") as caught:
         read_file(path)
     assert 3_000_000 < caught.value.needed < 4_000_000

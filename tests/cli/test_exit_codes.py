@@ -170,7 +170,7 @@ def test_out_of_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_table_too_large_for_the_memory_is_not_read(
     words: list[str], cases: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("jtgpu.cases.answer_table.free_memory", lambda: 100)
+    monkeypatch.setattr("jtgpu.columns.files.free_memory", lambda: 100)
     result = run(*[cases if word == "CASES" else word for word in words])
     assert result.exit_code == 3, result.output
     assert "columns need about" in result.stderr

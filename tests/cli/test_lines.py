@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import jtgpu
-from jtgpu.cases.answer_table import read_file
+from jtgpu.columns.files import read_file
 from tests.cli import commands
 
 pytest.importorskip("pyarrow")

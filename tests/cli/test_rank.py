@@ -42,7 +42,8 @@ def test_edges_as_json() -> None:
 def test_tables_of_edges(tmp_path: Path, suffix: str) -> None:
     pytest.importorskip("pyarrow")
     pytest.importorskip("narwhals")
-    from jtgpu.cases.answer_table import read_file, write_file
+    from jtgpu.cases.answer_table import write_file
+    from jtgpu.columns.files import read_file
 
     plain, path = tmp_path / "plain.csv", tmp_path / f"edges{suffix}"
     plain.write_text(EDGES, encoding="utf-8")

@@ -13,7 +13,7 @@ from jtgpu.errors import (
 )
 from jtgpu.formats.bundled import order_file
 from jtgpu.model.network import BayesianNetwork
-from jtgpu.model.state_values import StateNumber
+from jtgpu.model.states import StateNumber
 from jtgpu.timing import (
     Spread,
     check_answers,

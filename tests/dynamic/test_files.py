@@ -12,7 +12,7 @@ import pyarrow.parquet as pa_parquet
 import pytest
 
 import jtgpu
-from jtgpu.cases.reading import csv_file
+from jtgpu.columns import csv_file
 from jtgpu.dynamic import sequence_file
 from jtgpu.dynamic.files import answer_file
 from jtgpu.dynamic.sequence_file import SequenceQuestion

@@ -13,7 +13,7 @@ import jtgpu
 from jtgpu import errors
 from jtgpu.backends import make
 from jtgpu.formats import bundled
-from jtgpu.model.state_values import StateNumber
+from jtgpu.model.states import StateNumber
 from tests.model.test_network import lawn
 from tests.support import oracle
 

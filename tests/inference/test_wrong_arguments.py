@@ -14,7 +14,7 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import ArgumentError, EvidenceError, JtgpuError, TableTooLarge
-from jtgpu.model.state_values import StateNumber
+from jtgpu.model.states import StateNumber
 from tests.conftest import ROOT
 from tests.support.trees import compiled
 

@@ -11,7 +11,7 @@ import pytest
 
 import jtgpu
 from jtgpu.series import two_slices
-from jtgpu.util.missing import is_missing
+from jtgpu.util.cells import is_missing
 
 pd = pytest.importorskip("pandas", reason="pandas is not installed")
 

@@ -18,7 +18,7 @@ from jtgpu.model import discrete
 from jtgpu.model.cpts import normalize_rows
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
-from jtgpu.model.state_values import StateNumber
+from jtgpu.model.states import StateNumber
 from tests.support import random_nets
 
 STATES: dict[str, Any] = {"rain": ["no", "yes"], "sprinkler": ["off", "on"], "wet": ["dry", "damp", "wet"]}

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jtgpu.model.network import BayesianNetwork
-from jtgpu.model.state_values import StateNumber
+from jtgpu.model.states import StateNumber
 
 
 def to_pyagrum(net: BayesianNetwork) -> Any:

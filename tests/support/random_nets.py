@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
-from jtgpu.model.state_values import StateNumber
+from jtgpu.model.states import StateNumber
 
 MOST_CONFIGURATIONS = 3000  # what the oracle sums in reasonable time
 

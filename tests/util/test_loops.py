@@ -69,7 +69,7 @@ def test_every_source_of_loops_is_found(copied_sources: Path) -> None:
 def test_modules_of_loops_are_those_of_the_package() -> None:
     found = loop_sources.loop_modules()
     assert {"jtgpu.backends.cpu.loops.sweep", "jtgpu.plans.loops.specialise"} < {*found}
-    assert {"jtgpu.cases.reading.loops.cells", "jtgpu.published.durbin_loops"} < {*found}
+    assert {"jtgpu.columns.loops.csv", "jtgpu.published.durbin_loops"} < {*found}
     assert all(name.split(".")[-2] == "loops" or name.endswith("_loops") for name in found)
     assert all((path.parent / "__init__.py").is_file() for path in loop_sources.sources())  # else no wheel has them
 

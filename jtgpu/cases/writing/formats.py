@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from ...columns.arrow import arrow, arrow_csv, arrow_parquet
 from ...errors import UnknownSuffix
-from ...inference.tables.arrow import arrow, arrow_csv, arrow_parquet
 from ..query import escape_formulas
 
 # Concatenate Parquet files: row groups are copied unchanged, and only the footers are merged.

@@ -17,6 +17,7 @@ import numpy as np
 
 from ...backends.base import Counts, Evidence
 from ...backends.make import make
+from ...columns import as_array, is_tensor
 from ...errors import EvidenceError, ImpossibleEvidence, NetworkError, TableTooLarge, shown
 from ...model.discrete import DiscreteModel
 from ...model.network import BayesianNetwork
@@ -26,7 +27,6 @@ from ...util.rows import find_equal_rows
 from ..evidence_table import read_known_cases
 from ..results.rankings import ExpectedCounts
 from ..results.sensitivities import Parameters, Sensitivity
-from ..tables import as_array, is_tensor
 from .mpe import raise_if_impossible
 from .posteriors import messages_of, named, targets_of
 from .reduced import questions_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from ...backends.base import Backend
     from ...backends.sweep import Derivatives, Sweep
-    from ...model.state_values import CodesByVariable
+    from ...model.states import CodesByVariable
     from ...plans.plan import Plan
     from ...plans.program import Program
     from ...util.options import OnProblem

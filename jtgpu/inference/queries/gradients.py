@@ -17,6 +17,7 @@ import numpy as np
 from ...backends.base import Evidence
 from ...backends.cpu.queries import CpuSweep
 from ...backends.reference import ReferenceSweep
+from ...columns.arrow import number_array
 from ...errors import EvidenceError, NetworkError
 from ...model.network import BayesianNetwork
 from ...plans.program import derivative_program
@@ -26,7 +27,6 @@ from ...util.system import new_lock
 from ..evidence import by_number
 from ..evidence_table import BatchEvidence, read_known_cases
 from ..sets import of_sets as of_sets_in
-from ..tables.arrow import number_array
 from .counts import case_weights, counting_backend
 from .mpe import raise_if_impossible
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from ...backends.base import Backend
-    from ...model.state_values import CodesByVariable
+    from ...model.states import CodesByVariable
     from ..compiled import CompiledModel
 
 TINY = 2.0**-900  # of smaller entries, a count may have lost digits that matter to its share of them

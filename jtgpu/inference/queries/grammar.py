@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from ...errors import EvidenceError, UnknownState, UnknownVariable, closest, shown
 from ...model.discrete import DiscreteModel
-from ...model.state_values import StateNumber
+from ...model.states import StateNumber
 from ..evidence import read_known
 
 States = int | frozenset[int]  # the number of a state, or of several states one of which holds

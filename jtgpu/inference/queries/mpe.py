@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...backends.base import Evidence
+from ...columns import at_row
 from ...errors import ImpossibleEvidence, TableTooLarge, format_bytes
 from ...model.discrete import DiscreteModel
 from ...util.arguments import choice, flag, random_generator, whole_number
@@ -23,7 +24,6 @@ from ...util.system import free_memory
 from ..evidence_table import BatchEvidence, read_known_cases
 from ..results.case_states import CaseExplanations, Imputed, Samples
 from ..results.explanations import Explanation, Ranking
-from ..tables import at_row
 from .posteriors import messages_of, n_configurations, named
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...backends.sweep import Uniforms
-    from ...model.state_values import CodesByVariable
+    from ...model.states import CodesByVariable
     from ...util.options import ImputeMethod, OnProblem
     from ..compiled import CompiledModel
     from ..evidence import Cases, EvidenceOptions, Findings

@@ -14,6 +14,7 @@ from ...backends.cpu.queries import CpuSweep
 from ...backends.reference import ReferenceSweep
 from ...backends.sweep import Sweep
 from ...backends.wrappers.questions import QuestionBackend, QuestionSweep
+from ...columns import at_row, is_on_device
 from ...errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, TableTooLarge, UnknownVariable, shown
 from ...model.discrete import DiscreteModel
 from ...plans.program import Program, collect_program, derivative_program
@@ -28,13 +29,12 @@ from ..results.marginals import CasePosteriors, Posteriors
 from ..results.rankings import QuestionCost
 from ..results.tables import DevicePosteriors, Joint
 from ..sets import Joints, Scope, scopes_of
-from ..tables import at_row, is_on_device
 from .reduced import questions_of, reduction
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ...model.state_values import CodesByVariable
+    from ...model.states import CodesByVariable
     from ...plans.plan import Plan
     from ...util.options import OnProblem
     from ..evidence import EvidenceOptions, Findings

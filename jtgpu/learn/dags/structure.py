@@ -16,7 +16,7 @@ from ...model.network import BayesianNetwork
 from ...util import late_imports
 from ...util.arguments import check_keywords, choice, whole_number
 from ...util.arrays import Bools, Ints
-from ...util.missing import MissingReport
+from ...util.cells import MissingReport
 from ...util.options import Data, Devices, LearnBackend, MissingCells, SearchMethod, StructurePriorLike
 from ...util.text_table import counted
 from .best_graph import BestGraph, climb, exact_best

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...cases.reading import open_cases
+from ...columns.files import open_cases
 from ...errors import ArgumentError, DataError, TableTooLarge, format_bytes
 from ...model.discrete import DiscreteModel
-from ...model.state_values import listed
+from ...model.states import listed
 from ...options.tables import CsvDialect
 from ...util.arguments import choice, described, flag, having, several, whole_number
 from ...util.arrays import Bools, Floats, Ints

@@ -9,11 +9,11 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ...columns.names import evidence_columns
 from ...errors import DataError, closest
-from ...inference.tables.columns import evidence_columns
 from ...model.directed import DirectedModel
 from ...util.arrays import Bools, Floats, Ints
-from ...util.missing import MissingReport
+from ...util.cells import MissingReport
 from ...util.rows import find_equal_rows
 from ...util.system import free_memory
 from .sources import CaseSource, CodedChunk

@@ -15,7 +15,7 @@ from ...model.mixed import MixedNetwork
 from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...options.tables import CsvDialect
 from ...util.arguments import choice, flag, mapping, new_file_path, number, whole_number
-from ...util.missing import warn_of_few
+from ...util.cells import warn_of_few
 from .checkpoint import Checkpoint, fingerprints
 from .coded_cases import CodedCases, read_cases, weighted_chunks
 from .em import Iteration, Rule
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from ...model.dynamic import DynamicNetwork
     from ...model.network import BayesianNetwork
-    from ...model.state_values import CodesByVariable
+    from ...model.states import CodesByVariable
     from ...util.options import Data, Devices, EngineName, OnProblem, Order
     from ..discretisation import Discretiser
 

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...columns.coded import Encoder
+from ...columns.column import Column, distinct
 from ...errors import ArgumentError, DataError, closest
 from ...inference.evidence_table import weight_rows
-from ...inference.tables import distinct_values
-from ...inference.tables.columns import Encoder
-from ...inference.tables.plain_cells import CategoricalColumn
-from ...inference.tables.states import REJECTED
 from ...model.discrete import DiscreteModel
 from ...model.network import BayesianNetwork
+from ...model.states import REJECTED
 from ...util.arguments import described, mapping, names, several
 from ...util.arrays import Floats, Ints
 from ...util.rows import find_equal_rows
@@ -89,18 +88,15 @@ class LikelihoodCells:
 
     def _split(self, column: Any, lookup: Any, v: int) -> tuple[Any, Ints | None]:
         """A column without its likelihoods, and their codes, 0 in other cells; None if there are none."""
-        try:
-            indices, values = distinct_values(column)
-        except TypeError:
-            return column, None
-        codes = np.zeros(len(values) + 1, np.int64)
-        for i, value in enumerate(values):
+        found = distinct(lookup.name, column)
+        codes = np.zeros(len(found.cells) + 1, np.int64)
+        for i, value in enumerate(found.cells):
             if is_likelihood(value) and lookup.number(value) == REJECTED:
                 codes[i] = self._code(v, value)
         if not codes.any():
             return column, None
-        rows = codes[indices]  # of an index of -1, the last one
-        return CategoricalColumn(np.where(rows < 0, -1, indices), values), rows
+        rows = codes[found.index]  # of an index of -1, the last one
+        return Column(np.where(rows < 0, -1, found.index), found.cells), rows
 
     def _code(self, v: int, text: str) -> int:
         """The code of a text."""

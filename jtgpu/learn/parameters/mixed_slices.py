@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...cases.answer_table import read_file
+from ...columns.files import read_file
 from ...dynamic.number_rows import Rows, families, read_rows, regression, sums, with_densities
 from ...dynamic.posteriors import posteriors
 from ...errors import ArgumentError, DataError
 from ...model.gaussian import Gaussian
 from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...util.arguments import choice, mapping, names
-from ...util.missing import MissingReport
+from ...util.cells import MissingReport
 from .likelihood_cells import hidden_states
 from .mixed_starts import least_sd, mixed_template, random_densities, weighted_regression
 from .runs import best_of_starts

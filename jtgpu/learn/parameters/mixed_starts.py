@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...columns import is_frame, open_table
 from ...dynamic.number_rows import Rows, families
 from ...errors import ArgumentError, DataError
-from ...inference.tables import is_frame, open_table
 from ...model.gaussian import Gaussian
 from ...model.mixed_dynamic import MixedDynamicNetwork, label
 from .likelihood_cells import hidden_states, of_discretiser, states_given

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...cases.answer_table import read_file
+from ...columns import as_numbers, open_table, read_column
+from ...columns.files import read_file
 from ...errors import ArgumentError, DataError, closest, shown
-from ...inference.tables import as_numbers, column_values, open_table
 from ...mixed.evidence import MixedCases, first_text, read_cases
 from ...mixed.fit_result import MixedFit
 from ...mixed.fitting import Strength, empty_configurations, run, starting_network
@@ -21,16 +21,16 @@ from ...model.mixed import MixedNetwork
 from ...options.tables import CsvDialect
 from ...util.arguments import choice, described, mapping, number, whole_number
 from ...util.calls import outside
-from ...util.missing import is_missing, warn_of_few
-from ..columns import MANY_NUMBERS, is_categorical, sample_weights, without_found_categories
+from ...util.cells import is_missing, warn_of_few
+from ..columns import MANY_NUMBERS, sample_weights
 from .families import read_structure
 from .likelihood_cells import labels_of, of_discretiser
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from ...inference.tables import Table
-    from ...model.state_values import CodesByVariable
+    from ...columns import Table
+    from ...model.states import CodesByVariable
 
 KINDS = ("gaussian", "intervals", "states")
 DEFAULT_BINS = 5
@@ -106,12 +106,9 @@ def _fit_table(  # noqa: PLR0913
         elif v in states:
             labels[v] = tuple(map(str, states[v]))
         else:
-            cells = without_found_categories(table, v)
-            places, values = column_values(v, cells, table.row_name)
-            ordered, counts = is_categorical(cells), np.bincount(np.asarray(places) + 1, minlength=len(values) + 1)[1:]
-            used = {x: n for x, n in zip(values, counts.tolist(), strict=True) if n or ordered}
+            cells = read_column(v, table)
             at_most = (bins or DEFAULT_BINS) if v in cut else None
-            labels[v] = labels_of(v, used, ordered=ordered, bins=at_most, chosen=True)
+            labels[v] = labels_of(v, cells.counts(), ordered=cells.declared, bins=at_most, chosen=True)
     strength = Strength(*_prior(prior), keeps_zeros)
     for v in kinds:
         if kinds[v] == "gaussian" and len(np.unique(np.asarray(as_numbers(columns[v])))) == 2:

@@ -14,7 +14,7 @@ from ...model.network import BayesianNetwork
 from ...util import late_imports
 from ...util.arguments import check_keywords
 from ...util.arrays import Floats
-from ...util.missing import MissingReport
+from ...util.cells import MissingReport
 from ...util.text_table import counted
 from .credible import CredibleIntervals, credible_intervals
 from .em import Iteration

@@ -21,7 +21,7 @@ from .likelihood_cells import hidden_states, of_discretiser, states_given
 from .sources import CaseSource
 
 if TYPE_CHECKING:
-    from ...model.state_values import CodesByVariable
+    from ...model.states import CodesByVariable
     from .families import GivenStructure
 
 # Priors of CPTs: what is added to the counts of each entry.

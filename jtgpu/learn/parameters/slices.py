@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...cases.answer_table import read_file
+from ...columns import as_numbers, is_frame, open_table
+from ...columns.files import read_file
 from ...dynamic.sequences import read_sequences
 from ...errors import ArgumentError, DataError, closest
-from ...inference.tables import as_numbers, is_frame, open_table
 from ...model.directed import DirectedModel
 from ...model.dynamic import DynamicNetwork
 from ...util.arguments import choice, mapping, names, several
 from ...util.calls import outside
-from ...util.missing import MissingReport
+from ...util.cells import MissingReport
 from .checkpoint import Checkpoint, fingerprints
 from .em import EMState, Rule
 from .families import check_sizes
@@ -31,7 +31,7 @@ from .template import known_states, template_of
 
 if TYPE_CHECKING:
     from ...dynamic.sequences import Sequences
-    from ...model.state_values import CodesByVariable
+    from ...model.states import CodesByVariable
     from ...util.arrays import Bools, Floats
     from ...util.options import BackendName
     from .em import Iteration

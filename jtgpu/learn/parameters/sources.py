@@ -11,16 +11,26 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
-from ...cases.reading import CaseChunk, Source, open_cases
+from ...columns import (
+    Table,
+    as_array,
+    at_row,
+    distinct,
+    is_codes,
+    is_tensor,
+    known_cells,
+    open_table,
+    read_column,
+)  # fmt: skip
+from ...columns.coded import Encoder
+from ...columns.files import open_cases
+from ...columns.source import CaseChunk, Source
 from ...errors import ArgumentError, DataError, ParseError, UnknownState
-from ...inference.tables import Table, as_array, at_row, column_values, distinct_values, is_codes, is_tensor, open_table
-from ...inference.tables.columns import Encoder
 from ...model.discrete import DiscreteModel
 from ...options.tables import CsvDialect
 from ...util.arrays import Floats
-from ...util.missing import is_na_word, na_words
+from ...util.cells import is_na_word, na_words
 from ...util.rows import extremes
-from ..columns import is_categorical, without_found_categories
 from .likelihood_cells import LikelihoodCells, ends_of, labels_of
 
 if TYPE_CHECKING:
@@ -69,7 +79,7 @@ def open_source(
     # variables: sequence of str: Names of variables, which show the delimiter of CSV files, and name the columns of an
     #     array
     # chunk: Rows that are read from a file at a time, about
-    # na_values: str or iterable of str: See `jtgpu.util.missing.na_words`
+    # na_values: str or iterable of str: See `jtgpu.util.cells.na_words`
     # likelihood: Likelihoods of the rows of a table in memory, by variable
     shell = DiscreteModel(dict.fromkeys(variables, ("",)))
     is_paths = isinstance(cases, (list, tuple)) and cases and all(isinstance(p, (str, Path)) for p in cases)
@@ -120,13 +130,9 @@ class TableSource:
     def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
         states = {}
         for name in columns:
-            column = without_found_categories(self._table, name)
-            codes, values = column_values(name, column, self.row_name)
-            ordered = is_categorical(column)  # categories that do not occur are states, too
-            counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:].tolist()
-            pairs = zip(values, counts, strict=True)
-            used = {v: n for v, n in pairs if (n or ordered) and not is_na_word(v, self._words)}
-            states[name] = labels_of(name, used, ordered=ordered, bins=bins)
+            column = read_column(name, self._table)
+            used = {v: n for v, n in column.counts().items() if not is_na_word(v, self._words)}
+            states[name] = labels_of(name, used, ordered=column.declared, bins=bins)
             if bins is not None and (ends := ends_of(used, states[name])) is not None:
                 self.ends[name] = ends
         return states
@@ -196,11 +202,9 @@ class FileSource:
             for chunk, _, _ in self._loaded(columns):
                 words = self._words[chunk.is_text]
                 for name, column in zip(columns, chunk.columns, strict=True):
-                    codes, values = column_values(name, column, partial(_location, chunk))
-                    ordered[name] &= not chunk.is_text and is_categorical(column)
-                    counts = np.bincount(codes + 1, minlength=len(values) + 1)[1:].tolist()
-                    pairs = zip(values, counts, strict=True)
-                    counters[name].update({v: n for v, n in pairs if (n or ordered[name]) and not is_na_word(v, words)})
+                    known = known_cells(name, column, partial(_location, chunk))
+                    ordered[name] &= known.declared
+                    counters[name].update({v: n for v, n in known.counts().items() if not is_na_word(v, words)})
         states = {name: labels_of(name, counts, ordered=ordered[name], bins=bins) for name, counts in counters.items()}
         if bins is not None:
             ends = {name: ends_of(counts, states[name]) for name, counts in counters.items()}
@@ -245,7 +249,8 @@ def _note_words(source: TableSource | FileSource, encoder: Encoder) -> None:
 
 def _numbers(source: CaseSource, name: str, column: Any, first: int) -> Floats:
     """Cells of a column as numbers."""
-    codes, values = distinct_values(column)
+    found = distinct(name, column)
+    codes, values = found.index, found.cells
     as_numbers = np.full(len(values) + 1, np.nan)
     for i, value in enumerate(values):
         try:

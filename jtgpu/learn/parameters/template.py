@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from ...columns import is_frame, open_table
 from ...errors import ArgumentError, DataError, NetworkError, closest
-from ...inference.tables import is_frame, open_table
 from ...interop import from_pgmpy, from_pyagrum
 from ...model.dynamic import DynamicNetwork
 from ...model.mixed_dynamic import MixedDynamicNetwork
-from ...model.state_values import CodesByVariable
+from ...model.states import CodesByVariable
 from ...util.arguments import choice, mapping, several, whole_number
 from .likelihood_cells import hidden_states, of_discretiser, states_given
 from .sources import open_source

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import jtgpu
-from jtgpu.model.state_values import StateNumber
+from jtgpu.model.states import StateNumber
 from jtgpu.serve.page_module import page_module, page_style
 
 

@@ -13,27 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....columns.column import Column
 from ....errors import ArgumentError, DataError, closest
-from ....inference.tables.states import REJECTED, StateLookup
 from ....model.discrete import DiscreteModel
 from ....model.network import BayesianNetwork
-from ....model.state_values import listed
+from ....model.states import REJECTED, StateLookup, StateValues, listed
 from ....options.tables import CsvDialect
 from ....util.arguments import choice, described, several
 from ....util.arrays import Ints
 from ....util.calls import outside
-from ....util.missing import MissingReport, is_na_word, warn_of_few
+from ....util.cells import MissingReport, is_na_word, warn_of_few
 from ....util.text_table import counted
 from ...columns import (
     MANY_NUMBERS,
-    Column,
     number_of,
     read_data,
     reject_texts,
     state_labels,
     warn_of_near_equal,
     warn_of_whole_numbers,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -122,7 +121,7 @@ def code_table(
         names, columns = _select(names, columns, states.variables)
     if len(names) < 2:
         raise DataError(f"the table has {len(names)} columns; structure learning requires at least two")
-    rows = {len(column.codes) for column in columns}
+    rows = {len(column) for column in columns}
     if len(rows) > 1:
         raise DataError(f"the columns have different lengths: {sorted(rows)}")
     (n_rows,) = rows
@@ -149,11 +148,11 @@ def code_table(
     if table.n_cases > MAX_ROWS:
         raise DataError(f"the table has {table.n_cases:,} cases, more than {MAX_ROWS:,}")
     _warn_of_copies(table)
-    chosen = {name for name, c in zip(names, columns, strict=True) if name in declared or c.has_order}
+    chosen = {name for name, c in zip(names, columns, strict=True) if name in declared or c.declared}
     whole = {
         name: len(labels) for name, c, labels in zip(names, columns, table.states, strict=True)
-        if name not in chosen and all(isinstance(v, (int, float, np.number, str)) for v in c.values)
-        and any(isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in c.values)
+        if name not in chosen and all(isinstance(v, (int, float, np.number, str)) for v in c.cells)
+        and any(isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in c.cells)
     }  # fmt: skip
     warn_of_whole_numbers(whole)
     warn_of_near_equal({v: own for v, own in zip(table.names, table.states, strict=True) if v not in chosen})
@@ -188,16 +187,16 @@ def code_column(
 ) -> tuple[NDArray[np.int16], tuple[str, ...], tuple[str, ...]]:
     """State of each row, -1 if missing, the names of the states, and the words that were read as missing."""
     known = declared.get(name, ())
-    absent = [is_na_word(v, words) and v.strip() not in known for v in column.values]
-    used = np.unique(column.codes[column.codes >= 0]).tolist() if any(absent) else []
-    missing_words = tuple(sorted({column.values[i].strip() for i in used if absent[i]} - {""}))
+    absent = [is_na_word(v, words) and v.strip() not in known for v in column.cells]
+    used = np.unique(column.index[column.index >= 0]).tolist() if any(absent) else []
+    missing_words = tuple(sorted({column.cells[i].strip() for i in used if absent[i]} - {""}))
     if name in declared:
         return *_by_declared_states(name, column, absent, declared[name]), missing_words
-    values = [v for v, gone in zip(column.values, absent, strict=True) if not gone]
-    if not column.has_order:
+    values = [v for v, gone in zip(column.cells, absent, strict=True) if not gone]
+    if not column.declared:
         _require_discrete(name, values)
         values = _sorted(values)
-        if len(values) == len(column.codes) > MIN_IDENTIFIER:
+        if len(values) == len(column) > MIN_IDENTIFIER:
             raise DataError(
                 f"column {name!r} has a different value in each of its {len(values)} rows: it looks like an "
                 "identifier; leave it out"
@@ -207,8 +206,8 @@ def code_column(
         raise ConstantColumn(f"column {name!r} has only missing values{cause}; leave it out")
     _require_states(name, len(values))
     number = {v: i for i, v in enumerate(values)}
-    states = [-1 if gone else number[v] for v, gone in zip(column.values, absent, strict=True)]
-    return np.array([*states, -1], np.int16)[column.codes], tuple(state_labels(map(_plain, values))), missing_words
+    states = [-1 if gone else number[v] for v, gone in zip(column.cells, absent, strict=True)]
+    return np.array([*states, -1], np.int16)[column.index], tuple(state_labels(map(_plain, values))), missing_words
 
 
 def _by_declared_states(
@@ -217,15 +216,15 @@ def _by_declared_states(
     _require_states(name, len(states))
     if len(set(states)) < len(states):
         raise DataError(f"the states of column {name!r} are not distinct: {states}")
-    lookup = StateLookup(DiscreteModel({name: states}), 0)
-    numbers = [-1 if gone else lookup.number(v) for v, gone in zip(column.values, absent, strict=True)]
+    lookup = StateLookup(name, StateValues(states))
+    numbers = [-1 if gone else lookup.number(v) for v, gone in zip(column.cells, absent, strict=True)]
     if REJECTED in numbers:
         bad = [i for i, x in enumerate(numbers) if x == REJECTED]
-        rows = np.flatnonzero(np.isin(column.codes, bad))
+        rows = np.flatnonzero(np.isin(column.index, bad))
         if len(rows):
-            value = column.values[column.codes[rows[0]]]
+            value = column.cells[column.index[rows[0]]]
             raise DataError(f"row {rows[0]}: column {name!r}: {lookup.reason(value)}")
-    return np.array([*numbers, -1], np.int16)[column.codes], tuple(states)
+    return np.array([*numbers, -1], np.int16)[column.index], tuple(states)
 
 
 def _require_discrete(name: str, values: list[Any]) -> None:

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....cases.answer_table import read_file
+from ....columns import as_numbers, open_table, reject_infinite
+from ....columns.files import read_file
+from ....columns.memory import read_column
+from ....columns.names import reject_repeated
 from ....errors import ArgumentError, DataError, EvidenceError, closest
-from ....inference.tables import as_numbers, open_table, reject_infinite
-from ....inference.tables.columns import reject_repeated
 from ....model.network import BayesianNetwork
 from ....options.tables import CsvDialect
 from ....util.arguments import choice, described, several
 from ....util.arrays import Bools, Floats, Ints
 from ....util.calls import outside
-from ....util.missing import MissingReport
-from ...columns import MANY_NUMBERS, read_column
+from ....util.cells import MissingReport
+from ...columns import MANY_NUMBERS
 from .coded import (
     CONSTANT_CHOICES,
     MIN_IDENTIFIER,
@@ -37,7 +38,7 @@ from .coded import (
 )
 
 if TYPE_CHECKING:
-    from ....inference.tables import Table
+    from ....columns import Table
     from .rules import ScoreRule
 
 EQUAL = 1e-12  # 1 - |correlation| below which two columns are one up to their units

@@ -11,74 +11,24 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...errors import ParseError
-from ...inference.tables.arrow import arrow, arrow_csv, compute
-from ...inference.tables.plain_cells import CategoricalColumn
-from ...model.state_values import POINT, Marks
-from ...util.loops import loops
+from ..errors import ParseError
+from ..util.cells import POINT, Marks
+from ..util.loops import loops
+from .arrow import arrow, arrow_csv, compute
+from .column import Column
+from .csv_records import MAX_TEXTS, NEWLINE, PADDING, SLOTS, WORD, Block, Texts, Wanted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ...util.array_types import Cube, Matrix
-
-_loops = loops("jtgpu.cases.reading.loops.cells")
-
-# Input and output of the compiled loops.
-
-MAX_TEXTS = 2048  # distinct texts of a column in one block
-SLOTS = 4 * MAX_TEXTS  # of the hash table of a column; a power of two
-PADDING = 16  # readable bytes after a block
-NEWLINE, RETURN = 10, 13
-START, LENGTH, WORD, TAIL = range(4)  # of a text: its position, its length, its first and its last eight bytes
-
-
-class Block(NamedTuple):
-    """A block of rows."""
-
-    data: NDArray[np.uint8]  # (m,) uint8: The text, then a line end, then zeros
-    words: NDArray[np.uint64]  # (m / 8,) uint64: The same memory
-    end: int  # length of the text
-    special: NDArray[np.int32]  # (k,) int32: Positions of delimiters, quotes and line ends, then `end`
-    # delimiter, quote: Bytes; quote is -1 if there is none
-    delimiter: int
-    quote: int
-    n_columns: int
-
-
-class Wanted(NamedTuple):
-    """Which columns are wanted, and where their cells go."""
-
-    # evidence_of, kept_of: (columns,) int64: Number of each column of the file among those of evidence, and among those
-    #     to copy; -1 for none
-    evidence_of: NDArray[np.int64]
-    kept_of: NDArray[np.int64]
-    indices: Matrix[np.int32]  # (E, rows) int32: Number of the text of each cell of evidence
-    spans: Cube[np.int64]  # (K, rows, 2) int64: Position and length of each cell to copy
-
-
-class Texts(NamedTuple):
-    """The distinct texts of the columns of evidence."""
-
-    entries: Cube[np.int64]  # (E, MAX_TEXTS, 4) int64: START, LENGTH, WORD and TAIL of each text
-    n_texts: NDArray[np.int64]  # (E,) int64
-    table: Matrix[np.int32]  # (E, SLOTS) int32: Hash tables with linear probing: numbers of texts; -1 for a free slot
-
-
-class RowFormat(Protocol):
-    """How the rows of a file are written."""
-
-    delimiter: str
-    quote: bytes  # empty if quotes are ordinary text
-    n_columns: int
-
+_loops = loops("jtgpu.columns.loops.csv")
 
 def parse_plain_cells(
-    text: bytes, max_rows: int, rows: RowFormat, evidence: Sequence[int], kept: Sequence[int]
+    text: bytes, max_rows: int, rows: CsvRows, evidence: Sequence[int], kept: Sequence[int]
 ) -> tuple[int, list[Any]] | None:
     """Parse whole rows if they are plain."""
     # text: bytes: UTF-8
@@ -86,7 +36,7 @@ def parse_plain_cells(
     # rows: Delimiter, quote and number of columns
     # evidence, kept: sequence of int: Columns of evidence, columns to copy
     # returns n: Number of rows
-    # returns columns: A `CategoricalColumn` per column of evidence, then an Arrow array of text, with null for empty
+    # returns columns: A `Column` per column of evidence, then an Arrow array of text, with null for empty
     #     cells, per column to copy
     if len(text) >= 2**31 or len(set(evidence)) < len(evidence) or len(set(kept)) < len(kept):
         return None
@@ -111,7 +61,7 @@ def parse_plain_cells(
     try:
         for e in range(len(evidence)):
             spans = texts.entries[e, : texts.n_texts[e], :WORD].tolist()
-            columns.append(CategoricalColumn(wanted.indices[e, :n], [text[i : i + k].decode() for i, k in spans]))
+            columns.append(Column(wanted.indices[e, :n], [text[i : i + k].decode() for i, k in spans]))
         columns += [_text_column(data, wanted.spans[k, :n]) for k in range(len(kept))]
     except (UnicodeDecodeError, arrow().ArrowInvalid):
         return None

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import EvidenceError, JtgpuError, shown
-from ...model.state_values import POINT, Marks, numeral
-from ...util.arrays import Floats
-from ...util.missing import is_na_word
+from ..errors import EvidenceError, JtgpuError, shown
+from ..util.arrays import Floats
+from ..util.cells import POINT, Marks, is_na_word, numeral
 
 _NEEDS = "tables of cases require {0}, which is not installed: pip install 'jtgpu[frames]'"
 

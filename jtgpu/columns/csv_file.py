@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...errors import ArgumentError, ParseError
-from ...inference.tables.arrow import arrow, arrow_csv
-from ...model.discrete import DiscreteModel
-from ...model.state_values import Marks
-from ...options.tables import CsvDialect
-from ...util.arguments import described
-from .cells import CsvRows, ParsedRows, count_byte
+from ..errors import ArgumentError, ParseError
+from ..model.discrete import DiscreteModel
+from ..options.tables import CsvDialect
+from ..util.arguments import described
+from ..util.cells import Marks
+from .arrow import arrow, arrow_csv
+from .csv_cells import CsvRows, ParsedRows, count_byte
 from .source import CaseChunk, RowLocation
 
 DELIMITERS = (",", ";", "\t", "|")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import jtgpu
+from jtgpu.columns import arrow, as_array, is_tensor, read_states
 from jtgpu.errors import EvidenceError
-from jtgpu.inference.tables import arrow, as_array, is_tensor, read_states
 from jtgpu.learn import fit
 from tests.support.bundled import bundled
 

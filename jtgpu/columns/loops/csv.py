@@ -1,11 +1,11 @@
-"""Loops that parse plain CSV rows; see `jtgpu.cases.reading.cells`."""
+"""Loops that parse plain CSV rows; see `jtgpu.columns.csv_cells`."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ....util.jit import compiled
-from ..cells import LENGTH, MAX_TEXTS, NEWLINE, RETURN, SLOTS, START, TAIL, WORD, Block, Texts, Wanted
+from ...util.jit import compiled
+from ..csv_records import LENGTH, MAX_TEXTS, NEWLINE, RETURN, SLOTS, START, TAIL, WORD, Block, Texts, Wanted
 
 __all__ = ["gather", "list_marked", "mark", "parse_rows"]
 

@@ -12,13 +12,13 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import ArgumentError, DataError, UnknownState, UnknownVariable, closest, shown
-from ..inference.tables import Table, as_numbers, column_values, reject_infinite
-from ..inference.tables.arrow import narwhals
-from ..inference.tables.plain_cells import CategoricalColumn
-from ..inference.tables.plain_table import NativeFrame
 from ..util.arguments import names, several
 from ..util.arrays import Floats, Ints
 from ..util.text_table import interval_labels
+from . import Table, as_numbers, known_cells, read_column, reject_infinite
+from .arrow import narwhals
+from .column import Column
+from .memory import NativeFrame
 
 Kind = Literal["numbers", "dates", "categories"]
 
@@ -27,18 +27,15 @@ _DATE = re.compile(r"\s*\d{4}-\d\d-\d\d(?!\d)")
 Values = tuple[Ints, list[Any]]  # of a column: which of its distinct values each cell is, -1: missing
 
 
-def kind_of(column: Any, values: list[Any]) -> Kind | None:
-    """The kind of scale of a column with these distinct values; None: it is text, or has no value."""
-    if isinstance(column, np.ndarray) and column.dtype.kind == "M":
-        return "dates"
-    if not values:
+def kind_of(column: Column) -> Kind | None:
+    """The kind of scale of a column; None: it is text, or has no value."""
+    if not column.cells:
         return None
-    if all(isinstance(v, (date, np.datetime64)) for v in values):
+    if all(isinstance(v, (date, np.datetime64)) for v in column.cells):
         return "dates"
-    if all(isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in values):
+    if all(isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in column.cells):
         return "numbers"
-    is_dictionary = hasattr(column, "type") and str(column.type).startswith("dictionary")
-    return "categories" if isinstance(column, CategoricalColumn) or is_dictionary else None
+    return "categories" if column.declared else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +69,7 @@ class Scale:
     def read(self, table: Table, name: str) -> Floats:
         """A column as numbers (n,), NaN where it is missing."""
         # raises DataError: For the first cell that is none.
-        return read_column(table, name, self.kind, self.categories)
+        return read_scale(table, name, self.kind, self.categories)
 
     def place(self, numbers: Floats) -> Ints:
         """The interval of each number (n,); -1: missing."""
@@ -83,7 +80,8 @@ class Scale:
         # raises UnknownState: For the first cell that is none.
         labels = self.labels
         place: dict[Any, int] = {**{label: i for i, label in enumerate(labels)}, **{i: i for i in range(len(labels))}}
-        codes, values = column_values(name, table.column(name), table.row_name)
+        column = read_column(name, table)
+        codes, values = column.index, column.cells
         at = [place.get(v, -1) for v in values]
         for i in np.flatnonzero(np.array(at) < 0).tolist():
             if (codes == i).any():
@@ -130,10 +128,9 @@ def columns_to_cut(table: Table, given: Any, most: int, target: str | None) -> l
         return named
     wanted = []
     for name in table.names:
-        column = table.column(name)
-        codes, values = column_values(name, column, table.row_name)
-        distinct = len(np.unique(codes[codes >= 0])) if len(values) > most else 0
-        if name != target and distinct > most and kind_of(column, values) in ("numbers", "dates"):
+        column = read_column(name, table)
+        distinct = sum(n > 0 for n in column.counts().values()) if len(column.cells) > most else 0
+        if name != target and distinct > most and kind_of(column) in ("numbers", "dates"):
             wanted.append(name)
     return wanted
 
@@ -150,7 +147,7 @@ def whole_dates(cuts: Floats, values: Floats) -> Floats:
     return np.unique(np.ceil(cuts / unit) * unit)
 
 
-def read_column(table: Table, name: str, kind: Kind, categories: tuple[Any, ...]) -> Floats:
+def read_scale(table: Table, name: str, kind: Kind, categories: tuple[Any, ...]) -> Floats:
     """A column as numbers (n,), NaN where it is missing; see `Scale`."""
     # raises DataError: For the first cell that is not of the kind.
     column = table.column(name)
@@ -159,7 +156,8 @@ def read_column(table: Table, name: str, kind: Kind, categories: tuple[Any, ...]
         return plain
     if isinstance(column, np.ndarray) and column.dtype.kind == "M" and kind == "dates":
         return np.asarray(np.where(np.isnat(column), np.nan, column.astype("datetime64[s]").astype(np.float64)))
-    codes, values = column_values(name, column, table.row_name)
+    found = known_cells(name, column, table.row_name)
+    codes, values = found.index, found.cells
     numbers = np.full(len(values) + 1, np.nan)
     places = places_of(categories)
     for i, value in enumerate(values):

@@ -8,9 +8,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
-from ...errors import ParseError
-from ...inference.tables.arrow import arrow, arrow_parquet
-from ...model.state_values import POINT, Marks
+from ..errors import ParseError
+from ..util.cells import POINT, Marks
+from .arrow import arrow, arrow_parquet
 
 RowLocation = tuple[str, int | None]  # file and line number, or file with the row's number as text and None
 
@@ -20,7 +20,7 @@ class CaseChunk:
     """Some rows of a file."""
 
     n: int  # number of rows
-    # Columns of n cells: first the columns of evidence in the form of `jtgpu.inference.tables.columns.Encoder.encode`,
+    # Columns of n cells: first the columns of evidence in the form of `jtgpu.columns.coded.Encoder.encode`,
     #     then the columns to copy as Arrow arrays
     columns: list[Any]
     position: dict[str, int]  # position at which the next chunk begins; `Source.chunks` accepts it to continue there

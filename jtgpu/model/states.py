@@ -12,9 +12,7 @@
 
 from __future__ import annotations
 
-import math
 import operator
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -24,15 +22,27 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import ArgumentError, closest, shown
+from ..util.cells import (
+    GROUPED,
+    MAX_EXACT,
+    NA_VALUES,
+    POINT,
+    Marks,
+    is_missing,
+    is_plain,
+    moment,
+    number_text,
+    numeral,
+    plain_numeral,
+)
 from ..util.text_table import Intervals, intervals_of
 
-Marks = tuple[str, str]  # of decimals and of thousands in the numerals of a file; "": not decided, none
-POINT: Marks = (".", "")
-UNDECIDED: Marks = ("", "")  # 53,0 is 53, and 1,200 is no numeral: it may be 1200
-GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
-_MOMENT = re.compile(r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}(?::[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?)?)?\s*")
 MAX_DIGITS = 1000  # of a decimal number that is compared digit by digit
-MAX_EXACT = 2**53  # below this, integers are floats without rounding
+NOT_OBSERVED, REJECTED = -1, -2  # in place of a state's number
+MAX_CACHED = 4096  # values of one variable whose lookup is cached
+MAX_SHOWN = 40  # characters of a cell in a message
+MAX_HINTED = 200  # characters of a cell that are compared with the names of states
+LIKE_MISSING = {*NA_VALUES, "?", "*", "-", "."}  # words that a message takes for missing cells
 SEVERAL = -1  # in place of a state: names of several states are the same number
 # Names of the state that stands for presence, and of the other one.
 PRESENT = {
@@ -69,13 +79,13 @@ class StateValues:
             self.names[name] = SEVERAL if name in self.names else i
         self.numbers: dict[float, int] = {}
         self.is_codes = False
-        numerals = {} if self.by_index else {i: x for i, s in enumerate(labels) if (x := _numeral(s)) is not None}
+        numerals = {} if self.by_index else {i: x for i, s in enumerate(labels) if (x := plain_numeral(s)) is not None}
         for i, number in numerals.items():
-            plain = _is_plain(labels[i])
+            plain = is_plain(labels[i])
             self.is_codes = self.is_codes or not plain or number in self.numbers
             self.numbers[number] = SEVERAL if number in self.numbers else i
         if self.is_codes:
-            self.numbers = {x: self.names[_text(x)] for x in self.numbers if _text(x) in self.names}
+            self.numbers = {x: self.names[number_text(x)] for x in self.numbers if number_text(x) in self.names}
         self.intervals = None if self.by_index or numerals else intervals_of(labels)
         self.times: Intervals | None = None
         self.moments: dict[float, int] = {}
@@ -93,7 +103,7 @@ class StateValues:
                 raise ArgumentError(f"codes: {shown(name)} is not one state{hint} (the states are {listed(labels)})")
             if not isinstance(code, (str, int, float, Decimal, np.integer, np.floating, np.bool_)) or code != code:
                 raise ArgumentError(f"codes: a code of {name!r} must be a number or a text, not {shown(code)}")
-            value = _numeral(code) if isinstance(code, str) and _is_plain(code) else None
+            value = plain_numeral(code) if isinstance(code, str) and is_plain(code) else None
             for each in (code,) if value is None else (code, value):
                 if self.codes.setdefault(each, state) != state:
                     raise ArgumentError(f"codes: {code!r} has two meanings")
@@ -191,7 +201,7 @@ class StateValues:
         where = f"variable {variable!r}"
         if (self.times or self.intervals) is not None and not isinstance(value, (bool, np.bool_)):
             return f"{where}: no interval contains {value}; {states}"
-        same = [s for s in self.labels if _numeral(s) == value]
+        same = [s for s in self.labels if plain_numeral(s) == value]
         if len(same) > 1:
             return f"{where} has several states that are {value}: {listed(same)}; give the name as text"
         if same:
@@ -252,20 +262,6 @@ def listed(labels: Sequence[str], most: int = 12) -> str:
     return names if len(labels) <= most else f"{names}, ... ({len(labels)} in total)"
 
 
-def moment(cell: Any) -> float | None:
-    """Microseconds from 1970 to a date or time without a zone, also as a text of ISO 8601; None for anything else."""
-    if isinstance(cell, str) and not _MOMENT.fullmatch(cell):
-        return None
-    if not isinstance(cell, (str, date, np.datetime64)) or getattr(cell, "tzinfo", None) is not None:
-        return None
-    try:
-        given: Any = cell.strip() if isinstance(cell, str) else cell
-        when = np.datetime64(given).astype("datetime64[us]")
-    except ValueError:
-        return None
-    return None if np.isnat(when) else float(when.astype(np.int64))
-
-
 def _end(text: str) -> float:
     """An end of an interval of moments."""
     when = float(text) if text in ("-inf", "inf") else moment(text)
@@ -274,36 +270,79 @@ def _end(text: str) -> float:
     return when
 
 
-def numeral(text: str, marks: Marks = POINT) -> float | None:
-    """The number that a text denotes in a file with these marks, or None."""
-    decimal, thousands = marks
-    text = text.strip()
-    if thousands and thousands in text:
-        mark = re.escape(thousands)
-        if not re.fullmatch(rf"[+-]?[0-9]{{1,3}}(?:{mark}[0-9]{{3}})+(?:{re.escape(decimal or '.')}[0-9]*)?", text):
-            return None
-        text = text.replace(thousands, "")
-    if "," in text and decimal != ".":
-        return None if not decimal and GROUPED.fullmatch(text) else _numeral(text.replace(",", "."))
-    return None if "." in text and decimal == "," else _numeral(text)
+class StateLookup:
+    """The states of one variable, by the values that cells may have."""
+    # name: Name of the variable
+    # words: frozenset of str: Words that mean "not observed" unless they are states; see `jtgpu.util.cells.na_words`
+    # numbers_are_states: Whether every number of a state, from 0, means this state, so that columns of integers need no
+    #     lookup
+    # na_found: set of str: The words, not empty, that were looked up and meant "not observed"
 
+    def __init__(self, name: str, values: StateValues, words: frozenset[str] = frozenset()):
+        self.name, self.states, self._values, self._words = name, values.labels, values, words
+        self.na_found: set[str] = set()
+        self.least = NOT_OBSERVED if self._values.by_index else 0  # of the integers that need no look-up
+        by_integer = self._values.by_integer()
+        self.numbers_are_states = -1 not in by_integer and all(by_integer.get(i) == i for i in range(len(self.states)))
+        self.marks = POINT
+        self._found: dict[Any, int] = {}
 
-def _numeral(text: str) -> float | None:
-    """The finite number that a text denotes, or None. ASCII only: float() accepts digits of any script and ``1_0``."""
-    text = text.strip()
-    if not text or not text.isascii() or "_" in text or text[-1] not in "0123456789.":
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+    def read_as(self, marks: Marks) -> None:
+        """Read numerals with these marks of decimals and thousands."""
+        if marks != self.marks:
+            self.marks, self._found = marks, {}
 
+    @property
+    def has_moments(self) -> bool:
+        """Whether dates and times mean states."""
+        return self._values.has_moments
 
-def _is_plain(text: str) -> bool:
-    """Whether a numeral is written as a number, without leading zeros."""
-    return re.match(r"\s*[+-]?0[0-9]", text) is None
+    def number(self, value: Any) -> int:
+        """Number of the state that a value names; `NOT_OBSERVED` or `REJECTED` (-1, -2)."""
+        key = (type(value), value)
+        try:
+            state = self._found.get(key)
+        except TypeError:  # unhashable values name no state
+            return NOT_OBSERVED if is_missing(value) else REJECTED
+        if state is None:
+            state = self._look_up(value)
+            if len(self._found) < MAX_CACHED:
+                self._found[key] = state
+        return state
 
+    def _look_up(self, value: Any) -> int:
+        if is_missing(value):
+            return NOT_OBSERVED
+        if isinstance(value, str):
+            for text in (value, value.strip()):
+                if text in self._values.names:
+                    break
+                if text in self._words:
+                    self.na_found |= {text} - {""}
+                    return NOT_OBSERVED
+            state = self._values.find_text(value, self.marks)
+        else:
+            try:
+                state = self._values.find(value)
+            except TypeError:  # an interval, a date: by its text
+                return self._look_up(str(value))
+            if state is None and value == self.least == NOT_OBSERVED:
+                return NOT_OBSERVED
+        return REJECTED if state is None else state
 
-def _text(number: float) -> str:
-    return str(int(number)) if number.is_integer() and abs(number) < MAX_EXACT else repr(number)
+    def reason(self, value: Any) -> str:
+        """Why a value was rejected, with the closest state."""
+        text = value if isinstance(value, str) else str(value)
+        cell = shown(value if len(text) <= MAX_SHOWN else text, MAX_SHOWN)
+        if isinstance(value, str) and self.states.count(value.strip()) > 1:
+            n = self.states.count(value.strip())
+            texts = [t for t, i in numbered(self.states).items() if self.states[i] == value.strip()]
+            return f"{n} states are named {cell}; write {listed(texts, 3)}, or rename them"
+        names = f"{', '.join(map(shown, self.states[:8]))}{', ...' if len(self.states) > 8 else ''}"
+        hint = self._values.hint(self.name, value) or closest(text.strip()[:MAX_HINTED], self.states, 1)
+        if isinstance(value, str) and not self.marks[0] and GROUPED.fullmatch(value.strip()):
+            whole, fraction = value.strip().replace(",", ""), value.strip().replace(",", ".")
+            hint = f"; it may be {whole} or {fraction}: thousands=',' (--thousands) or decimal=',' (--decimal)"
+        if isinstance(value, str) and value.strip() in LIKE_MISSING:
+            hint = f"; for a missing cell, {'list it in na_values (--na-values)' if self._words else 'use None'}"
+        return f"{cell} is not a state; the states are {names}{hint}"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
-from jtgpu.inference.tables import read_states
+from jtgpu.columns import read_states
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 from tests.support.examples import examples

@@ -7,9 +7,12 @@ word is missing only in a text file, which has no other way to say so, and never
 from __future__ import annotations
 
 import cmath
+import math
+import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -26,6 +29,12 @@ NA_VALUES = (
 )  # fmt: skip
 MAX_LISTED = 8  # columns in a message
 FEW_ROWS, FEW_SHARE = 30, 0.1  # rows, and share of the rows, below which there is a warning
+Marks = tuple[str, str]  # of decimals and of thousands in the numerals of a file; "": not decided, none
+POINT: Marks = (".", "")
+UNDECIDED: Marks = ("", "")  # 53,0 is 53, and 1,200 is no numeral: it may be 1200
+GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
+_MOMENT = re.compile(r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}(?::[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?)?)?\s*")
+MAX_EXACT = 2**53  # below this, integers are floats without rounding
 _NA_TYPES = ("NAType", "NaTType", "MaskedConstant")  # by name: comparing pandas.NA gives NA, which has no truth value
 
 
@@ -113,3 +122,54 @@ class MissingReport:
             more = ", ..." * (len(self.words) > MAX_LISTED)
             lines.append(f"read as missing cells: {'; '.join(some)}{more} (na_values= or --na-values lists such words)")
         return lines
+
+
+# Numerals and moments.
+
+def moment(cell: Any) -> float | None:
+    """Microseconds from 1970 to a date or time without a zone, also as a text of ISO 8601; None for anything else."""
+    if isinstance(cell, str) and not _MOMENT.fullmatch(cell):
+        return None
+    if not isinstance(cell, (str, date, np.datetime64)) or getattr(cell, "tzinfo", None) is not None:
+        return None
+    try:
+        given: Any = cell.strip() if isinstance(cell, str) else cell
+        when = np.datetime64(given).astype("datetime64[us]")
+    except ValueError:
+        return None
+    return None if np.isnat(when) else float(when.astype(np.int64))
+
+
+def numeral(text: str, marks: Marks = POINT) -> float | None:
+    """The number that a text denotes in a file with these marks, or None."""
+    decimal, thousands = marks
+    text = text.strip()
+    if thousands and thousands in text:
+        mark = re.escape(thousands)
+        if not re.fullmatch(rf"[+-]?[0-9]{{1,3}}(?:{mark}[0-9]{{3}})+(?:{re.escape(decimal or '.')}[0-9]*)?", text):
+            return None
+        text = text.replace(thousands, "")
+    if "," in text and decimal != ".":
+        return None if not decimal and GROUPED.fullmatch(text) else plain_numeral(text.replace(",", "."))
+    return None if "." in text and decimal == "," else plain_numeral(text)
+
+
+def plain_numeral(text: str) -> float | None:
+    """The finite number that a text denotes, or None. ASCII only: float() accepts digits of any script and ``1_0``."""
+    text = text.strip()
+    if not text or not text.isascii() or "_" in text or text[-1] not in "0123456789.":
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def is_plain(text: str) -> bool:
+    """Whether a numeral is written as a number, without leading zeros."""
+    return re.match(r"\s*[+-]?0[0-9]", text) is None
+
+
+def number_text(number: float) -> str:
+    return str(int(number)) if number.is_integer() and abs(number) < MAX_EXACT else repr(number)

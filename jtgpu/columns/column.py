@@ -1,0 +1,188 @@
+"""`Column`: the distinct cells of a column, and which of them each cell is; readers look up these alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from types import NoneType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import DataError, EvidenceError, shown
+from ..model.states import StateNumber
+from ..util.cells import is_missing, is_unusable
+from .arrow import arrow, to_double
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DENSE = 1 << 16  # range of whole numbers that are counted, not sorted
+# types whose values equal numbers, but mean something else
+SPECIAL: dict[type, type] = {bool: bool, np.bool_: bool, StateNumber: StateNumber}
+
+
+class Column:
+    """The distinct cells of a column, and which of them each cell is."""
+    # index: (n,) array of int: Place of each cell in `cells`; -1: missing
+    # cells: Of any type. Declared ones have the user's order, and not all of them need occur.
+    # declared: Whether the user gave the cells: the categories of a data frame, the dictionary of an Arrow column
+
+    __slots__ = ("cells", "declared", "index")
+
+    def __init__(self, index: NDArray[Any], cells: list[Any], declared: bool = False):
+        self.index, self.cells, self.declared = index, cells, declared
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, row: Any) -> Any:
+        if isinstance(row, slice):
+            return Column(self.index[row], self.cells, self.declared)
+        return self.cells[self.index[row]]
+
+    def counts(self) -> dict[Any, int]:
+        """How often each cell occurs; 0 for declared ones that do not."""
+        counts = np.bincount(np.asarray(self.index, np.int64) + 1, minlength=len(self.cells) + 1)[1:].tolist()
+        return {cell: n for cell, n in zip(self.cells, counts, strict=True) if n or self.declared}
+
+    def tolist(self) -> list[Any]:
+        """The cells of all rows, None where they are missing."""
+        cells = [*self.cells, None]
+        return [cells[i] for i in self.index.tolist()]
+
+
+def is_declared(column: Any) -> bool:
+    """Whether a column of any kind declares its cells, in order."""
+    is_arrow = type(column).__module__.startswith("pyarrow")
+    return column.declared if isinstance(column, Column) else is_arrow and arrow().types.is_dictionary(column.type)
+
+
+def without_decimals(column: Any) -> Any:
+    """A column of decimal numbers, as databases have them, as floats; other columns as they are."""
+    if hasattr(column, "type"):  # Arrow
+        return to_double(column) if str(column.type).startswith("decimal") else column
+    if not isinstance(column, list) and not (isinstance(column, np.ndarray) and column.dtype == object):
+        return column
+    first = next((c for c in column if not is_missing(c)), None)
+    if not isinstance(first, Decimal) or not all(is_missing(c) or isinstance(c, (Decimal, int, float)) for c in column):
+        return column
+    return np.array([np.nan if is_missing(c) else c for c in column], np.float64)
+
+
+def known_cells(name: str, column: Any, row_name: Callable[[int], str] = "row {}".format) -> Column:
+    """The distinct cells of a column that are not missing."""
+    # raises DataError: If a cell is not a single value, or is infinite or complex; names the column, and the row by
+    #     `row_name`.
+    found = distinct(name, column)
+    codes, cells = found.index.astype(np.int64, copy=False), found.cells
+    place = np.cumsum([not is_missing(cell) for cell in cells], dtype=np.int64) - 1
+    if len(place) and place[-1] < len(cells) - 1:
+        missing = np.array([is_missing(cell) for cell in cells] + [True], np.bool_)  # the last one for code -1
+        codes = np.where(missing[codes], -1, np.append(place, -1)[codes])
+        cells = [cell for cell in cells if not is_missing(cell)]
+    wrong = [i for i, cell in enumerate(cells) if is_unusable(cell) or getattr(cell, "__hash__", None) is None]
+    if wrong and (hits := np.isin(codes, wrong)).any():
+        row = int(np.argmax(hits))
+        cell = cells[codes[row]]
+        if not is_unusable(cell):
+            raise DataError(f"{row_name(row)}, column {name!r}: {shown(cell)} is not a single value")
+        what = "a complex number" if isinstance(cell, complex) else "infinite"
+        raise DataError(f"{row_name(row)}, column {name!r}: the value {cell!r} is {what}")
+    return Column(codes, cells, is_declared(column))
+
+
+class _Places(dict[Any, int]):
+    """The place of each distinct cell; a new one comes last, and NaN, which differs from itself, is None."""
+
+    def __missing__(self, cell: Any) -> int:
+        if isinstance(cell, float) and cell != cell:
+            return self[None]
+        self[cell] = place = len(self)
+        return place
+
+
+def distinct(name: str, column: Any) -> Column:
+    """The distinct cells of a column of any kind, of which some may be missing ones."""
+    # raises DataError: If Arrow cannot tell its cells apart.
+    # raises EvidenceError: If its bytes are no text.
+    if isinstance(column, Column):
+        return column
+    if isinstance(column, list):
+        return _of_cells(column)
+    if not isinstance(column, np.ndarray):
+        return _of_arrow(name, column)
+    kind = column.dtype.kind
+    if kind in "iu" and len(column) and int(column.max()) - (least := int(column.min())) < min(len(column), DENSE):
+        offsets = (column - column.dtype.type(least)).astype(np.int64)
+        occurs = np.bincount(offsets) > 0
+        index = offsets if occurs.all() else (np.cumsum(occurs) - 1)[offsets]
+        return Column(index, (np.flatnonzero(occurs) + least).tolist())
+    if kind in "iufcbM":
+        values, index = np.unique(column, return_inverse=True)
+        if kind == "M" and np.datetime_data(values.dtype)[0] in ("ns", "ps", "fs", "as"):  # no datetime of Python
+            values = values.astype("datetime64[us]")
+        return Column(index.reshape(-1), values.tolist())
+    try:
+        return _of_cells((np.char.decode(column, "utf-8") if kind == "S" else column).tolist())
+    except UnicodeDecodeError as error:
+        raise EvidenceError(f"column {name!r} cannot be read as states: {error}") from None
+
+
+def _of_cells(cells: list[Any]) -> Column:
+    """See `distinct`; of a list. Where a cell cannot be hashed, each one is its own."""
+    types = {*map(type, cells)} - {NoneType}
+    keys = [(SPECIAL.get(type(c)), c) for c in cells] if len(types) > 1 and types & SPECIAL.keys() else cells
+    places = _Places()
+    try:
+        index = np.fromiter(map(places.__getitem__, keys), np.int32, len(cells))
+    except TypeError:
+        known = [None if is_missing(c) else c for c in cells]  # numpy.ma.masked cannot be hashed
+        return Column(np.arange(len(cells)), cells) if [*map(id, known)] == [*map(id, cells)] else _of_cells(known)
+    return Column(index, [key[1] for key in places] if keys is not cells else [*places])
+
+
+def _of_arrow(name: str, column: Any) -> Column:
+    """See `distinct`; of an Arrow array, chunked or not."""
+    pa = arrow()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if pa.types.is_null(column.type):
+        return Column(np.full(len(column), -1, np.int8), [])
+    declared = pa.types.is_dictionary(column.type)
+    try:
+        column = column if declared else _plain_type(column).dictionary_encode()
+        cells = _plain_type(column.dictionary).to_pylist()
+    except pa.ArrowNotImplementedError:
+        raise DataError(f"column {name!r} has cells that are not single values") from None
+    except pa.ArrowInvalid as error:
+        raise EvidenceError(f"column {name!r} of type {column.type} cannot be read as states: {error}") from None
+    return Column(_signed(column.indices), cells, declared)
+
+
+def _plain_type(array: Any) -> Any:
+    """The same cells in a type whose values are texts, numbers, truth values or moments of Python."""
+    pa, kind = arrow(), array.type
+    t = pa.types
+    if t.is_timestamp(kind):
+        return array.cast(pa.timestamp("us", kind.tz), safe=False)  # others become objects of pandas
+    if t.is_string_view(kind) or t.is_binary(kind) or t.is_large_binary(kind) or t.is_fixed_size_binary(kind):
+        return (array.cast(pa.binary()) if t.is_fixed_size_binary(kind) else array).cast(pa.large_string())
+    if t.is_float16(kind) or t.is_decimal(kind):
+        return to_double(array)
+    return _plain_type(array.storage) if isinstance(array, pa.ExtensionArray) else array
+
+
+def _signed(array: Any) -> NDArray[Any]:
+    """An Arrow array of integers with -1 in place of null; ten times as fast as Arrow's ``fill_null``."""
+    if not arrow().types.is_signed_integer(array.type):
+        array = array.cast(arrow().int64())
+    if not array.null_count:
+        return np.asarray(array.to_numpy(zero_copy_only=False))
+    first, n = array.offset, len(array)
+    valid, numbers = array.buffers()
+    whole = np.frombuffer(numbers, array.type.to_pandas_dtype(), n, first * array.type.bit_width // 8)
+    bits = np.frombuffer(valid, np.uint8)[first // 8 : (first + n + 7) // 8]
+    present = np.unpackbits(bits, bitorder="little")[first % 8 : first % 8 + n].view(np.int8)
+    filled: NDArray[Any] = whole | (present - np.int8(1)).astype(whole.dtype, copy=False)
+    return filled
