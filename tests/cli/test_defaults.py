@@ -75,7 +75,7 @@ def test_http_describes_the_options_of_tables_with_their_defaults() -> None:
         elif option.choices:
             assert schemas[name] == {"enum": [*option.choices], "default": default}
         else:
-            assert not schemas[name].get("default")
+            assert "default" not in schemas[name]
             assert not default
 
 
