@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+MANY = 500  # rows of a pattern from which it is a call of its own
 FAR = 1e3  # standard deviations from 0 from which the mean of a number is subtracted
 FEW_DIGITS = 1e-6  # of a sum of squares over its terms, from which it is computed from rows
 
@@ -62,6 +63,9 @@ def one_pass(tree: MixedTree, cases: MixedCases, weights: Floats) -> Sums:
     waiting: dict[Any, list[tuple[Pattern, NDArray[np.intp]]]] = {}  # those of equal sets are one call
     log_likelihood, cells = 0.0, 0
     for pattern, rows in answerer.by_pattern(cases, ()):
+        if len(rows) > MANY:
+            log_likelihood += _add_patterns(tree, cases, weights, [(pattern, rows)], sums)
+            continue
         waiting.setdefault(pattern.sets, []).append((pattern, rows))
         cells += len(rows) * sum(map(answerer.size, pattern.scopes.values()))
         if cells > CELLS:
