@@ -1,4 +1,4 @@
-"""Faults of readers that users met, a test a row; the others are tested beside the code that had them.
+"""Faults of readers that users met, a test a row; the others are tested with the code that had them.
 
 T2, T4: tests/learn/test_codes.py. T3, N9: test_closure.py. T5: tests/cases/test_header.py.
 T6, R14, N18: tests/learn/dags (test_missing_cells, test_time_limit, test_coded). T8, N8: tests/cli/test_explore.py.
@@ -31,7 +31,7 @@ def test_n1_zero_and_one_are_no_state_numbers() -> None:
 
 
 def test_t1_thousands_are_no_decimals(tmp_path: Path) -> None:
-    """1,200 was 1.2, beside 900, which was 900."""
+    """1,200 was 1.2, and 900 was 900."""
     path, net = tmp_path / "price.tsv", str(tmp_path / "price.net")
     path.write_text("price\tclass\n" + "500\tlow\n700\tlow\n900\tlow\n1,200\thigh\n2,500\thigh\n4,000\thigh\n" * 20)
     assert "decimal" in run("learn", str(path), "--bins", "3", "-o", net).stderr

@@ -30,7 +30,7 @@ Tables = list[Floats]
 
 
 class Evaluation(NamedTuple):
-    """What one pass shows."""
+    """Result of one pass."""
 
     sums: Tables  # expected counts; see `Density` for numbers
     log_likelihood: float
@@ -170,7 +170,7 @@ class Expectation:
 
     def incomplete(self, members: Sequence[int], k: int) -> list[Block] | None:
         """Rows that miss a part of the family of one of some variables, and may have its parents in configuration k."""
-        found, scopes = [], family_scopes(self._cases.model)
+        blocks, scopes = [], family_scopes(self._cases.model)
         for part in (part for block in self._cases.blocks for part in block.parts()):
             incomplete = np.zeros(len(part.states), np.bool_)
             for scope in (scopes[v] for v in members):
@@ -180,8 +180,8 @@ class Expectation:
                     gaps &= (part.states[:, u] < 0) | (part.states[:, u] == s)
                 incomplete |= gaps
             if incomplete.any():
-                found.append(Block(part.states[incomplete], part.weights[incomplete], part.rows[incomplete]))
-        return found or None
+                blocks.append(Block(part.states[incomplete], part.weights[incomplete], part.rows[incomplete]))
+        return blocks or None
 
     def some(self, theta: Tables, rows: list[Block]) -> Tables:
         """Expected counts of some rows; of all where these stay on a device or a cluster."""

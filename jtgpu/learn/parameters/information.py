@@ -32,7 +32,7 @@ class Curved(Family, Protocol):
 
     @property
     def prior(self) -> Floats:
-        """What is added to the sums of the rows."""
+        """Pseudo-counts that are added to the sums of the rows."""
 
     def parameters(self, data: Floats, total: Floats, theta: Floats) -> Iterator[tuple[int, int, Any]]:
         """The configurations that the data say something about: k, the number of its parameters, and `unit`."""

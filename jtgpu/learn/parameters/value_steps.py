@@ -267,7 +267,7 @@ class Values:
         return int(dead.sum()), bool((self.weights > 0).any())
 
     def digests(self) -> dict[str, str]:
-        """What decides the result of a run, by name."""
+        """Digests of all that decides the result of a run, by name."""
         def digest(*arrays: Any) -> str:
             data = hashlib.sha256()
             for array in arrays:
@@ -293,8 +293,8 @@ def errors_after_em(net: MixedNetwork, *rows: Any) -> dict[str, Any]:
     with closing(Values(net, cases, weights, strength, {}, fixed=fixed, sharing=sharing, hidden=hidden)) as values:
         theta = values.first
         sums = values.evaluate(theta).sums
-        found = standard_errors(values.families, theta, sums, values, must_peak=True)
-    own = {net.variables[v]: errors for v, errors in found.items()}
+        errors = standard_errors(values.families, theta, sums, values, must_peak=True)
+    own = {net.variables[v]: one for v, one in errors.items()}
     for v in fixed:
         own[v] = np.zeros(net.cpt(v).shape) if not net.is_number(v) else _none(net.gaussian(v))
     return own
