@@ -150,7 +150,7 @@ def fit(  # noqa: PLR0913
         Stepwise EM in one pass over chunks of `chunk` rows, for what cannot be passed twice: chunk k has the share
         ``(k + 2) ** -step``, 0.5 < step <= 1. Needs states that are given, and no convergence is checked.
     errors : bool
-        Whether to compute standard errors; see `Fit.standard_errors`. With numbers they are computed on the first access.
+        Whether to compute standard errors; see `Fit.standard_errors`. With numbers, on the first access.
     on_impossible : {"error", "flag"}
         Whether a row of probability 0 at the start is an error, or is left out and counted.
     backend : {"auto", "cpu", "gpu", "reference"}
