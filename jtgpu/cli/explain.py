@@ -105,8 +105,6 @@ def sensitivity(o: Sensitivity, plan: Planning, run: Compute) -> None:
     net = with_codes(read_network(o.file), o.codes)
     name, state = _parse_target(net, one_target(o.event, o.target, "NAME=STATE"))
     findings = case_of(net, o.evidence, o.evidence_file)
-    if not o.spread > 0:
-        raise BadParameter("must be greater than 0", param_hint="--spread")
     with compiled(net, o.file, plan, run) as (tree, _):
         result = tree.sensitivity((name, state), findings)
         bars = result.tornado(o.n, o.spread)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..errors import DataError, EvidenceError, FileError, FormatError, ParseError, TableTooLarge, format_bytes, shown
 from ..model.discrete import DiscreteModel
+from ..options.tables import CsvDialect
 from ..util.calls import outside
 from ..util.cells import GROUPED, MAX_EXACT, is_na_word, na_words, numeral
 from ..util.system import free_memory
@@ -19,7 +20,7 @@ from ..util.text_table import intervals_of
 from .arrow import arrow, arrow_csv, arrow_parquet, compute
 from .csv_file import CsvFile
 from .names import reject_repeated
-from .source import CsvDialect, ParquetFile, Source
+from .source import ParquetFile, Source
 
 # Open a file of cases: Parquet or CSV, recognized by content.
 
