@@ -6,7 +6,6 @@ import csv
 import io
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from click import BadParameter, echo
@@ -100,26 +99,16 @@ def _report_posterior(
 ) -> dict[str, Any]:
     """The result as values that JSON can hold."""
     return {
-        **_data_as_json(data, table),
-        "variables": list(learned.names),
-        "method": learned.method,
-        "converged": learned.converged,
-        "rhat": learned.rhat,
-        "largest_mcse": float(learned.mcse.values.max()),
-        "steps": learned.n_steps,
-        "chains": learned.n_chains,
-        "coverage": learned.coverage,
-        "log_evidence": learned.log_evidence,
-        "edges": [list(arc) for arc in learned.edges(0.01)],
-        "arcs": [list(arc) for arc in learned.structure.arcs],
-        "score": learned.structure.score,
-        "log_weight": learned.map_score,
-        "not_converged_because": list(learned.shortfall),
-        "output": output,
-        "edges_file": _name(files.edges),
+        **_data_as_json(data, table), "variables": list(learned.names), "method": learned.method,
+        "converged": learned.converged, "rhat": learned.rhat, "largest_mcse": float(learned.mcse.values.max()),
+        "steps": learned.n_steps, "chains": learned.n_chains, "coverage": learned.coverage,
+        "log_evidence": learned.log_evidence, "edges": [list(arc) for arc in learned.edges(0.01)],
+        "arcs": [list(arc) for arc in learned.structure.arcs], "score": learned.structure.score,
+        "log_weight": learned.map_score, "not_converged_because": list(learned.shortfall), "output": output,
+        "edges_file": files.edges and str(files.edges),
         "pictures": [str(path) for path in (files.draw, files.draw_network) if path is not None],
-        "saved": _name(files.save),
-    }
+        "saved": files.save and str(files.save),
+    }  # fmt: skip
 
 
 def _data_as_json(data: str, table: CodedTable) -> dict[str, Any]:
@@ -128,10 +117,6 @@ def _data_as_json(data: str, table: CodedTable) -> dict[str, Any]:
         "data": data, "cases": table.n_cases, "dropped": table.dropped, "missing_cells": dict(table.missing.cells),
         "missing_words": words,
     }
-
-
-def _name(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def learn(  # noqa: PLR0913 (records)
