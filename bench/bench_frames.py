@@ -32,11 +32,11 @@ from rows import network, parser_of, row, store, timed
 import jtgpu
 from jtgpu.cases.files import MAX_THREADS
 from jtgpu.cases.query import resolve_query
-from jtgpu.options.tables import TableOptions
 from jtgpu.cases.solver import Solver
 from jtgpu.columns.memory import NativeFrame
 from jtgpu.formats import bundled
 from jtgpu.model.network import BayesianNetwork
+from jtgpu.options.tables import TableOptions
 from jtgpu.util.options import BackendName
 
 NETWORKS = ("alarm", "hailfinder", "andes", "pigs", "munin2")

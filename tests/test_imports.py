@@ -43,7 +43,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "matplotlib": ("published/junction_trees/measure.py", "draw/plots.py"),
     "click": ("cli/*.py",),
     "narwhals": ("columns/arrow.py",),
-    "pandas": ("inference/results/printed.py",),
+    "pandas": ("inference/results/frames.py",),
     "pyarrow": ("columns/arrow.py", "cluster/tables.py"),
     "fsspec": ("cluster/tables.py",),
     "ray": ("cluster/*.py", "serve/workers.py"),

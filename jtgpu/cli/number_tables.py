@@ -22,8 +22,8 @@ from ..columns.names import evidence_columns
 from ..columns.source import CaseChunk
 from ..errors import EvidenceError, JtgpuError, ParseError
 from ..formats.mixed_writers import dumps_mixed
+from ..inference.results.frames import make_frame
 from ..inference.results.interval_numbers import checked_probabilities
-from ..inference.results.printed import make_frame
 from ..model.mixed import MixedNetwork
 from ..options.tables import FileOptions, TableOptions
 from ..util.cells import POINT, Marks, na_words

@@ -89,7 +89,7 @@ class NativeFrame:
         return np.asarray(self.native.to_numpy(), np.float64)
 
     def carried(self, name: str) -> Any:
-        """A column to copy to a result, as `jtgpu.inference.results.printed.make_frame` takes it."""
+        """A column to copy to a result, as `jtgpu.inference.results.frames.make_frame` takes it."""
         at = self.names.index(name)
         return self.native.iloc[:, at].array if self.is_pandas else self._column(name)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError
-from ..inference.results.printed import Printed, make_frame, to_frame_method
+from ..inference.results.result import ByName, Result
 from ..util.arguments import number
 from ..util.text_table import counted
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-
-class Options(Printed, Mapping[str, float]):
+class Options(Result, ByName[float]):
     """Expected utility of each option of a decision, the best first: a mapping from option to utility.
+
+    The data frame has the columns ``option`` and ``expected_utility``.
 
     Attributes
     ----------
@@ -35,32 +36,20 @@ class Options(Printed, Mapping[str, float]):
     def __init__(self, decision: str, options: Sequence[str], utilities: Floats):
         self.decision = decision
         order = np.argsort(-utilities, kind="stable")
-        self._utilities = {options[i]: float(utilities[i]) for i in order.tolist()}
-        self.best = next(iter(self._utilities))
-
-    def __getitem__(self, option: str) -> float:
-        return self._utilities[option]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._utilities)
-
-    def __len__(self) -> int:
-        return len(self._utilities)
-
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with the columns ``option`` and ``expected_utility``, the best first."""
-        return make_frame({"option": [*self], "expected_utility": np.array([*self.values()])}, backend)
+        self._parts = {options[i]: float(utilities[i]) for i in order.tolist()}
+        self.best = next(iter(self._parts))
 
     def _title(self) -> str:
         return f"Options of {self.decision}"
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        return ["option", "expected_utility"], [[*self], [*self.values()]], 2
+    def _columns(self) -> dict[str, Any]:
+        return {"option": [*self], "expected_utility": np.array([*self.values()])}
 
 
-class Policy(Printed, Mapping[str, "Cpt"]):
+class Policy(Result, ByName["Cpt"]):
     """The choice of every decision: a mapping to tables over their parents, 1 for the option that is chosen.
+
+    The data frame has a row for each configuration: ``decision``, ``known``, ``option``.
 
     Attributes
     ----------
@@ -78,50 +67,35 @@ class Policy(Printed, Mapping[str, "Cpt"]):
         ties: Mapping[str, list[dict[str, str]]] | None = None,
         unreached: Mapping[str, list[dict[str, str]]] | None = None,
     ):  # fmt: skip
-        self._tables = dict(tables)
+        self._parts = dict(tables)
         self.expected_utility, self.method = expected_utility, method
         self.ties, self.unreached = dict(ties or {}), dict(unreached or {})
 
-    def __getitem__(self, decision: str) -> Cpt:
-        return self._tables[decision]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tables)
-
-    def __len__(self) -> int:
-        return len(self._tables)
-
     def rows(self, decision: str) -> Iterator[tuple[dict[str, str], str | None]]:
         """Configurations of a decision's parents, and the option that is chosen; None where the row is uniform."""
-        table = self._tables[decision]
+        table = self[decision]
         axes = table._axes
         for at in np.ndindex(*table.shape[:-1]):
             row = np.asarray(table)[at]
             chosen = axes[-1].states[int(row.argmax())] if row.max() > 1.0 / len(row) or len(row) == 1 else None
             yield {a.variable: a.states[i] for a, i in zip(axes, at, strict=False)}, chosen
 
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each configuration: ``decision``, ``known``, ``option``."""
-        _, (decisions, known, options), _ = self._table()
-        return make_frame({"decision": decisions, "known": known, "option": options}, backend)
-
     def _title(self) -> str:
         decisions = counted(len(self), "decision")
         return f"Policy of {decisions} ({self.method}): expected utility {self.expected_utility:.6g}"
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
+    def _columns(self) -> dict[str, Any]:
         decisions, known, options = [], [], []
         for d in self:
             for row, chosen in self.rows(d):
                 decisions.append(d)
                 known.append(", ".join(f"{v}={s}" for v, s in row.items()))
                 options.append(chosen or "any")
-        return ["decision", "known", "option"], [decisions, known, options], 3
+        return {"decision": decisions, "known": known, "option": options}
 
 
-class UtilityDistribution(Printed):
-    """Distribution of the total utility under a policy.
+class UtilityDistribution(Result):
+    """Distribution of the total utility under a policy. The data frame has the columns ``utility``, ``probability``.
 
     Attributes
     ----------
@@ -145,20 +119,17 @@ class UtilityDistribution(Printed):
         at = int(np.searchsorted(np.cumsum(self.probabilities), p - 1e-12))
         return float(self.values[min(at, len(self.values) - 1)])
 
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with the columns ``utility`` and ``probability``."""
-        return make_frame({"utility": self.values, "probability": self.probabilities}, backend)
-
     def _title(self) -> str:
         return f"Total utility: mean {self.mean:.6g}, sd {self.sd:.6g}"
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        return ["utility", "probability"], [self.values, self.probabilities], 2
+    def _columns(self) -> dict[str, Any]:
+        return {"utility": self.values, "probability": self.probabilities}
 
 
-class ValueOfInformation(Printed, Mapping[str, float]):
+class ValueOfInformation(Result, ByName[float]):
     """Gain in expected utility of observing a variable before a decision, the highest first, costs subtracted.
+
+    The data frame has the columns ``variable`` and ``gain``, in units of utility.
 
     Attributes
     ----------
@@ -169,24 +140,10 @@ class ValueOfInformation(Printed, Mapping[str, float]):
 
     def __init__(self, decision: str, expected_utility: float, gains: Mapping[str, float]):
         self.decision, self.expected_utility = decision, expected_utility
-        self._gains = dict(sorted(gains.items(), key=lambda item: -item[1]))
-
-    def __getitem__(self, variable: str) -> float:
-        return self._gains[variable]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._gains)
-
-    def __len__(self) -> int:
-        return len(self._gains)
-
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with the columns ``variable`` and ``gain`` (units of utility)."""
-        return make_frame({"variable": [*self], "gain": np.array([*self.values()])}, backend)
+        self._parts = dict(sorted(gains.items(), key=lambda item: -item[1]))
 
     def _title(self) -> str:
         return f"Observing before {self.decision}: gain over {self.expected_utility:.6g}"
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        return ["variable", "gain"], [[*self], [*self.values()]], 2
+    def _columns(self) -> dict[str, Any]:
+        return {"variable": [*self], "gain": np.array([*self.values()])}

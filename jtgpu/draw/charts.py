@@ -84,7 +84,7 @@ def draw_curve(values: Sequence[float], title: str, axis: str) -> Drawing | None
     points = [*points[:-1:stride], points[-1]]
     low, high = min(v for _, v in points), max(v for _, v in points)
     scale = CURVE / (high - low) if high > low else 0.0
-    labels = [f"{high:.8g}", f"{low:.8g}"]
+    labels = [f"{high:.6g}", f"{low:.6g}"]
     left = PAD + max(map(text_width, labels)) + PAD
     first, last = points[0][0], points[-1][0]
     line = " ".join(

@@ -14,14 +14,11 @@ from ..decisions.tree import DecisionTree
 from ..errors import format_bytes
 from ..inference.compiled import CompiledModel
 from ..inference.network_plan import NetworkPlan
-from ..inference.results.marginals import Posterior, Posteriors
-from ..inference.results.printed import Printed
-from ..inference.results.rankings import Ranking, Scores
-from ..inference.results.sensitivities import Sensitivity
+from ..inference.results.result import Result
 from ..model.cpt import Cpt
 from ..model.decisions import PolicyNetwork
 from ..model.discrete import DiscreteModel
-from ..util.text_table import format_cell, shown_rows
+from ..util.text_table import format_cell, shown_cells, shown_rows
 from .charts import draw_counts, draw_curve, draw_posterior, draw_tornado
 from .courses import draw_courses
 from .decisions import draw_decisions
@@ -89,7 +86,7 @@ def _columns(n: int, fixed: int) -> list[int | None]:
 
 
 def _cells(column: Any, rows: Sequence[int], bars: bool) -> list[str]:
-    values = [column[i] for i in rows]
+    values = shown_cells(column, rows)
     numbers = [v for v in values if isinstance(v, (int, float, np.number)) and np.isfinite(v)]
     largest = max([abs(float(v)) for v in numbers], default=0.0)
     cells = []
@@ -125,52 +122,42 @@ def html(thing: Any) -> str:
     return text if curve is None else text + curve._repr_html_()
 
 
-@html.register
-def _(thing: Printed) -> str:
-    if hasattr(thing, "_counts"):  # `jtgpu.learn.PredictiveCheck`, whose module takes long to import
-        return draw_counts(*thing._counts())._repr_html_()
-    names, columns, fixed = thing._table()
-    table = html_table(thing._title()[:MAX_TEXT], names, columns, fixed=fixed)
-    if hasattr(thing, "_courses"):  # `jtgpu.dynamic.SequencePosteriors`, likewise
-        course = draw_courses(*thing._courses())
-        return table if course is None else course._repr_html_() + table
-    if not hasattr(thing, "edge_probabilities"):
-        return table
-    # a posterior over structures, whose module takes longer to import than all of this package
-    posterior: Any = thing
-    pictures = [arcs(posterior)._repr_html_()] if len(posterior.names) <= MAX_BOXES else []
-    pictures.append(heat_map(posterior)._repr_html_())
-    left = MAX_BYTES - len(table.encode())
-    for drawn in pictures:
-        left -= len(drawn.encode())
-        table += drawn if left > 0 else ""
-    return table
-
-
-@html.register(Ranking)
-@html.register(Scores)
+@html.register(Result)
+@html.register(Cpt)
 def _(thing: Any) -> str:
-    names, columns, fixed = thing._table()
+    return PICTURES[getattr(thing, "_picture", "table")](thing)
+
+
+def _table(thing: Any, bars: int | None = None) -> str:
+    names, cells, keys = thing._table()
+    return html_table(_name(thing._title()), names, cells, fixed=keys, bars=bars)
+
+
+def _ranking(thing: Any) -> str:
+    columns = thing._table().cells
     numbers = [j for j, column in enumerate(columns) if len(column) and isinstance(column[0], (float, np.number))]
     # the quantity by which the rows are sorted, largest first
     descending = (j for j in numbers if all(a >= b for a, b in pairwise(columns[j])))
-    bars = next(descending, next(iter(numbers), None))
-    return html_table(thing._title()[:MAX_TEXT], names, columns, fixed=fixed, bars=bars)
+    return _table(thing, next(descending, next(iter(numbers), None)))
 
 
-@html.register
-def _(thing: Cpt) -> str:
-    names, columns, fixed = thing._table()
-    return html_table(thing._title()[:MAX_TEXT], names, columns, fixed=fixed)
+def _courses(thing: Any) -> str:
+    course = draw_courses(*thing._courses())
+    return _table(thing) if course is None else course._repr_html_() + _table(thing)
 
 
-@html.register
-def _(thing: Posterior) -> str:
-    return draw_posterior(thing)._repr_html_()
+def _arcs(thing: Any) -> str:
+    text = _table(thing)
+    pictures = [arcs(thing)._repr_html_()] if len(thing.names) <= MAX_BOXES else []
+    pictures.append(heat_map(thing)._repr_html_())
+    left = MAX_BYTES - len(text.encode())
+    for drawn in pictures:
+        left -= len(drawn.encode())
+        text += drawn if left > 0 else ""
+    return text
 
 
-@html.register
-def _(thing: Posteriors) -> str:
+def _network(thing: Any) -> str:
     model, known = thing._model, thing._known
     nodes = thing._ids()
     if len(nodes) == len(model) <= MAX_BOXES:
@@ -182,13 +169,19 @@ def _(thing: Posteriors) -> str:
         drawn = picture._repr_html_()
         if len(drawn.encode()) < MAX_BYTES:
             return _captioned(thing._title(), drawn)
-    names, columns, fixed = thing._table()
-    return html_table(thing._title(), names, columns, fixed=fixed)
+    return _table(thing)
 
 
-@html.register
-def _(thing: Sensitivity) -> str:
-    return draw_tornado(thing)._repr_html_()
+PICTURES: dict[str, Callable[[Any], str]] = {  # `_picture` of a result
+    "arcs": _arcs,
+    "bars": lambda thing: draw_posterior(thing)._repr_html_(),
+    "counts": lambda thing: draw_counts(*thing._counts())._repr_html_(),
+    "courses": _courses,
+    "network": _network,
+    "ranking": _ranking,
+    "table": _table,
+    "tornado": lambda thing: draw_tornado(thing)._repr_html_(),
+}
 
 
 @html.register

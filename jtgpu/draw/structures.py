@@ -324,7 +324,7 @@ def trace(posterior: StructurePosterior) -> Drawing:
     columns = np.unique(np.linspace(0, values.shape[1] - 1, min(values.shape[1], MAX_POINTS)).round().astype(int))
     low, high = float(values.min()), float(values.max())
     scale = CURVE / (high - low) if high > low else 0.0
-    labels = [f"{high:.8g}", f"{low:.8g}"]
+    labels = [f"{high:.6g}", f"{low:.6g}"]
     left = PAD + max(map(text_width, labels)) + PAD
     top, bottom = TITLE + 6, TITLE + 6 + CURVE
     step = CHART / (values.shape[1] - 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ..errors import ArgumentError, DataError, PlanError, closest
-from ..inference.results.printed import unused_name
+from ..inference.results.frames import unused_name
 from ..model.discrete import DiscreteModel
 from ..util.arguments import check_keywords, mapping, names, random_generator
 from ..util.text_table import counted

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..inference.results.frames import unused_name
 from ..inference.results.marginals import distinct_names
-from ..inference.results.printed import ByTarget, Printed, make_frame, to_frame_method, unused_name
+from ..inference.results.result import ByName, ByVariable, Columns, Result
 from ..util.text_table import counted
 
 if TYPE_CHECKING:
@@ -27,8 +28,10 @@ class Course(NamedTuple):
     sd: Floats | None  # of a number
 
 
-class _OfSlices(Printed):
+class _OfSlices(Result):
     """Answers for some slices of B sequences."""
+
+    _model: DiscreteModel
 
     def __init__(self, model: DiscreteModel, sequences: Sequences, slices: Ints | None):
         # slices: (S,) those that are answered; None: the last one of each sequence
@@ -57,16 +60,17 @@ class _OfSlices(Printed):
         names = set(self._model.variables)
         return {unused_name("sequence", names): sequence, unused_name("slice", names): t}
 
-    def _printed_keys(self) -> dict[str, list[Any]]:
-        return {name: x.tolist() if isinstance(x, np.ndarray) else x for name, x in self._keys().items()}
+    def _table(self) -> Columns:
+        return super()._table()._replace(keys=len(self._sequences.keys) or 2)
 
 
-class SequencePosteriors(_OfSlices, ByTarget):
+class SequencePosteriors(_OfSlices, ByName[Any]):
     """Posteriors of variables in slices of B sequences.
 
     ``result["rain"]`` is an array of float64, (B, S, states), S the number of slices that were requested: all T, or
     those in ``at``. With ``at="last"`` it is (B, states). Slices behind the end of a sequence, and impossible ones, are
-    zeros.
+    zeros. The data frame has a row for each slice: the keys, and a column ``rain=yes`` for each state; answers about
+    impossible sequences are null.
 
     Attributes
     ----------
@@ -80,6 +84,9 @@ class SequencePosteriors(_OfSlices, ByTarget):
         where ``rain[t-1]`` would be before the first slice.
     """
 
+    _picture = "courses"
+    _argument = "targets"
+
     def __init__(
         self, model: DiscreteModel, sequences: Sequences, slices: Ints | None, log_evidence: Floats,
         arrays: Mapping[str, Floats], joint: Mapping[tuple[str, ...], Floats],
@@ -87,30 +94,21 @@ class SequencePosteriors(_OfSlices, ByTarget):
         super().__init__(model, sequences, slices)
         self.log_evidence = log_evidence
         self.impossible: Bools = np.isneginf(log_evidence)
-        self._posteriors, self.joint = dict(arrays), dict(joint)
+        self._parts, self.joint = dict(arrays), dict(joint)
 
     def modes(self) -> dict[str, NDArray[Any]]:
         """Return the most probable state of each variable by name, (B, S) or (B,); None where there is no posterior."""
         return {
             v: np.array([*self._model.states(v), None], object)[np.where(x.any(axis=-1), x.argmax(axis=-1), -1)]
-            for v, x in self._posteriors.items()
+            for v, x in self.items()
         }
 
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each slice: the keys, and a column ``rain=yes`` for each state.
-
-        Answers about impossible sequences are null.
-        """
-        return make_frame(self._keys() | self._without_impossible(), backend)
-
-    def _without_impossible(self) -> dict[str, Any]:
-        """The columns of the answers, masked in impossible sequences."""
+    def _columns(self) -> dict[str, Any]:
         values: dict[str, Any] = self._values()
-        if not self.impossible.any():
-            return values
-        lost = self.impossible[self._places()[0]]
-        return {name: np.ma.masked_array(x, lost) for name, x in values.items()}
+        if self.impossible.any():
+            lost = self.impossible[self._places()[0]]
+            values = {name: np.ma.masked_array(x, lost) for name, x in values.items()}
+        return self._keys() | values
 
     def _picked(self, table: Floats) -> Floats:
         """The rows of the answers in an array of all sequences and slices."""
@@ -120,7 +118,7 @@ class SequencePosteriors(_OfSlices, ByTarget):
     def _values(self) -> dict[str, Floats]:
         """The columns of the answers."""
         columns = {}
-        for v, table in self._posteriors.items():
+        for v, table in self.items():
             picked = self._picked(table)
             for s, name in enumerate(distinct_names(self._model.states(v))):
                 columns[f"{v}={name}"] = picked[:, s]
@@ -129,26 +127,23 @@ class SequencePosteriors(_OfSlices, ByTarget):
     def _title(self) -> str:
         return f"Posteriors of {counted(len(self), 'variable')} in {counted(len(self.lengths), 'sequence')}"
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        keys, values = self._printed_keys(), self._without_impossible()
-        cells = [["" if x is None else f"{x:.6g}" for x in column.tolist()] for column in values.values()]
-        return [*keys, *values], [*keys.values(), *cells], len(keys)
-
     def _courses(self) -> tuple[str, list[int], list[Course]]:
         """The first sequence for a picture: its name, slices, and for each variable the course of each state."""
         n = 0 if self._slices is None else int((self._slices < self.lengths[0]).sum())
         slices = [] if self._slices is None else (self._slices[:n] + self._sequences.before[0]).tolist()
         made = [Course(v, {s: x[0, :n, i] for i, s in enumerate(self._model.states(v))}, None)
-                for v, x in self._posteriors.items() if n]  # fmt: skip
+                for v, x in self.items() if n]  # fmt: skip
         name = "" if self._sequences.ids is None else f" ({self._sequences.ids[0]})"
         return f"{self._title()}: sequence 0{name}", slices, made
 
 
-class SequenceStates(_OfSlices, Mapping[str, Any]):
+class SequenceStates(_OfSlices, ByVariable["NDArray[Any]"]):
     """States of all variables in all slices of B sequences.
 
     ``result["rain"]`` has the names of the states, (B, T) ndarray of object, and (n, B, T) of n samples of each
-    sequence; None behind the end of a sequence and in impossible ones.
+    sequence; None behind the end of a sequence and in impossible ones. The data frame has a row for each slice: the
+    keys, and a column of state names for each variable; of n samples of each sequence n times as many rows, whose
+    numbers are in the column ``sample``.
 
     Attributes
     ----------
@@ -158,8 +153,11 @@ class SequenceStates(_OfSlices, Mapping[str, Any]):
         Slices of each sequence.
     """
 
+    _targets = None
+
     def __init__(self, model: DiscreteModel, sequences: Sequences, rows: NDArray[np.int32]):
         # rows: ([n,] R, V) states, sequence after sequence
+        self._labels = model.labels
         lengths = sequences.lengths
         length = int(lengths.max(initial=0))
         super().__init__(model, sequences, np.arange(length))
@@ -171,22 +169,10 @@ class SequenceStates(_OfSlices, Mapping[str, Any]):
         self.states = np.full(shape, -1, np.int32)
         self.states[..., sequence, place, :] = rows
 
-    def __getitem__(self, variable: str | int) -> NDArray[Any]:
-        v = self._model.index(variable)
+    def _part(self, v: int) -> NDArray[Any]:
         return np.asarray(np.array([*self._model.states(v), None], object)[self.states[..., v]])
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._model.variables)
-
-    def __len__(self) -> int:
-        return len(self._model)
-
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each slice: the keys, and a column of state names for each variable.
-
-        Of n samples of each sequence it has n times as many rows; the column ``sample`` has their numbers.
-        """
+    def _columns(self) -> dict[str, Any]:
         sequence, place, _ = self._places()
         keys, columns = self._keys(), {v: self[v][..., sequence, place] for v in self}
         if self.states.ndim == 4:
@@ -194,19 +180,14 @@ class SequenceStates(_OfSlices, Mapping[str, Any]):
             keys = {name: np.tile(np.array(column, object), n) for name, column in keys.items()}
             name = unused_name("sample", {*self._model.variables, *keys})
             keys = {name: np.repeat(np.arange(n), len(sequence)), **keys}
-        return make_frame({**keys, **{v: column.ravel() for v, column in columns.items()}}, backend)
+        return {**keys, **{v: column.ravel() for v, column in columns.items()}}
 
     def _title(self) -> str:
         return f"States of {counted(len(self), 'variable')} in {counted(len(self.lengths), 'sequence')}"
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        keys, (sequence, place, _) = self._printed_keys(), self._places()
-        names: list[str] = [*keys, *self]
-        if not self.states.size:
-            return names, [[] for _ in names], len(keys)
-        first = () if self.states.ndim == 3 else (0,)
-        cells = [["" if x is None else x for x in self[v][*first, sequence, place].tolist()] for v in self]
-        return names, [*keys.values(), *cells], len(keys)
+    def _table(self) -> Columns:
+        table = super()._table()
+        return table if self.states.ndim == 3 else table._replace(keys=table.keys + 1)
 
 
 class SequenceExplanations(SequenceStates):

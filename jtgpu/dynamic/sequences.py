@@ -13,7 +13,7 @@ import numpy as np
 from ..columns import as_array, is_tensor, open_table, read_states
 from ..errors import ArgumentError, DataError, EvidenceError, UnknownVariable, shown
 from ..inference.evidence_table import weight_rows
-from ..inference.results.printed import unused_name
+from ..inference.results.frames import unused_name
 from ..util.arguments import choice, mapping
 from ..util.calls import outside
 from .cells import by_row, is_matrix, is_sequence, matrix, without_sets

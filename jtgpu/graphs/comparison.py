@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, NetworkError
-from ..inference.results.printed import Printed, make_frame, to_frame_method
+from ..inference.results.result import Result
 from ..model.directed import DirectedModel
 from ..model.equivalence import cpdag_of, hamming_distance
 from ..model.network import BayesianNetwork
@@ -23,8 +23,10 @@ Arc = tuple[str, str]
 
 @check_keywords()
 @dataclass(frozen=True, eq=False, repr=False)
-class GraphComparison(Printed):
+class GraphComparison(Result):
     """How a second directed acyclic graph differs from a first one.
+
+    The data frame has a row for each arc that is not in both: ``parent``, ``child``, ``change``.
 
     Attributes
     ----------
@@ -55,18 +57,6 @@ class GraphComparison(Printed):
     def shd(self) -> int:
         return len(self.added) + len(self.missing) + len(self.turned)
 
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each arc: ``parent``, ``child``, ``change``.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame. Default: pandas.
-        """
-        names, columns, _ = self._table()
-        return make_frame(dict(zip(names, columns, strict=True)), backend)
-
     def _title(self) -> str:
         parts = [
             f"{counted(len(arcs), 'arc')} {what}"
@@ -77,11 +67,10 @@ class GraphComparison(Printed):
         kl = "" if self.kl is None else f"; KL divergence {self.kl:.6g}"
         return f"{', '.join(parts)}: SHD {self.shd}, of the equivalence classes {self.shd_class}{kl}"
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
+    def _columns(self) -> dict[str, Any]:
         kinds = {"added": self.added, "missing": self.missing, "turned": self.turned}
         rows = [(u, v, kind) for kind, arcs in kinds.items() for u, v in arcs]
-        columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], []]
-        return ["parent", "child", "change"], columns, 2
+        return {name: [row[i] for row in rows] for i, name in enumerate(("parent", "child", "change"))}
 
 
 def compare(a: Any, b: Any) -> GraphComparison:

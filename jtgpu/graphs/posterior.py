@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, DataError, shown
-from ..inference.results.printed import Printed, make_frame, to_frame_method
+from ..inference.results.result import Columns, Result
 from ..util.arguments import check_keywords, described, flag, number, several
 from ..util.arrays import Floats, Ints
 from ..util.options import Devices, EngineName
@@ -27,10 +27,12 @@ CELLS = 1 << 22  # comparisons at a time
 
 @check_keywords()
 @dataclass(frozen=True, repr=False)
-class BetweennessPosterior(Printed):
+class BetweennessPosterior(Result):
     """Betweenness of variables and their ranks over a sample of graphs.
 
-    Variables of a graph that are equal share their ranks: each has each of them with equal probability.
+    Variables of a graph that are equal share their ranks: each has each of them with equal probability. The data frame
+    has a row for each variable, the best mean rank first: ``variable``, ``mean``, the quantiles (``q5`` ...),
+    ``p_first``, ``mean_rank``, ``rank_low`` and ``rank_high``, the ends of `rank_interval`.
 
     Attributes
     ----------
@@ -69,19 +71,8 @@ class BetweennessPosterior(Printed):
         low, high = (below <= tail - 1e-9).sum(axis=1), (below < 1 - tail - 1e-9).sum(axis=1)
         return np.stack([low, high], axis=1) + 1
 
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each variable, the best mean rank first.
-
-        Its columns are ``variable``, ``mean``, the quantiles (``q5`` ...), ``p_first``, ``mean_rank``, ``rank_low`` and
-        ``rank_high``, the ends of `rank_interval`.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame; also any other one that narwhals supports. Default: pandas.
-        """
-        return make_frame(self.columns(), backend)
+    def _columns(self) -> dict[str, Any]:
+        return self.columns()
 
     def columns(self) -> dict[str, Any]:
         """The columns of `to_frame`, as lists and arrays."""
@@ -100,11 +91,9 @@ class BetweennessPosterior(Printed):
     def _title(self) -> str:
         return f"Betweenness of {len(self.variables)} variables in {len(self.values):,} graphs, best mean rank first"
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        columns = self.columns()
-        return [name.replace("_", " ") for name in columns], [
-            c.tolist() if isinstance(c, np.ndarray) else c for c in columns.values()
-        ], 1  # fmt: skip
+    def _table(self) -> Columns:
+        columns = self._columns()
+        return Columns([name.replace("_", " ") for name in columns], [*columns.values()])
 
 
 def betweenness_posterior(  # noqa: PLR0913 (public API)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..inference.results.printed import Printed, make_frame, to_frame_method
+from ..inference.results.frames import make_frame, unused_name
+from ..inference.results.result import Result, to_frame_method
 from ..util import late_imports
 from ..util.arguments import check_keywords, number
 from ..util.arrays import Floats, Ints
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
 @check_keywords()
 @dataclass(frozen=True, eq=False, repr=False)
-class NumberValidation(Printed):
+class NumberValidation(Result):
     """How well a network predicts a number.
+
+    The data frame has a row for each measure of `summary`: its name in the column of the target, and ``value``.
 
     Attributes
     ----------
@@ -134,5 +137,6 @@ class NumberValidation(Printed):
             f"R-squared {self.r_squared:.4f}"
         )
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        return [self.target, "value"], [[*self.summary()], [*self.summary().values()]], 1
+    def _columns(self) -> dict[str, Any]:
+        measures = self.summary()
+        return {self.target: [*measures], unused_name("value", [self.target]): [*measures.values()]}

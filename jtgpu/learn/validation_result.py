@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import DataError, UnknownState, closest
-from ..inference.results.printed import Printed, make_frame, to_frame_method
+from ..inference.results.frames import make_frame
+from ..inference.results.result import Columns, Result, to_frame_method
 from ..util import late_imports
 from ..util.arguments import check_keywords, whole_number
 from ..util.arrays import Floats, Ints
@@ -24,8 +25,11 @@ BINS = 10  # of a calibration
 
 @check_keywords()
 @dataclass(frozen=True, eq=False, repr=False)
-class Validation(Printed):
+class Validation(Result):
     """How well a model predicts a variable.
+
+    The data frame has a row for each state: rows, precision, recall, F1, AUC (null where undefined), and the confusion
+    matrix.
 
     Attributes
     ----------
@@ -192,18 +196,6 @@ class Validation(Printed):
         return {k: np.array([x[self.fold == f].mean() for f in np.unique(self.fold)]) for k, x in numbers.items()}
 
     @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each state: rows, precision, recall, F1, AUC; NaN where undefined.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame. Default: pandas.
-        """
-        names, columns, _ = self._table()
-        return make_frame(dict(zip(names, (_nullable(c) for c in columns), strict=True)), backend)
-
-    @to_frame_method
     def predictions(self, backend: str | None = None) -> Any:
         """Return a data frame with each row that was used: its number and fold, truth, prediction, probabilities."""
         columns = {
@@ -233,27 +225,23 @@ class Validation(Printed):
             f"calibration error {self.calibration_error:.4f}"
         )
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        """Of each state: rows, precision, recall, F1, AUC and the confusion matrix."""
+    def _columns(self) -> dict[str, Any]:
         confusion, n = self.confusion, self.support
         right, chosen = np.diag(confusion), confusion.sum(axis=0)
-        aucs = [self.auc(s) if 0 < k < n.sum() else None for s, k in zip(self.states, n.tolist(), strict=True)]
-        columns = [
-            list(self.states), n.tolist(), _shares(right, chosen), _shares(right, n), _shares(2 * right, chosen + n),
-            aucs, *(confusion[:, k].tolist() for k in range(len(self.states))),
-        ]  # fmt: skip
-        predicted = [f"predicted {s}" for s in self.states]
-        return [self.target, "rows", "precision", "recall", "F1", "AUC", *predicted], columns, 1
+        areas = [self.auc(s) if 0 < k < n.sum() else np.nan for s, k in zip(self.states, n.tolist(), strict=True)]
+        return {
+            self.target: [*self.states], "rows": n, "precision": _shares(right, chosen), "recall": _shares(right, n),
+            "F1": _shares(2 * right, chosen + n), "AUC": np.ma.masked_invalid(areas),
+            **{f"predicted {s}": confusion[:, k] for k, s in enumerate(self.states)},
+        }  # fmt: skip
+
+    def _table(self) -> Columns:
+        columns = self._columns()
+        return Columns([*columns], [[*self.states], *(c.tolist() for c in [*columns.values()][1:])])
 
 
-def _shares(part: Ints, whole: Ints) -> list[float | None]:
-    return [a / b if b else None for a, b in zip(part.tolist(), whole.tolist(), strict=True)]
-
-
-def _nullable(column: list[Any]) -> Any:
-    if None not in column:
-        return column
-    return np.ma.MaskedArray([0.0 if x is None else x for x in column], [x is None for x in column])
+def _shares(part: Ints, whole: Ints) -> np.ma.MaskedArray[Any, Any]:
+    return np.ma.masked_array(part / np.maximum(whole, 1), whole == 0)
 
 
 def _range(values: Floats) -> str:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError
+from ..inference.results.frames import make_frame
 from ..inference.results.interval_numbers import checked_probabilities
 from ..inference.results.marginals import distinct_names
-from ..inference.results.printed import ByTarget, make_frame
+from ..inference.results.result import ByName, CaseResult
 from ..util.loops import loops
 from .components import HALF_LOG_2PI
 from .results import DEFAULT_QUANTILES, NumberPosterior, Parts
@@ -161,7 +162,7 @@ class NumberColumns:
         return self._table.case(self._column, row)
 
 
-class MixedCasePosteriors(ByTarget):
+class MixedCasePosteriors(CaseResult, ByName[Any]):
     """Posteriors of a table of B cases: variable to a (B, n_states) array, or to `NumberColumns`.
 
     Attributes
@@ -171,6 +172,8 @@ class MixedCasePosteriors(ByTarget):
     impossible : (B,) ndarray of bool
     """
 
+    _argument = "targets"
+
     def __init__(
         self,
         states: Mapping[str, Sequence[str]],  # of the discrete targets
@@ -179,14 +182,13 @@ class MixedCasePosteriors(ByTarget):
         impossible: NDArray[np.bool_],
         table: Table | None,
     ):
-        super().__init__(posteriors)
-        self._states, self._cases = states, table
+        self._states, self._parts, self._cases = states, dict(posteriors), table
         self.log_evidence, self.impossible = log_evidence, impossible
 
     def columns(self, quantiles: ArrayLike | None = None) -> dict[str, Any]:
         """Columns of numbers: ``variable=state``, ``number.mean``, ``number.sd``, ``number.q05`` ..."""
         columns: dict[str, Any] = {}
-        for v, p in self._posteriors.items():
+        for v, p in self.items():
             if isinstance(p, NumberColumns):
                 columns[f"{v}.mean"], columns[f"{v}.sd"] = p.mean, p.sd
                 if quantiles is not None:
@@ -215,14 +217,13 @@ class MixedCasePosteriors(ByTarget):
             The columns ``variable=state``, ``number.mean``, ``number.sd`` and ``log_evidence``; null in impossible
             cases.
         """
+        return make_frame(self._columns(quantiles), backend, cases=self._cases)
+
+    def _columns(self, quantiles: ArrayLike | None = None) -> dict[str, Any]:
         columns = self.columns(quantiles)
         if self.impossible.any():
             columns = {name: np.ma.masked_array(column, self.impossible) for name, column in columns.items()}
-        return make_frame({**columns, "log_evidence": self.log_evidence}, backend, cases=self._cases)
+        return columns | {"log_evidence": self.log_evidence}
 
     def _title(self) -> str:
         return f"Posteriors of {len(self)} variables in {len(self.log_evidence)} cases"
-
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        columns = self.columns()
-        return ["", *columns, "log_evidence"], [range(len(self.log_evidence)), *columns.values(), self.log_evidence], 1

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import ArgumentError, shown
 from ..inference.results.interval_numbers import checked_probabilities
 from ..inference.results.marginals import Posterior
-from ..inference.results.printed import ByTarget, make_frame, to_frame_method
+from ..inference.results.result import ByName, Columns, Result
 from ..util.loops import loops
 from .truncated import log_mass, normal_cdf, truncated_moments, truncated_quantiles
 
@@ -131,8 +131,11 @@ class NumberPosterior:
         return f"{self.variable}: mean {self.mean:.6g}, sd {self.sd:.6g}"
 
 
-class MixedPosteriors(ByTarget):
+class MixedPosteriors(Result, ByName[Any]):
     """Posteriors of one case: variable to `Posterior` (states) or `NumberPosterior` (numbers).
+
+    The data frame has the columns ``variable``, ``state``, ``probability``, ``mean`` and ``sd``. A number has one row,
+    whose state and probability are null.
 
     Attributes
     ----------
@@ -140,36 +143,32 @@ class MixedPosteriors(ByTarget):
         ln of P(observed states) times the density of the observed numbers in their units.
     """
 
+    _argument = "targets"
+
     def __init__(self, posteriors: Mapping[str, Posterior | NumberPosterior], log_evidence: float):
-        super().__init__(posteriors)
-        self.log_evidence = log_evidence
+        self._parts, self.log_evidence = dict(posteriors), log_evidence
 
     def _rows(self) -> Iterator[tuple[str, str | None, float | None, float | None, float | None]]:
-        for v, p in self._posteriors.items():
+        for v, p in self.items():
             if isinstance(p, NumberPosterior):
                 yield v, None, None, p.mean, p.sd
             else:
                 yield from ((v, s, x, None, None) for s, x in p.as_dict().items())
 
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with the columns ``variable``, ``state``, ``probability``, ``mean`` and ``sd``.
-
-        A number has one row, whose state and probability are null.
-        """
+    def _columns(self) -> dict[str, Any]:
         rows = [*self._rows()]
         columns: dict[str, Any] = {"variable": [r[0] for r in rows], "state": [r[1] for r in rows]}
         for i, name in enumerate(("probability", "mean", "sd"), 2):
             values = np.array([np.nan if r[i] is None else r[i] for r in rows], np.float64)
             columns[name] = np.ma.masked_array(values, np.isnan(values))
-        return make_frame(columns, backend)
+        return columns
 
     def _title(self) -> str:
         return f"Posteriors of {len(self)} variables, log_evidence={self.log_evidence:.6g}"
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
+    def _table(self) -> Columns:
         names, texts, quantiles = [], [], []
-        for v, p in self._posteriors.items():
+        for v, p in self.items():
             names.append(v)
             if isinstance(p, NumberPosterior):
                 low, high = p.quantiles()
@@ -178,4 +177,4 @@ class MixedPosteriors(ByTarget):
             else:
                 texts.append("  ".join(f"{s} {x:.6g}" for s, x in p.as_dict().items()))
                 quantiles.append("")
-        return ["", "", ""], [names, texts, quantiles], 1
+        return Columns(["", "", ""], [names, texts, quantiles])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..inference.results.printed import Printed, make_frame
+from ..inference.results.result import ByVariable, CaseResult
 from .components import component_members, scope_of
 from .truncated import draw_truncated
 
@@ -22,8 +21,10 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-class MixedSamples(Printed, Mapping[str, "NDArray[Any]"]):
+class MixedSamples(CaseResult, ByVariable["NDArray[Any]"]):
     """Samples, or a table of cases without missing cells: variable to names of states or to numbers, (n,).
+
+    The data frame has a column for each variable; columns of the cases that are no variables are kept.
 
     Attributes
     ----------
@@ -33,38 +34,27 @@ class MixedSamples(Printed, Mapping[str, "NDArray[Any]"]):
         Values of the numbers.
     """
 
+    _targets = None
+    _is_filled_in = True
+
     def __init__(
         self, net: MixedNetwork, states: NDArray[np.int32], values: Floats, table: Table | None = None
     ):
-        self._net, self.states, self.numbers, self._cases = net, states, values, table
+        self._net, self._model, self._labels, self._cases = net, net.graph, net.graph.labels, table
+        self.states, self.numbers = states, values
 
-    def __getitem__(self, variable: str | int) -> NDArray[Any]:
-        net = self._net
-        name = net.variables[net.index(variable)]
+    def _part(self, v: int) -> NDArray[Any]:
+        net, name = self._net, self._net.variables[v]
         if net.is_number(name):
             return self.numbers[:, net.numbers.index(name)].copy()  # frames are often changed in place
         labels: NDArray[Any] = np.array([*net.states(name), None], dtype=object)  # None: of an impossible case
         return np.asarray(labels[self.states[:, net.discrete.index(name)]])
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._net.variables)
-
-    def __len__(self) -> int:
-        return len(self._net)
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a column for each variable; columns that are no variables are kept."""
-        table = self._cases
-        columns: dict[str, Any] = {}
-        if table is not None:
-            columns = {name: self[name] if name in self._net else table.carried(name) for name in table.names}
-        return make_frame(columns | {v: self[v] for v in self if v not in columns}, backend, cases=table)
+    def _columns(self) -> dict[str, Any]:
+        return dict(self)
 
     def _title(self) -> str:
         return f"{len(self.states)} samples of {len(self)} variables"
-
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        return ["", *self], [range(len(self.states)), *(self[v] for v in self)], 1
 
 
 def draw_bounded(

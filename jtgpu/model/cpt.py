@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, NetworkError, UnknownState, UnknownVariable, closest, shown
 from ..util import late_imports
+from ..util.lazy_sequence import configurations
 from ..util.text_table import DIGITS, SMALL, WIDTH, display_width, format_table
 from .cpts import ROW_TOLERANCE, check_numbers, freeze
 from .discrete import DiscreteModel
@@ -142,10 +142,8 @@ class Cpt(_Base):
         """Headers and columns of the table, and the number of columns that name the configuration of the parents."""
         *above, own = self._axes
         rows = np.asarray(self).reshape(-1, len(own.states))
-        strides = [math.prod(self.shape[i + 1 : -1]) for i in range(len(above))]
-        labels = [_Labels(a.states, stride, len(rows)) for a, stride in zip(above, strides, strict=True)]
         names = [*(a.variable for a in above), *(f"{own.variable}={s}" for s in own.states)]
-        return names, [*labels, *rows.T], len(above)
+        return names, [*configurations([a.states for a in above]), *rows.T], len(above)
 
     def _repr_html_(self) -> str | None:
         """The table for a notebook; None for a part of a table, which is shown as an array."""
@@ -154,19 +152,6 @@ class Cpt(_Base):
 
 def _plain(x: Any) -> Any:
     return np.asarray(x) if isinstance(x, Cpt) else x
-
-
-class _Labels(Sequence[str]):
-    """A column with the states of a parent: each stands for `stride` rows, and they repeat."""
-
-    def __init__(self, states: Sequence[str], stride: int, n_rows: int):
-        self._states, self._stride, self._n_rows = states, stride, n_rows
-
-    def __len__(self) -> int:
-        return self._n_rows
-
-    def __getitem__(self, row: Any) -> Any:
-        return self._states[row // self._stride % len(self._states)]
 
 
 def _digits(numbers: NDArray[np.float64]) -> int:

@@ -13,7 +13,7 @@ from ..columns.arrow import arrow
 from ..columns.column import Column
 from ..columns.names import evidence_columns
 from ..errors import ArgumentError, DataError, closest, shown
-from ..inference.results.printed import table_like, unused_name
+from ..inference.results.frames import table_like, unused_name
 from ..model.discrete import DiscreteModel
 from ..util.arguments import choice, several
 from ..util.arrays import Bools, Floats, Ints

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..device.arrays import device_array
 from ..errors import ArgumentError, DataError
-from ..inference.results.printed import table_like
+from ..inference.results.frames import table_like
 from ..util.arguments import check_keywords, choice, flag, having, whole_number
 from ..util.arrays import Floats, Ints
 from ..util.elementary import log, logs

@@ -14,7 +14,7 @@ from ..columns.column import Column
 from ..dynamic.times import check_times as check_sequence_times
 from ..dynamic.times import groups, is_whole, times_of, with_dates
 from ..errors import ArgumentError, DataError, closest
-from ..inference.results.printed import table_like
+from ..inference.results.frames import table_like
 from ..util.arguments import having, number, several, whole_number
 from ..util.arrays import Floats, Ints
 from .autoregression import Autoregression

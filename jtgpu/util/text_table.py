@@ -110,6 +110,11 @@ def shown_rows(n: int, max_rows: int | None = MAX_ROWS) -> list[int]:
     return [*range(some), *range(n - some, n)]
 
 
+def shown_cells(column: Sequence[Any], rows: Sequence[int]) -> list[Any]:
+    """The cells of some rows; None for those that are masked."""
+    return [None if (cell := column[i]) is np.ma.masked else cell for i in rows]
+
+
 def format_table(
     names: Sequence[str],
     columns: Sequence[Any],
@@ -150,7 +155,7 @@ def format_table(
 
 def _block(name: str, column: Sequence[Any], rows: list[int], digits: int, gap: int | None) -> list[str]:
     """Header and cells of one column, padded to the same width; dots after `gap` rows."""
-    values = [column[i] for i in rows]
+    values = shown_cells(column, rows)
     cells = [format_cell(value, digits) for value in values]
     numbers = [isinstance(v, (int, float, np.number)) for v in values if v is not None]
     right = bool(numbers) and all(numbers)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jtgpu
+from jtgpu.draw.charts import draw_curve
 from jtgpu.model.states import StateNumber
 from tests.support.bundled import bundled
 
@@ -102,6 +103,13 @@ def test_a_fit_has_a_curve() -> None:
     assert "ln P(data)" in text
     assert 'class="l"' in text
     assert 'class="l"' not in shown(jtgpu.learn.fit(net, {v: ["yes", "no"] for v in net.variables}))
+
+
+def test_labels_of_axes_have_six_digits() -> None:
+    curve = draw_curve([-1034.091234, -1033.012345], "ln P(data)", "iteration")
+    assert curve is not None
+    assert ">-1034.09<" in curve.svg
+    assert ">-1033.01<" in curve.svg
 
 
 @pytest.mark.slow

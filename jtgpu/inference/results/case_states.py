@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -10,18 +9,21 @@ import numpy as np
 from ...columns import Table
 from ...errors import ArgumentError
 from ...model.discrete import DiscreteModel
+from ...util.lazy_sequence import LazySequence
+from .frames import unused_name
 from .interval_numbers import draw_inside
-from .printed import LazySequence, Printed, as_array, make_frame, row_labels, unused_name
+from .result import ByVariable, CaseResult, as_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class CaseStates(Printed, Mapping[str, "NDArray[Any]"]):
+class CaseStates(CaseResult, ByVariable["NDArray[Any]"]):
     """A table of n full configurations: a mapping from variable name to the names of its states, (n,).
 
-    ``rows.to_frame()`` makes a data frame of state names. ``numpy.asarray(rows)`` and ``pandas.DataFrame(rows)``, in
-    which the names would be lost, are errors; ``numpy.asarray(rows, int)`` gives ``states``.
+    ``rows.to_frame()`` makes a data frame of state names; cells of impossible cases are null. ``numpy.asarray(rows)``
+    and ``pandas.DataFrame(rows)``, in which the names would be lost, are errors; ``numpy.asarray(rows, int)`` gives
+    ``states``.
 
     Attributes
     ----------
@@ -31,14 +33,16 @@ class CaseStates(Printed, Mapping[str, "NDArray[Any]"]):
         Numbers inside intervals, with ``numbers=True``.
     """
 
+    _targets = None
+
     def __init__(self, model: DiscreteModel, states: NDArray[np.int32], table: Table | None = None):
-        self._model, self._table_of_cases = model, table
+        self._model, self._labels, self._cases = model, model.labels, table
         self.states = states
         self.numbers: dict[str, NDArray[np.float64]] = {}
 
     def with_numbers(self, seed: Any) -> Self:
         """Draw numbers in the place of states that are intervals."""
-        self.numbers = draw_inside(self._model, self.states, seed, self._table_of_cases)
+        self.numbers = draw_inside(self._model, self.states, seed, self._cases)
         return self
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -49,55 +53,29 @@ class CaseStates(Printed, Mapping[str, "NDArray[Any]"]):
             )
         return as_array(self.states, dtype, copy)
 
-    def __getitem__(self, variable: str | int) -> NDArray[Any]:
+    def _part(self, v: int) -> NDArray[Any]:
         """Names of one variable's states, (n,) ndarray of object; None in impossible cases."""
-        v = self._model.index(variable)
         if self._model.variables[v] in self.numbers:
             return self.numbers[self._model.variables[v]].copy()
         labels = np.array([*self._model.states(v), None], object)  # -1 is the last one
         column: NDArray[Any] = labels[self.states[:, v]]
         return column
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._model.variables)
+    def _columns(self) -> dict[str, Any]:
+        return {name: self._column(v) for v, name in enumerate(self._model.variables)}
 
-    def __len__(self) -> int:
-        return len(self._model)
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a column of state names for each variable.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame; also any other one that narwhals supports. Default: the library of the table of
-            cases, or pandas if there is none.
-
-        Returns
-        -------
-        data frame
-            If the cases were a pandas frame, the result has its index. Cells of impossible cases are null.
-        """
-        return make_frame({v: self[v] for v in self}, backend, cases=self._table_of_cases)
+    def _column(self, v: int) -> Any:
+        if self._model.variables[v] in self.numbers:
+            return self._part(v)
+        labels = [*self._model.states(v), None]
+        return LazySequence(len(self.states), lambda i: labels[self.states[i, v]], lambda: self._part(v))
 
     def _title(self) -> str:
         return f"{type(self).__name__} of {len(self)} variables in {len(self.states)} rows"
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        n = len(self.states)
-
-        def column(v: int) -> Sequence[Any]:
-            labels = self._model.states(v)
-            if self._model.variables[v] in self.numbers:
-                values: list[float] = self.numbers[self._model.variables[v]].tolist()
-                return values
-            return LazySequence(n, lambda i: None if self.states[i, v] < 0 else labels[self.states[i, v]])
-
-        return ["", *self], [row_labels(n, self._table_of_cases), *map(column, range(len(self)))], 1
-
 
 class CaseExplanations(CaseStates):
-    """Most probable explanations of a table of B cases; see `CaseStates`.
+    """Most probable explanations of a table of B cases; see `CaseStates`. Its data frame has ``log_joint``, too.
 
     Attributes
     ----------
@@ -126,17 +104,9 @@ class CaseExplanations(CaseStates):
         self.log_joint = log_joint
         self.impossible = np.isneginf(log_joint)
 
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a column of state names for each variable, and ``log_joint``.
-
-        Parameters
-        ----------
-        backend : str, optional
-            See `CaseStates.to_frame`.
-        """
-        columns: dict[str, Any] = {v: self[v] for v in self}
-        columns[unused_name("log_joint", columns)] = self.log_joint
-        return make_frame(columns, backend, cases=self._table_of_cases)
+    def _columns(self) -> dict[str, Any]:
+        columns = super()._columns()
+        return columns | {unused_name("log_joint", columns): self.log_joint}
 
 
 class Samples(CaseStates):
@@ -155,6 +125,9 @@ class Samples(CaseStates):
 class Imputed(CaseStates):
     """A table of B cases whose missing cells have been filled in; see `CaseStates`.
 
+    The data frame has the columns of the cases in their order, those that are not variables as they were, then the
+    variables that the cases do not have.
+
     Attributes
     ----------
     missing : (B, V) ndarray of bool
@@ -171,6 +144,8 @@ class Imputed(CaseStates):
     ['no']
     """
 
+    _is_filled_in = True
+
     def __init__(
         self,
         model: DiscreteModel,
@@ -181,24 +156,3 @@ class Imputed(CaseStates):
         super().__init__(model, states, table)
         self.missing = missing
         self.impossible: NDArray[np.bool_] = np.asarray((states < 0).any(axis=1))
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return the table of cases with its missing cells filled in, as a data frame.
-
-        Parameters
-        ----------
-        backend : str, optional
-            See `CaseStates.to_frame`.
-
-        Returns
-        -------
-        data frame
-            The columns of the cases in their order, those that are not variables as they were, then the variables that
-            the cases do not have.
-        """
-        table = self._table_of_cases
-        if table is None:
-            return super().to_frame(backend)
-        variables = set(self)
-        columns = {name: self[name] if name in variables else table.carried(name) for name in table.names}
-        return make_frame({**columns, **{v: self[v] for v in self if v not in columns}}, backend, cases=table)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import JtgpuError
 from ...model.discrete import DiscreteModel
-from .printed import LazySequence, Printed, make_frame, to_frame_method, unused_name
+from .frames import unused_name
+from .result import ByVariable, Columns, Result
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,10 +77,11 @@ def _explanation(ranking: Ranking, i: int) -> Explanation:
     return ranking.explanations[i]
 
 
-class Explanation(Printed, Mapping[str, str]):
+class Explanation(Result, ByVariable[str]):
     """A most probable configuration: a mapping from variable name to state name.
 
-    ``print(explanation)`` shows a table with one line for each variable.
+    ``print(explanation)`` shows a table with one line for each variable. The data frame has a row for each explanation
+    of `ranked`: a column of state names for each variable, and ``log_joint``.
 
     Attributes
     ----------
@@ -97,9 +99,11 @@ class Explanation(Printed, Mapping[str, str]):
     ('yes', -3.652)
     """
 
+    _argument = "variables"
+
     def __init__(self, ranking: Ranking, i: int):
         self._ranking, self._i = ranking, i
-        self._model, self._variables, self._labels = ranking.model, ranking.variables, ranking.model.labels
+        self._model, self._labels, self._targets = ranking.model, ranking.model.labels, ranking.variables
         self.states = ranking.states[i]
         self.log_joint = float(ranking.log_joint[i])
 
@@ -126,49 +130,21 @@ class Explanation(Printed, Mapping[str, str]):
         """P(configuration | evidence)."""
         return math.exp(self.log_posterior)
 
-    def __getitem__(self, variable: str | int) -> str:
-        positions, names, states, _ = self._labels
-        v = positions.get(variable) if type(variable) is str else None
-        if v is None:
-            v = self._model.index(variable)
-        if self._variables is not None and v not in self._variables:
-            raise KeyError(f"{names[v]!r} is not among the variables of this query")
-        return states[v][self.states[v]]
+    def _part(self, v: int) -> str:
+        state: str = self._labels.states[v][int(self.states[v])]
+        return state
 
-    def __iter__(self) -> Iterator[str]:
-        names = self._labels.variables
-        return iter(names) if self._variables is None else (names[v] for v in self._variables)
-
-    def __len__(self) -> int:
-        return len(self._model) if self._variables is None else len(self._variables)
-
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each explanation of `ranked`, most probable first.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame; also any other one that narwhals supports. Default: pandas.
-
-        Returns
-        -------
-        data frame
-            A column of state names for each variable, and ``log_joint``.
-        """
-        names = [*self]
-        columns: dict[str, Any] = {v: [one[v] for one in self.ranked] for v in names}
-        columns[unused_name("log_joint", names)] = [one.log_joint for one in self.ranked]
-        return make_frame(columns, backend)
+    def _columns(self) -> dict[str, Any]:
+        columns: dict[str, Any] = {v: [one[v] for one in self.ranked] for v in self}
+        return columns | {unused_name("log_joint", columns): [one.log_joint for one in self.ranked]}
 
     def _title(self) -> str:
         at = next(i for i, one in enumerate(self.ranked) if one is self)
         of = f", {at + 1} of the {len(self.ranked)} in .ranked" if len(self.ranked) > 1 else ""
         return f"Explanation of {len(self)} variables, log_joint={self.log_joint:.6g}{of}"
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        names = [*self]
-        return ["", ""], [names, LazySequence(len(names), lambda i: self[names[i]])], 2
+    def _table(self) -> Columns:
+        return Columns(["", ""], [[*self], [*self.values()]], 2)
 
     def __repr__(self) -> str:  # one line: explanations are also elements of `ranked`
         shown = ", ".join(f"{v}={s}" for v, s in itertools.islice(self.items(), 6))

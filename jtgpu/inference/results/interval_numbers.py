@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 def ends_of(model: DiscreteModel, variable: str) -> tuple[float, float] | None:
     """Least and greatest number of a variable whose states are intervals, kept in a network's attributes."""
     ends = model.labels.ends.get(variable)
-    is_pair = isinstance(ends, tuple) and len(ends) == 2 and all(isinstance(x, float) for x in ends)
-    return ends if is_pair and math.isfinite(ends[0]) and ends[0] <= ends[1] < math.inf else None
+    if not isinstance(ends, tuple) or len(ends) != 2 or not all(isinstance(x, float) for x in ends):
+        return None
+    return ends if math.isfinite(ends[0]) and ends[0] <= ends[1] < math.inf else None
 
 
 def _ends(

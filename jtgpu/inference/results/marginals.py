@@ -11,14 +11,14 @@ import numpy as np
 from ...backends.base import BatchResult, without_rounding
 from ...columns import Table
 from ...model.discrete import DiscreteModel
-from ...util import late_imports
 from ...util.arguments import check_keywords_of
-from ...util.text_table import format_table, quoted, shown_rows
+from ...util.lazy_sequence import LazySequence
+from ...util.text_table import quoted, shown_rows
 from ..evidence import CaseEvidence
 from ..sets import Joints
 from . import interval_numbers
 from .interval_numbers import ends_of
-from .printed import HINT, LazySequence, Printed, as_array, make_frame, row_labels, state_columns, to_frame_method
+from .result import ByVariable, CaseResult, Columns, Result, as_array, state_columns
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -39,16 +39,12 @@ def joint_names(model: DiscreteModel, scope: Sequence[int]) -> list[str]:
     return [f"{names}={','.join(s)}" for s in itertools.product(*(distinct_names(model.states(v)) for v in scope))]
 
 
-def _not_a_target(model: DiscreteModel, v: int) -> KeyError:
-    return KeyError(f"{model.variables[v]!r} is not among the targets of this query; add it to targets=")
-
-
-class Posterior(Mapping[str, float]):
+class Posterior(Result, Mapping[str, float]):
     """P(variable | evidence) of one variable: a mapping from the name of a state to its probability.
 
     ``p["yes"]`` and ``p[0]`` give the probability of a state by name or number, ``dict(p)`` makes a dictionary, and
     ``numpy.asarray(p)`` an array in the order of the states. If several states share a name, the mapping has them as
-    ``name#number``.
+    ``name#number``. The data frame has the columns ``state`` and ``probability``.
 
     Attributes
     ----------
@@ -68,6 +64,7 @@ class Posterior(Mapping[str, float]):
     """
 
     __slots__ = ("_ends", "probabilities", "states", "variable")
+    _picture = "bars"
 
     def __init__(
         self, variable: str, states: tuple[str, ...], probabilities: NDArray[np.float64],
@@ -107,11 +104,6 @@ class Posterior(Mapping[str, float]):
         """Return a dictionary from state name to probability, like ``dict(p)``."""
         return dict(zip(self, self.probabilities.tolist(), strict=True))
 
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with the columns ``state`` and ``probability``; see `Posteriors.to_frame`."""
-        return make_frame({"state": [*self], "probability": self.probabilities}, backend)
-
     @property
     def mode(self) -> str:
         """Name of the most probable state; the first one in case of a tie."""
@@ -134,9 +126,14 @@ class Posterior(Mapping[str, float]):
         levels = interval_numbers.checked_probabilities(q)
         return interval_numbers.quantiles(self.variable, self.states, self.probabilities, self._ends, levels)
 
-    def __str__(self) -> str:
-        columns: list[Any] = [[*self], self.probabilities]
-        return format_table([self.variable, "probability"], columns, fixed=1, hint=HINT)
+    def _title(self) -> str:
+        return ""
+
+    def _columns(self) -> dict[str, Any]:
+        return {"state": [*self], "probability": self.probabilities}
+
+    def _table(self) -> Columns:
+        return Columns([self.variable, "probability"], [[*self], self.probabilities])
 
     def __repr__(self) -> str:  # one line: posteriors are also elements of lists and dictionaries
         return f"{self:.6g}"
@@ -151,14 +148,12 @@ class Posterior(Mapping[str, float]):
             parts.insert(len(rows) // 2, "...")
         return f"P({quoted(self.variable)}) = {{{', '.join(parts)}}}"
 
-    def _repr_html_(self) -> str:
-        return late_imports.html(self)
 
-
-class Posteriors(Printed, Mapping[str, Posterior]):
+class Posteriors(Result, ByVariable[Posterior]):
     """Posteriors of several variables: a mapping from variable name to `Posterior`.
 
-    ``print(posteriors)`` shows a table with one line for each variable.
+    ``print(posteriors)`` shows a table with one line for each variable. The data frame has a row for each state of each
+    variable, and the columns ``variable``, ``state`` and ``probability``.
 
     Attributes
     ----------
@@ -175,6 +170,8 @@ class Posteriors(Printed, Mapping[str, Posterior]):
     tub   yes 0.092411  no 0.907589
     """
 
+    _picture = "network"
+
     def __init__(
         self,
         model: DiscreteModel,
@@ -186,7 +183,7 @@ class Posteriors(Printed, Mapping[str, Posterior]):
         joints: Joints[Any] | None = None,
     ):
         flat.flags.writeable = False
-        self._model, self._flat, self._ptr, self._labels = model, flat, ptr, model.labels
+        self._model, self._labels, self._flat, self._ptr = model, model.labels, flat, ptr
         self._known = known  # the evidence, for pictures
         self._targets = None if targets is None else dict.fromkeys(targets)
         self.log_evidence = log_evidence
@@ -197,48 +194,22 @@ class Posteriors(Printed, Mapping[str, Posterior]):
         """Joint posteriors of the sets that ``joints=`` named: ``posteriors.joint["lung", "bronc"]`` is a `Joint`."""
         return self._joints
 
-    def __getitem__(self, variable: str | int) -> Posterior:
-        positions, names, states, ends = self._labels
-        v = positions.get(variable) if type(variable) is str else None
-        if v is None:
-            v = self._model.index(variable)
-        if self._targets is not None and v not in self._targets:
-            raise _not_a_target(self._model, v)
+    def _part(self, v: int) -> Posterior:
+        _, names, states, ends = self._labels
         name, ptr = names[v], self._ptr
         return Posterior(
             name, states[v], self._flat[ptr[v] : ptr[v + 1]], ends_of(self._model, name) if ends else None
         )
 
-    def __iter__(self) -> Iterator[str]:
-        names = self._labels.variables
-        return iter(names) if self._targets is None else (names[v] for v in self._targets)
-
-    def __len__(self) -> int:
-        return len(self._model) if self._targets is None else len(self._targets)
-
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each state of each variable.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame; also any other one that narwhals supports. Default: pandas.
-
-        Returns
-        -------
-        data frame
-            The columns ``variable``, ``state`` and ``probability``.
-        """
+    def _columns(self) -> dict[str, Any]:
         ids = self._ids()
         cards = self._model.cardinality[ids]
         flat = [self._flat[self._ptr[v] : self._ptr[v + 1]] for v in ids]
-        columns = {
+        return {
             "variable": np.repeat(np.array([self._model.variables[v] for v in ids], object), cards),
             "state": [s for v in ids for s in distinct_names(self._model.states(v))],
             "probability": np.concatenate([*flat, np.zeros(0)]),
         }
-        return make_frame(columns, backend)
 
     def _ids(self) -> list[int]:
         return [*range(len(self._model))] if self._targets is None else [*self._targets]
@@ -246,7 +217,7 @@ class Posteriors(Printed, Mapping[str, Posterior]):
     def _title(self) -> str:
         return f"Posteriors of {len(self)} variables, log_evidence={self.log_evidence:.6g}"
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
+    def _table(self) -> Columns:
         model, ids = self._model, self._ids()
         n = len(ids)
         columns = [
@@ -255,11 +226,14 @@ class Posteriors(Printed, Mapping[str, Posterior]):
                 n, lambda i: model.states(ids[i]), lambda i: self._flat[self._ptr[ids[i]] : self._ptr[ids[i] + 1]]
             ),
         ]
-        return [""] * len(columns), columns, 1
+        return Columns([""] * len(columns), columns)
 
 
-class CasePosteriors(Printed, Mapping[str, "NDArray[np.float64]"]):
+class CasePosteriors(CaseResult, ByVariable["NDArray[np.float64]"]):
     """Posteriors of a table of B cases: a mapping from variable name to a (B, n_states) array of float64.
+
+    The data frame has the columns ``variable=state``, as that of `JunctionTree.predict_proba`, and ``log_evidence``;
+    probabilities of impossible cases are null.
 
     Attributes
     ----------
@@ -287,15 +261,15 @@ class CasePosteriors(Printed, Mapping[str, "NDArray[np.float64]"]):
         table: Table | None = None,
         joints: Joints[NDArray[np.float64]] | None = None,
     ):
-        self._model, self._table_of_cases = model, table
+        self._model, self._labels, self._cases = model, model.labels, table
         self._joints = Joints[Any](model, {}) if joints is None else joints
         self.flat, self.impossible = result.posterior, result.impossible
         self.log_evidence = without_rounding(result.log_evidence)
-        self._columns: dict[int, slice] = {}  # of each variable in `flat`
+        self._targets: dict[int, slice] = {}  # columns of each variable in `flat`
         first = 0
         for v in range(len(model)) if targets is None else targets:
             end = first + int(model.cardinality[v])
-            self._columns[v] = slice(first, end)
+            self._targets[v] = slice(first, end)
             first = end
 
     @property
@@ -304,50 +278,18 @@ class CasePosteriors(Printed, Mapping[str, "NDArray[np.float64]"]):
         states of bronc)."""
         return self._joints
 
-    def __getitem__(self, variable: str | int) -> NDArray[np.float64]:
-        v = self._model.index(variable)
-        if v not in self._columns:
-            raise _not_a_target(self._model, v)
-        return self.flat[:, self._columns[v]]
-
-    def __iter__(self) -> Iterator[str]:
-        return (self._model.variables[v] for v in self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each case.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame; also any other one that narwhals supports. Default: the library of the table of
-            cases, or pandas if that was not a data frame.
-
-        Returns
-        -------
-        data frame
-            The columns ``variable=state``, as those of `JunctionTree.predict_proba`, and ``log_evidence``. If the cases
-            were a pandas frame, the result has its index. Probabilities of impossible cases are null.
-        """
-        columns = dict(zip(self._names(), self.flat.T, strict=True))
-        for scope, table in self._joints.tables.items():
-            columns |= dict(zip(joint_names(self._model, scope), table.reshape(len(table), -1).T, strict=True))
-        if self.impossible.any():
-            columns = {name: np.ma.masked_array(column, self.impossible) for name, column in columns.items()}
-        return make_frame({**columns, "log_evidence": self.log_evidence}, backend, cases=self._table_of_cases)
-
-    def _names(self) -> list[str]:
-        model = self._model
-        return [f"{model.variables[v]}={s}" for v in self._columns for s in distinct_names(model.states(v))]
+    def _part(self, v: int) -> NDArray[np.float64]:
+        return self.flat[:, self._targets[v]]
 
     def _title(self) -> str:
         return f"CasePosteriors of {len(self)} variables in {len(self.flat)} cases"
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        def column(j: int) -> Sequence[Any]:
-            return LazySequence(len(self.flat), lambda i: None if self.impossible[i] else self.flat[i, j])
-
-        columns = [row_labels(len(self.flat), self._table_of_cases), *map(column, range(self.flat.shape[1]))]
-        return ["", *self._names(), "log_evidence"], [*columns, self.log_evidence], 1
+    def _columns(self) -> dict[str, Any]:
+        model = self._model
+        names = [f"{model.variables[v]}={s}" for v in self._targets for s in distinct_names(model.states(v))]
+        columns = dict(zip(names, self.flat.T, strict=True))
+        for scope, table in self._joints.tables.items():
+            columns |= dict(zip(joint_names(model, scope), table.reshape(len(table), -1).T, strict=True))
+        if self.impossible.any():
+            columns = {name: np.ma.masked_array(column, self.impossible) for name, column in columns.items()}
+        return {**columns, "log_evidence": self.log_evidence}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,8 +10,9 @@ import numpy as np
 
 from ...errors import format_bytes
 from ...model.network import BayesianNetwork
+from ...util.lazy_sequence import LazySequence
 from .marginals import distinct_names
-from .printed import LazySequence, Printed, make_frame, state_columns, to_frame_method
+from .result import ByVariable, Columns, Result, state_columns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,7 +29,7 @@ __all__ = [
 T = TypeVar("T")
 
 
-class Ranking(Printed, list[T]):
+class Ranking(Result, list[T]):
     """A list of records, best first, that prints as a table and converts to a data frame.
 
     The columns are the fields of the records, except arrays.
@@ -52,6 +53,8 @@ class Ranking(Printed, list[T]):
     dysp    0.064866
     """
 
+    _picture = "ranking"
+
     def __init__(self, records: Iterable[T], kind: type[T], title: str):
         super().__init__(records)
         self._kind, self._title_text = kind, title
@@ -67,26 +70,15 @@ class Ranking(Printed, list[T]):
                 columns[field.name] = [" or ".join(c) if isinstance(c, tuple) else c for c in cells]
         return columns
 
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each record.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame; also any other one that narwhals supports. Default: pandas.
-        """
-        return make_frame(self._columns(), backend)
-
     def _title(self) -> str:
         return self._title_text
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
+    def _table(self) -> Columns:
         columns = self._columns()
-        return [name.replace("_", " ") for name in columns], [*columns.values()], 1
+        return Columns([name.replace("_", " ") for name in columns], [*columns.values()])
 
 
-class Scores(Printed, dict[str, float]):
+class Scores(Result, dict[str, float]):
     """A dictionary from variable name to a number, best first, that prints as a table and converts to a data frame.
 
     Parameters
@@ -109,6 +101,8 @@ class Scores(Printed, dict[str, float]):
     dysp              0.195388  0.017594           0.945000
     """
 
+    _picture = "ranking"
+
     def __init__(self, scores: dict[str, float], quantity: str, unit: str = "nats"):
         super().__init__(scores)
         self._quantity, self.unit = quantity, unit
@@ -116,23 +110,24 @@ class Scores(Printed, dict[str, float]):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (dict(self), self._quantity, self.unit)
 
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each variable; see `Ranking.to_frame`."""
-        return make_frame({"variable": [*self], self._quantity: [*self.values()]}, backend)
+    def _columns(self) -> dict[str, Any]:
+        return {"variable": [*self], self._quantity: [*self.values()]}
 
     def _title(self) -> str:
         quantity = self._quantity.replace("_", " ").capitalize()
         return f"{quantity} of {len(self)} variables, in {self.unit}, largest first"
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        return ["", ""], [[*self], [*self.values()]], 1
+    def _table(self) -> Columns:
+        return Columns(["", ""], [[*self], [*self.values()]])
 
 
 # `ExpectedCounts`: the distributions of families, summed over a table of cases.
 
-class ExpectedCounts(Printed, Mapping[str, "NDArray[np.float64]"]):
+class ExpectedCounts(Result, ByVariable["NDArray[np.float64]"]):
     """Expected counts of a table of B cases: a mapping from variable to an array of the shape of its CPT.
+
+    The data frame has a row for each entry of each CPT: ``variable``, ``given``, ``state`` and ``count``. ``given`` is
+    the configuration of the parents, such as ``"smoke = yes, tub = no"``, empty for variables without parents.
 
     Parameters
     ----------
@@ -163,6 +158,10 @@ class ExpectedCounts(Printed, Mapping[str, "NDArray[np.float64]"]):
     [[0.1, 0.9], [0.0, 1.0]]
     """
 
+    _model: BayesianNetwork
+    _targets: dict[int, NDArray[np.float64]]
+    _argument = "variables"
+
     def __init__(
         self,
         model: BayesianNetwork,
@@ -172,55 +171,29 @@ class ExpectedCounts(Printed, Mapping[str, "NDArray[np.float64]"]):
         log_evidence: NDArray[np.float64],
         impossible: NDArray[np.bool_],
     ):
-        self._model, self.log_evidence, self.impossible = model, log_evidence, impossible
-        self._families = {v: families[v] for v in variables}
+        self._model, self._labels, self.log_evidence, self.impossible = model, model.labels, log_evidence, impossible
+        self._targets = {v: families[v] for v in variables}
         possible = ~impossible
         self.log_likelihood = float((weights[possible] * log_evidence[possible]).sum())
         self.rows = len(log_evidence)
 
-    def __getitem__(self, variable: str | int) -> NDArray[np.float64]:
-        v = self._model.index(variable)
-        if v not in self._families:
-            raise KeyError(
-                f"{self._model.variables[v]!r} is not among the variables of this query; add it to variables="
-            )
-        return self._families[v]
+    def _part(self, v: int) -> NDArray[np.float64]:
+        return self._targets[v]
 
-    def __iter__(self) -> Iterator[str]:
-        return (self._model.variables[v] for v in self._families)
-
-    def __len__(self) -> int:
-        return len(self._families)
-
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each entry of each CPT.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame; also any other one that narwhals supports. Default: pandas.
-
-        Returns
-        -------
-        data frame
-            The columns ``variable``, ``given``, ``state`` and ``count``, in the order of the CPTs' entries. ``given``
-            is the configuration of the parents, such as ``"smoke = yes, tub = no"``, empty for variables without
-            parents.
-        """
+    def _columns(self) -> dict[str, Any]:
         columns: dict[str, list[Any]] = {"variable": [], "given": [], "state": []}
-        for v, counts in self._families.items():
+        for v, counts in self._targets.items():
             n_states = counts.shape[-1]
             n_rows = counts.size // n_states
             columns["variable"] += [self._model.variables[v]] * counts.size
             columns["given"] += [text for row in range(n_rows) for text in [self._given(v, row)] * n_states]
             columns["state"] += distinct_names(self._model.states(v)) * n_rows
-        flat = [counts.ravel() for counts in self._families.values()]
-        return make_frame({**columns, "count": np.concatenate([*flat, np.zeros(0)])}, backend)
+        flat = [counts.ravel() for counts in self._targets.values()]
+        return {**columns, "count": np.concatenate([*flat, np.zeros(0)])}
 
     def _given(self, v: int, row: int) -> str:
         """The configuration of the parents of a row of a CPT."""
-        parents, at = self._model.parents(v), np.unravel_index(row, self._families[v].shape[:-1])
+        parents, at = self._model.parents(v), np.unravel_index(row, self._targets[v].shape[:-1])
         return ", ".join(
             f"{p} = {distinct_names(self._model.states(p))[int(i)]}" for p, i in zip(parents, at, strict=True)
         )
@@ -230,9 +203,9 @@ class ExpectedCounts(Printed, Mapping[str, "NDArray[np.float64]"]):
             f"ExpectedCounts of {len(self)} variables in {self.rows:,} cases, log_likelihood={self.log_likelihood:.6g}"
         )
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
+    def _table(self) -> Columns:
         """A row for each row of each CPT."""
-        model, families = self._model, self._families
+        model, families = self._model, self._targets
         ids = [*families]
         first = np.concatenate([[0], np.cumsum([c.size // c.shape[-1] for c in families.values()], dtype=np.int64)])
         n = int(first[-1])
@@ -251,7 +224,7 @@ class ExpectedCounts(Printed, Mapping[str, "NDArray[np.float64]"]):
             LazySequence(n, lambda i: self._given(*place(i))),
             *state_columns(n, lambda i: distinct_names(model.states(place(i)[0])), counts),
         ]
-        return [""] * len(columns), columns, 2
+        return Columns([""] * len(columns), columns, 2)
 
 
 # `JointCost`, `QuestionCost` and `MapCost`: the work and the memory of a query.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +14,7 @@ from ...errors import ArgumentError, ImpossibleEvidence
 from ...model.network import BayesianNetwork
 from ...util.arguments import described, number, whole_number
 from ...util.text_table import quoted, record_repr
-from .printed import Printed, make_frame
+from .result import ByVariable, Columns, Result
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -144,11 +144,12 @@ class Parameters:
         return lost
 
 
-class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
+class Sensitivity(Result, ByVariable["NDArray[np.float64]"]):
     """Derivatives of P(target | evidence): a mapping from variable name to an array in the shape of its CPT.
 
     Each entry is d P(target | evidence) / d theta, where the rest of theta's row keeps its proportions; inf or -inf
-    above 1e280.
+    above 1e280. The data frame has a row for each parameter whose derivative is not 0, the largest first:
+    ``parameter``, ``variable``, ``state``, ``value`` and ``derivative``.
 
     Attributes
     ----------
@@ -168,6 +169,10 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
     [0.433, -0.433]
     """
 
+    _picture = "tornado"
+    _model: BayesianNetwork
+    _targets = None
+
     def __init__(
         self,
         model: BayesianNetwork,
@@ -177,7 +182,7 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
         exact: tuple[tuple[NDArray[np.float64], NDArray[np.int64]], ...],
         parameters: Parameters,
     ):
-        self._model, self._parameters = model, parameters
+        self._model, self._labels, self._parameters = model, model.labels, parameters
         self.target, self.probability, self.log_evidence = target, probability, log_evidence
         # derivatives of P(target, evidence) and of P(evidence), both divided by P(evidence): mantissas and exponents
         self._exact = exact
@@ -203,14 +208,8 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
         values.flags.writeable = False
         return values
 
-    def __getitem__(self, variable: str | int) -> NDArray[np.float64]:
-        return self._shaped(self._flat, variable)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._model.variables)
-
-    def __len__(self) -> int:
-        return len(self._model)
+    def _part(self, v: int) -> NDArray[np.float64]:
+        return self._shaped(self._flat, v)
 
     def partial(self, variable: str | int) -> NDArray[np.float64]:
         """Partial derivatives d P(target | evidence) / d theta: all other entries are fixed; rows need not sum to 1."""
@@ -379,33 +378,18 @@ class Sensitivity(Printed, Mapping[str, "NDArray[np.float64]"]):
         enough = np.flatnonzero(values >= smallest)  # with all ties
         return [int(i) for i in enough[np.argsort(-values[enough], kind="stable")][:n] if values[i] > 0]
 
-    def to_frame(self, n: int | None = None, backend: str | None = None) -> Any:
-        """Return a data frame of the parameters with the largest absolute derivatives, largest first.
-
-        Parameters
-        ----------
-        n : int, optional
-            Number of parameters. Default: all whose derivative is not 0.
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame; also any other one that narwhals supports. Default: pandas.
-
-        Returns
-        -------
-        data frame
-            The columns ``parameter``, ``variable``, ``state``, ``value`` and ``derivative``.
-        """
-        top = self.top(len(self._flat) if n is None else n)
-        columns = {
+    def _columns(self) -> dict[str, Any]:
+        top = self.top(len(self._flat))
+        return {
             "parameter": [*map(str, top)], "variable": [p.variable for p in top], "state": [p.state for p in top],
             "value": np.array([p.value for p in top], np.float64),
             "derivative": np.array([p.derivative for p in top], np.float64),
         }  # fmt: skip
-        return make_frame(columns, backend)
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
+    def _table(self) -> Columns:
         top = self.top(SHOWN)
-        columns: list[Any] = [[*map(str, top)], [p.value for p in top], [p.derivative for p in top]]
-        return ["most influential parameters", "value", "derivative"], columns, 3
+        cells: list[Any] = [[*map(str, top)], [p.value for p in top], [p.derivative for p in top]]
+        return Columns(["most influential parameters", "value", "derivative"], cells, 3)
 
     def _title(self) -> str:
         n = len(self._parameters.theta)

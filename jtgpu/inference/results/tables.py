@@ -12,17 +12,19 @@ import numpy as np
 from ...backends.base import BatchResult, DeviceResult
 from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.discrete import DiscreteModel
+from ...util.lazy_sequence import configurations
 from ...util.text_table import quoted
 from ..sets import Joints
+from .frames import unused_name
 from .marginals import CasePosteriors, Posterior, distinct_names
-from .printed import LazySequence, Printed, as_array, make_frame, to_frame_method, unused_name
+from .result import ByVariable, Columns, Result, as_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # `DevicePosteriors`: posteriors of a table of cases that stay in the memory of a GPU.
 
-class DevicePosteriors(Mapping[str, Any]):
+class DevicePosteriors(ByVariable[Any]):
     """Posteriors of B cases on a GPU: a mapping from variable name to a (B, n_states) array of float64.
 
     Arrays have ``__dlpack__`` and ``__cuda_array_interface__``, so that PyTorch, CuPy and JAX share their memory:
@@ -41,20 +43,17 @@ class DevicePosteriors(Mapping[str, Any]):
         self, model: DiscreteModel, result: DeviceResult, targets: Sequence[int] | None,
         joints: Joints[Any] | None = None,
     ):  # fmt: skip
-        self._model, self._targets = model, targets
+        self._model, self._labels = model, model.labels
         self._joints = Joints[Any](model, {}) if joints is None else joints
         self.flat, self.log_evidence = result.posterior, result.log_evidence
-        self._columns: dict[int, tuple[int, int]] = {}
+        self._targets: dict[int, tuple[int, int]] = {}  # columns of each variable in `flat`
         first = 0
         for v in range(len(model)) if targets is None else targets:
-            self._columns[v] = first, first + int(model.cardinality[v])
-            first = self._columns[v][1]
+            self._targets[v] = first, first + int(model.cardinality[v])
+            first = self._targets[v][1]
 
-    def __getitem__(self, variable: str | int) -> Any:
-        v = self._model.index(variable)
-        if v not in self._columns:
-            raise KeyError(f"{self._model.variables[v]!r} is not a target of this query; add it to targets=")
-        return self.flat.columns(*self._columns[v])
+    def _part(self, v: int) -> Any:
+        return self.flat.columns(*self._targets[v])
 
     @property
     def joint(self) -> Joints[Any]:
@@ -62,25 +61,19 @@ class DevicePosteriors(Mapping[str, Any]):
         states of lung, states of bronc)."""
         return self._joints
 
-    def __iter__(self) -> Iterator[str]:
-        return (self._model.variables[v] for v in self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
     def to_host(self) -> CasePosteriors:
         """Copy the answers to the host."""
         log_evidence = self.log_evidence.to_host()
         result = BatchResult(self.flat.to_host(), log_evidence, np.isneginf(log_evidence))
         joints = {scope: np.asarray(table) for scope, table in self._joints.tables.items()}
-        return CasePosteriors(self._model, result, self._targets, None, Joints(self._model, joints))
+        return CasePosteriors(self._model, result, [*self._targets], None, Joints(self._model, joints))
 
     def __repr__(self) -> str:
         variables = f"{len(self)} variable{'s' if len(self) != 1 else ''}"
         return f"DevicePosteriors of {variables} in {self.flat.shape[0]:,} cases on {self.flat.device.name}"
 
 
-class _Table(Printed):
+class _Table(Result):
     """Probabilities with one axis for each variable, indexed by states."""
 
     def __init__(self, variables: tuple[str, ...], states: tuple[tuple[str, ...], ...], table: NDArray[np.float64]):
@@ -101,55 +94,27 @@ class _Table(Printed):
         """Number of states of each variable."""
         return self.probabilities.shape
 
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each configuration; the last variable varies fastest.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame; also any other one that narwhals supports. Default: pandas.
-
-        Returns
-        -------
-        data frame
-            A column of state names for each variable, and ``probability``; null if the variables that are conditioned
-            on have probability zero.
-        """
-        columns: dict[str, Any] = {}
-        repeat, tile = self.probabilities.size, 1
-        for name, states in zip(self.variables, self.states, strict=True):
-            repeat //= len(states)
-            labels = np.array(distinct_names(states), object)
-            columns[name] = np.tile(np.repeat(labels, repeat), tile)
-            tile *= len(states)
-        columns[unused_name("probability", self.variables)] = self._masked().ravel()
-        return make_frame(columns, backend)
+    def _columns(self) -> dict[str, Any]:
+        """A row for each configuration; the last variable varies fastest."""
+        columns = configurations([distinct_names(names) for names in self.states])
+        probability = unused_name("probability", self.variables)
+        return {**dict(zip(self.variables, columns, strict=True)), probability: self._masked().ravel()}
 
     def _masked(self) -> NDArray[np.float64]:
         """The probabilities; those that do not exist are masked."""
         return self.probabilities
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
+    def _table(self) -> Columns:
         """A row for each configuration of all variables but the last, and a column for each state of the last one."""
         masked = self._masked()
         if not self.variables:
-            return ["probability"], [masked.reshape(1)], 0
-        *others, last = self.states
+            return Columns(["probability"], [masked.reshape(1)], 0)
+        *others, last = map(distinct_names, self.states)
         rows = masked.reshape(-1, len(last))
         if not others:
-            return ["", ""], [distinct_names(last), rows[0]], 1
-        shape = self.shape[:-1]
-
-        def labels(axis: int) -> Sequence[Any]:
-            names = distinct_names(others[axis])
-            return LazySequence(len(rows), lambda i: names[int(np.unravel_index(i, shape)[axis])])
-
-        def column(k: int) -> Sequence[Any]:
-            return LazySequence(len(rows), lambda i: None if rows[i, k] is np.ma.masked else rows[i, k])
-
-        names = [*self.variables[:-1], *(f"{self.variables[-1]}={s}" for s in distinct_names(last))]
-        return names, [*map(labels, range(len(others))), *map(column, range(len(last)))], len(others)
+            return Columns(["", ""], [last, rows[0]])
+        names = [*self.variables[:-1], *(f"{self.variables[-1]}={s}" for s in last)]
+        return Columns(names, [*configurations(others), *rows.T], len(others))
 
     def _index(self, key: Any, n: int) -> tuple[int, ...]:
         """Numbers of the states that `key` gives for the first n variables."""
@@ -170,7 +135,8 @@ class Joint(_Table):
     """P(variables | evidence): a table with one axis for each variable.
 
     ``j["yes", "no"]``, ``j[0, 1]`` and ``j[{"lung": "yes", "bronc": "no"}]`` give one probability;
-    ``numpy.asarray(j)`` gives the table.
+    ``numpy.asarray(j)`` gives the table. The data frame has a row for each configuration, the last variable varying
+    fastest: a column of state names for each variable, and ``probability``.
 
     Attributes
     ----------
@@ -242,7 +208,8 @@ class Joint(_Table):
 class Conditional(_Table):
     """P(targets | given, evidence): a table in the layout of a CPT, the axes of `given` first.
 
-    ``c["yes"]`` and ``c[{"smoke": "yes"}]`` give one row: a `Posterior`, or a `Joint` if there are several targets.
+    ``c["yes"]`` and ``c[{"smoke": "yes"}]`` give one row: a `Posterior`, or a `Joint` if there are several targets. The
+    data frame is like that of a `Joint`; probabilities of impossible configurations are null.
 
     Attributes
     ----------

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ...errors import ArgumentError, DataError, TableTooLarge
-from ...inference.results.printed import LazySequence, Printed, make_frame, to_frame_method
+from ...inference.results.result import Result
 from ...model.mixed import MixedNetwork
 from ...model.network import BayesianNetwork
 from ...util.arguments import check_keywords, described
 from ...util.arguments import names as given_names
 from ...util.arrays import Floats
+from ...util.lazy_sequence import configurations
 from .coded_cases import weighted_chunks
 from .number_checks import NO_DIFFERENCE, check_numbers
 from .sources import open_source
@@ -29,8 +30,11 @@ MAX_CELLS = 1_000_000  # configurations of a check
 
 
 @check_keywords()
-class PredictiveCheck(Printed):
+class PredictiveCheck(Result):
     """Observed and expected counts of the joint states of some variables.
+
+    The data frame has a row for each configuration: the state of each variable, ``observed``, ``expected``,
+    ``deviation`` and ``z``.
 
     Attributes
     ----------
@@ -64,6 +68,8 @@ class PredictiveCheck(Printed):
     no     no    167.000   169.372    10.5829   -0.224169
     """
 
+    _picture = "counts"
+
     def __init__(
         self, variables: tuple[str, ...], states: tuple[tuple[str, ...], ...], observed: Floats, probability: Floats
     ):
@@ -80,24 +86,9 @@ class PredictiveCheck(Printed):
         self.z = np.where(agrees, 0.0, np.where(is_certain, np.copysign(np.inf, difference), z))
         self.chi_squared = float(np.where(agrees, 0.0, parts).sum())
 
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each configuration.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame. Default: pandas.
-
-        Returns
-        -------
-        data frame
-            A column for each variable, ``observed``, ``expected``, ``deviation`` and ``z``.
-        """
-        at = np.unravel_index(np.arange(self.observed.size), self.observed.shape)
-        names = {v: [s[i] for i in index] for v, s, index in zip(self.variables, self.states, at, strict=True)}
-        numbers = {n: getattr(self, n).ravel() for n in ("observed", "expected", "deviation", "z")}
-        return make_frame({**names, **numbers}, backend)
+    def _columns(self) -> dict[str, Any]:
+        states = dict(zip(self.variables, configurations(self.states), strict=True))
+        return {**states, **{name: getattr(self, name).ravel() for name in ("observed", "expected", "deviation", "z")}}
 
     def labels(self) -> list[str]:
         """Names of the configurations, in the order of the cells: ``"yes, no"``."""
@@ -111,16 +102,6 @@ class PredictiveCheck(Printed):
 
     def _title(self) -> str:
         return f"Counts of {', '.join(self.variables)} in {self.rows:,.6g} rows, chi-squared {self.chi_squared:.6g}"
-
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        shape, n = self.observed.shape, self.observed.size
-
-        def state(axis: int, cell: int) -> str:
-            return self.states[axis][int(np.unravel_index(cell, shape)[axis])]
-
-        front = [LazySequence(n, lambda cell, axis=axis: state(axis, cell)) for axis in range(len(shape))]  # type: ignore[misc]
-        numbers = [getattr(self, name).ravel() for name in ("observed", "expected", "deviation", "z")]
-        return [*self.variables, "observed", "expected", "deviation", "z"], [*front, *numbers], len(shape)
 
 
 def check(

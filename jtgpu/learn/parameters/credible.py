@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError
-from ...inference.results.printed import Printed, make_frame, to_frame_method
+from ...inference.results.result import Result
 from ...model.network import BayesianNetwork
 from ...util.arguments import check_keywords, number, whole_number
 from ...util.arrays import Floats
@@ -17,8 +17,10 @@ from ...util.arrays import Floats
 
 @check_keywords()
 @dataclass(frozen=True, eq=False, repr=False)
-class CredibleIntervals(Printed):
+class CredibleIntervals(Result):
     """Intervals that contain the posterior probabilities of a variable's states with some probability.
+
+    The data frame has a row for each state: ``probability``, ``lower`` and ``upper``; the target is its first column.
 
     Attributes
     ----------
@@ -58,24 +60,12 @@ class CredibleIntervals(Printed):
     def upper(self) -> Floats:
         return np.asarray(np.quantile(self.draws, (1 + self.level) / 2, axis=0))
 
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each state.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame. Default: pandas.
-        """
-        names, columns, _ = self._table()
-        return make_frame(dict(zip(names, columns, strict=True)), backend)
-
     def _title(self) -> str:
         return f"P({self.target} | evidence) with intervals of {100 * self.level:g} %, by {len(self.draws):,} draws"
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        names = [self.target, "probability", "lower", "upper"]
-        return names, [list(self.states), self.probabilities, self.lower, self.upper], 1
+    def _columns(self) -> dict[str, Any]:
+        numbers = {"probability": self.probabilities, "lower": self.lower, "upper": self.upper}
+        return {self.target: [*self.states], **numbers}
 
 
 def credible_intervals(

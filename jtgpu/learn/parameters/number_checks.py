@@ -11,7 +11,7 @@ import numpy as np
 from ...columns import open_table
 from ...columns.files import read_file
 from ...errors import DataError
-from ...inference.results.printed import Printed, make_frame, to_frame_method
+from ...inference.results.result import Result
 from ...mixed.evidence import read_cases
 from ...mixed.joint_parts import joint_parts
 from ...model.mixed import MixedNetwork
@@ -25,8 +25,8 @@ LEAST_ROWS = 4  # of a configuration: fewer have no spread that could be compare
 
 
 @check_keywords()
-class NumberCheck(Printed):
-    """Observed and expected means, standard deviations and correlations of numbers.
+class NumberCheck(Result):
+    """Observed and expected means, standard deviations and correlations of numbers; the data frame has a row for each.
 
     Attributes
     ----------
@@ -59,20 +59,13 @@ class NumberCheck(Printed):
         self.rows, self.observed, self.expected, self.deviation, z = np.array([e[2:] for e in entries]).T
         self.z = np.where(np.abs(z) < NO_DIFFERENCE, 0.0, z)
 
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each quantity."""
-        names, columns, _ = self._table()
-        return make_frame(dict(zip(names, columns, strict=True)), backend)
-
     def _title(self) -> str:
         return f"Moments of numbers in {self.rows.max():,.6g} rows or fewer"
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
+    def _columns(self) -> dict[str, Any]:
         states = {v: [cell[v] for cell in self.cells] for v in self.cells[0]}
         numbers = {name: getattr(self, name) for name in ("rows", "observed", "expected", "deviation", "z")}
-        columns = {**states, "quantity": self.quantities, **numbers}
-        return [*columns], [*columns.values()], len(states) + 1
+        return {**states, "quantity": self.quantities, **numbers}
 
 
 def check_numbers(net: MixedNetwork, cases: Any, names: list[str], weights: Any, na_values: Any) -> NumberCheck:

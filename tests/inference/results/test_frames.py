@@ -10,7 +10,7 @@ import pytest
 
 import jtgpu
 from jtgpu.backends.base import BatchResult
-from jtgpu.inference.results import printed
+from jtgpu.inference.results import frames
 from tests.conftest import ROOT
 
 pd = pytest.importorskip("pandas", reason="pandas is not installed")
@@ -128,7 +128,7 @@ def test_rankings_and_scores(tree: jtgpu.JunctionTree) -> None:
         assert str(again) == str(result)
     sensitivity = tree.sensitivity(("lung", "yes"), E)
     frame = sensitivity.to_frame()
-    assert len(sensitivity.to_frame(3)) == 3
+    assert len(frame) > 3
     assert (frame["derivative"] != 0).all()
     assert frame["parameter"].iloc[0] == str(sensitivity.top(1)[0])
     best = tree.mpe(E, k=3)
@@ -150,7 +150,7 @@ def test_libraries_that_are_not_there(tree: jtgpu.JunctionTree, monkeypatch: pyt
         tree.posterior("lung").to_frame("panda")
     monkeypatch.setitem(__import__("sys").modules, "pandas", None)
     with pytest.raises(jtgpu.JtgpuError, match="pip install pandas"):
-        printed.make_frame({"a": np.zeros(1)})
+        frames.make_frame({"a": np.zeros(1)})
 
 
 def test_large_results_are_not_copied_cell_by_cell(tree: jtgpu.JunctionTree) -> None:

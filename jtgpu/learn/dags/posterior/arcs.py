@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....errors import ArgumentError
-from ....inference.results.printed import Printed, make_frame, to_frame_method, unused_name
+from ....inference.results.frames import unused_name
 from ....inference.results.rankings import Ranking
+from ....inference.results.result import Columns, Result
 from ....util.arguments import check_keywords, number, whole_number
 from ....util.arrays import Floats
 from ....util.text_table import counted, record_repr
@@ -30,10 +31,11 @@ CERTAIN = 0.99  # probability of an arc that need not be listed
 
 
 @check_keywords()
-class ArcTable(Printed):
+class ArcTable(Result):
     """A number for each ordered pair of variables: ``table["rain", "wet"]`` is that of the arc from rain to wet.
 
-    ``numpy.asarray(table)`` is an array [parent, child].
+    ``numpy.asarray(table)`` is an array [parent, child]. The data frame has a row for each parent, with its name in the
+    column ``parent``, and a column for each child.
 
     Attributes
     ----------
@@ -69,25 +71,16 @@ class ArcTable(Printed):
         u, v = (variable_number(self.names, x) for x in arc)
         return float(self.values[u, v])
 
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame: a row for each parent, with its name in the column ``parent``, and a column per child.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame; also any other one that narwhals supports. Default: pandas.
-        """
+    def _columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {unused_name("parent", self.names): np.array(self.names, object)}
-        return make_frame(columns | {v: self.values[:, i].copy() for i, v in enumerate(self.names)}, backend)
+        return columns | {v: self.values[:, i].copy() for i, v in enumerate(self.names)}
 
     def _title(self) -> str:
         return self.title
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
-        columns = [[round(float(x), 3) for x in self.values[:, i]] for i in range(len(self.names))]
-        texts = [[f"{x:.3f}" for x in column] for column in columns]
-        return ["", *self.names], [[*self.names], *texts], 1
+    def _table(self) -> Columns:
+        texts = [[f"{round(x, 3):.3f}" for x in column] for column in self.values.T.tolist()]
+        return Columns(["", *self.names], [[*self.names], *texts])
 
 
 @dataclass(frozen=True)
@@ -151,9 +144,10 @@ class ParentSets(Ranking[ParentSet]):
 
 
 @check_keywords()
-class ArcProbabilities(Printed):
+class ArcProbabilities(Result):
     """Probabilities of arcs, paths and parent sets, as results print them and convert them to frames."""
 
+    _picture = "arcs"
     names: tuple[str, ...]
     edge_probabilities: ArcTable
     mcse: ArcTable
@@ -247,26 +241,14 @@ class ArcProbabilities(Printed):
         chosen = f"the {len(top)} most probable, then {len(rest)} nearest to 0.5"
         return f"{text}; of the other {counted(len(unsure), 'arc')} {chosen}", top + rest
 
-    def _table(self) -> tuple[list[str], list[Any], int]:
+    def _table(self) -> Columns:
         arcs = self.printed_arcs()[1]
-        columns: list[Any] = [[a.parent for a in arcs], [a.child for a in arcs], [a.probability for a in arcs]]
-        if not any(a.mcse for a in arcs):  # exact
-            return ["parent", "child", "probability"], columns, 2
-        return ["parent", "child", "probability", "mcse"], [*columns, [a.mcse for a in arcs]], 2
+        is_exact = not any(a.mcse for a in arcs)
+        names = ["parent", "child", "probability", "mcse"][: 4 - is_exact]
+        return Columns(names, [[getattr(a, name) for a in arcs] for name in names], 2)
 
-    @to_frame_method
-    def to_frame(self, backend: str | None = None) -> Any:
-        """Return a data frame with a row for each ordered pair of variables.
-
-        Columns are ``parent``, ``child``, ``probability``, ``mcse``, ``skeleton``, ``path``, ``path_mcse``,
-        ``compelled`` and ``compelled_mcse``, the most probable arcs first.
-
-        Parameters
-        ----------
-        backend : {"pandas", "polars", "pyarrow"}, optional
-            The library of the frame; also any other one that narwhals supports. Default: pandas.
-        """
-        return make_frame(self.columns(), backend)
+    def _columns(self) -> dict[str, Any]:
+        return self.columns()
 
     def columns(self) -> dict[str, list[Any]]:
         """The columns of `to_frame`, as lists."""

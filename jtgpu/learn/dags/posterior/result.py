@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 class StructurePosterior(ArcProbabilities):
     """The posterior over directed acyclic graphs, given data; `jtgpu.learn.posterior` has an example.
 
+    The data frame has a row for each ordered pair of variables, the most probable arcs first: ``parent``, ``child``,
+    ``probability``, ``mcse``, ``skeleton``, ``path``, ``path_mcse``, ``compelled`` and ``compelled_mcse``.
+
     Attributes
     ----------
     names : tuple of str

@@ -1,0 +1,99 @@
+"""Results as data frames of pandas, Polars, Arrow and other libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...columns import Table
+from ...columns.arrow import arrow, narwhals
+from ...columns.column import Column
+from ...errors import JtgpuError
+from ...util.arguments import text
+from ...util.lazy_sequence import LazySequence
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+def make_frame(columns: Mapping[str, Any], backend: str | None = None, *, cases: Table | None = None) -> Any:
+    """A data frame of some columns."""
+    # columns: mapping of str to columns: Arrays (cells that are masked are null), lists, lazy sequences, or columns of
+    #     `cases`
+    # backend: ``"pandas"``, ``"polars"``, ``"pyarrow"``, or another library that narwhals supports. Default: the
+    #     library of `cases`; pandas if they are not a data frame.
+    # cases: The cases of the rows. If these and the result are pandas frames, the result has the index of the cases.
+    # raises JtgpuError: If a package is not installed or `backend` is not one; the message says what to install.
+    if backend is not None:
+        text("backend", backend)
+    library = backend or (None if cases is None else cases.library) or "pandas"
+    if library == "pandas":
+        return _pandas().DataFrame(
+            {name: _for_pandas(column) for name, column in columns.items()},
+            index=None if cases is None else cases.index,
+            copy=False,
+        )
+    pa = arrow()
+    table = pa.table({name: _for_arrow(pa, column) for name, column in columns.items()})
+    if library == "pyarrow":
+        return table
+    try:
+        return narwhals().from_arrow(table, backend=library).to_native()
+    except (ImportError, ValueError, TypeError, AttributeError) as error:
+        raise JtgpuError(
+            f"there is no frame of {library!r}: {error}; use backend='pandas', 'polars' or 'pyarrow'"
+        ) from None
+
+
+def table_like(cases: Any, table: Table, columns: Mapping[str, Any], index: Any = None) -> Any:
+    """Columns as a table of the kind of some cases: a frame of their library, a list of mappings, or a mapping."""
+    # table: of the cases; index: of the pandas frame
+    if table.library is None and table.index is None:
+        if isinstance(cases, (list, tuple)) and any(isinstance(row, Mapping) for row in cases):
+            cells = [c.tolist() if isinstance(c, np.ndarray) else list(c) for c in columns.values()]
+            return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
+        return dict(columns)
+    frame = make_frame(columns, table.library)
+    if index is not None:
+        frame.index = index
+    return frame
+
+
+def unused_name(name: str, taken: Collection[str]) -> str:
+    """`name`, with underscores appended until it is not among the names that are taken."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise JtgpuError(
+            "pandas is not installed: pip install pandas, or pass backend='polars' or backend='pyarrow'"
+        ) from None
+    return pandas
+
+
+def _for_pandas(column: Any) -> Any:
+    if isinstance(column, LazySequence):
+        return column.whole()
+    if isinstance(column, Column):
+        return _pandas().Categorical.from_codes(column.index, column.cells)
+    if isinstance(column, np.ma.MaskedArray):
+        return column.filled(np.nan)
+    return column.to_pandas().array if hasattr(column, "to_pandas") else column
+
+
+def _for_arrow(pa: Any, column: Any) -> Any:
+    column = column.whole() if isinstance(column, LazySequence) else column
+    if isinstance(column, Column):
+        return pa.array(column.tolist())
+    if isinstance(column, np.ma.MaskedArray):
+        return pa.array(column.data, mask=np.ma.getmaskarray(column))
+    if isinstance(column, np.ndarray) and column.dtype == object:
+        return pa.array(column.tolist())
+    return column if isinstance(column, (pa.Array, pa.ChunkedArray)) else pa.array(column)
