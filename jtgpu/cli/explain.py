@@ -43,13 +43,9 @@ def mpe(o: Mpe, plan: Planning, run: Compute) -> None:
         warn(f"only {len(ranked)} configurations have a probability above 0")
     if o.json:
         print_json({
-            "file": o.file,
-            "evidence": findings_as_json(findings),
-            "log_evidence": log_evidence,
-            "explanations": [
-                {"states": states, "probability": p, "log_joint": log_joint} for states, p, log_joint in ranked
-            ],
-        })
+            "file": o.file, "evidence": findings_as_json(findings), "log_evidence": log_evidence,
+            "explanations": [dict(zip(("states", "probability", "log_joint"), e, strict=True)) for e in ranked],
+        })  # fmt: skip
         return
     table = on_terminal()
     print_rows(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,7 +23,7 @@ from ..model.network import BayesianNetwork
 from ..options.learning import Chains, Search
 from ..util.atomic_file import write_text
 from ..util.text_table import counted
-from .console import print_json, reading, warn
+from .console import csv_text, print_json, reading, warn
 from .declared import (
     ClusterOptions,
     CsvOptions,
@@ -59,7 +57,8 @@ def compute_posterior(
         text = ""
         if files.edges is not None:
             step("computing paths and equivalence classes")
-            text = edges_text(learned)
+            columns = learned.columns()
+            text = csv_text(columns, zip(*columns.values(), strict=True))
     again = "--resume" if chains.checkpoint is not None else "--checkpoint FILE, and then --resume"
     for warning in caught:
         warn(str(warning.message).replace("posterior.more()", again))
@@ -82,16 +81,6 @@ def _print_posterior(learned: StructurePosterior) -> None:
         echo(("" if on_terminal() else "# ") + chosen)
     echo(("" if on_terminal() else "# ") + learned.summary())
     echo(learned.describe(), err=True)
-
-
-def edges_text(learned: StructurePosterior) -> str:
-    """The probabilities as CSV, a row for each ordered pair of variables."""
-    columns = learned.columns()
-    buffer = io.StringIO()
-    rows = csv.writer(buffer, lineterminator="\n")
-    rows.writerow(columns)
-    rows.writerows(zip(*columns.values(), strict=True))
-    return buffer.getvalue()
 
 
 def _report_posterior(
