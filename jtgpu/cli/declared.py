@@ -45,7 +45,7 @@ class Numbers(Printed, title="Output"):
 class Force(Record, title="Output"):
     """Whether files are replaced."""
 
-    force: Annotated[bool, Opt("Replace an existing output.", "-f, --force")] = False
+    force: Annotated[bool, Opt("Replace an existing output.", "-f, --force", front=True)] = False
 
 
 class Shown(Record, title="Output"):
@@ -559,7 +559,7 @@ def _threshold(text: str) -> str | float:
     return text if text == "map" else p
 
 
-class LearnFiles(Record, title="Files for probabilities of the arcs"):
+class LearnFiles(Record, title="Probabilities of arcs"):
     """What is written about the probabilities of the arcs."""
 
     edges: Annotated[Path | None, Opt(
