@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..columns.arrow import arrow, compute
-from ..learn.columns import near_equal, number_of
+from ..learn.columns import MANY_NUMBERS, near_equal, number_of
 from ..util.text_table import counted, printable
 
 MAX_STATES = 60  # of a column that is kept
@@ -48,10 +48,11 @@ def facts_of(table: Any, name: str, bins: int, is_excluded: bool, keeps_numbers:
         return facts("excluded")
     if distinct < 2:
         return facts("constant")
-    if kind.startswith(("timestamp", "date", "time", "duration")):
+    is_moment = kind.startswith(("timestamp", "date"))
+    if kind.startswith(("time32", "time64", "duration")) or (is_moment and distinct > MANY_NUMBERS):
         return facts("dates")
     is_whole = kind.startswith(("int", "uint"))
-    many = distinct > bins or (is_number and not is_whole and _has_fractions(column))
+    many = distinct > bins or 2 * distinct > n  # of fractions, few that recur are states
     if is_number and many and not (is_whole and _is_identifier(column, distinct)):
         return facts("numbers", "number" if keeps_numbers else f"up to {bins} intervals")
     if not kind.startswith(("string", "large_string", "dictionary")) and _is_identifier(column, distinct):
@@ -80,12 +81,6 @@ def without_nan(table: Any) -> Any:
             cells = compute().if_else(compute().is_nan(column), arrow().scalar(None, column.type), column)
             table = table.set_column(i, table.column_names[i], cells)
     return table
-
-
-def _has_fractions(column: Any) -> bool:
-    """Whether a column of numbers has one that is not whole, which is the name of no state."""
-    cells = column.cast("double")
-    return compute().any(compute().not_equal(cells, compute().floor(cells))).as_py() is True
 
 
 def _is_identifier(column: Any, distinct: int) -> bool:

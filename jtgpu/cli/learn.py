@@ -13,8 +13,8 @@ from ..draw import arcs, heat_map
 from ..errors import FormatError, NetworkError
 from ..formats import writer_of
 from ..learn.dags.posterior.posterior import posterior
-from ..learn.dags.scores.coded import CodedTable, code_table
-from ..learn.dags.scores.numeric_table import table_of
+from ..learn.dags.scores.coded import CodedTable
+from ..learn.dags.scores.numeric_table import code_table, table_of
 from ..learn.dags.scores.rules import ScoreRule
 from ..learn.dags.structure import Structure, structure
 from ..learn.dags.task import require_feasible

@@ -17,7 +17,7 @@ from .arrow import arrow, to_double
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-DENSE = 1 << 16  # range of whole numbers that are counted, not sorted
+DENSE, FEW = 1 << 16, 1 << 12  # range of whole numbers that are counted, not sorted; that are all looked up
 # types whose values equal numbers, but mean something else
 SPECIAL: dict[type, type] = {bool: bool, np.bool_: bool, StateNumber: StateNumber}
 
@@ -102,8 +102,9 @@ class _Places(dict[Any, int]):
         return place
 
 
-def distinct(name: str, column: Any) -> Column:
+def distinct(name: str, column: Any, *, occurring: bool = True) -> Column:
     """The distinct cells of a column of any kind, of which some may be missing ones."""
+    # occurring: Whether each whole number must occur; False is quicker
     # raises DataError: If Arrow cannot tell its cells apart.
     # raises EvidenceError: If its bytes are no text.
     if isinstance(column, Column):
@@ -113,16 +114,20 @@ def distinct(name: str, column: Any) -> Column:
     if not isinstance(column, np.ndarray):
         return _of_arrow(name, column)
     kind = column.dtype.kind
-    if kind in "iu" and len(column) and int(column.max()) - (least := int(column.min())) < min(len(column), DENSE):
-        offsets = (column - column.dtype.type(least)).astype(np.int64)
+    most = min(len(column), DENSE if occurring else FEW)
+    if kind in "iu" and most and (size := int(column.max()) - (least := int(column.min())) + 1) <= most:
+        wide = column.astype(np.int64) if kind == "i" else column  # int8 could overflow
+        offsets = (wide - wide.dtype.type(least)).astype(np.int64, copy=False)
+        if not occurring:
+            return Column(offsets, [*range(least, least + size)])
         occurs = np.bincount(offsets) > 0
         index = offsets if occurs.all() else (np.cumsum(occurs) - 1)[offsets]
-        return Column(index, (np.flatnonzero(occurs) + least).tolist())
+        return Column(index, [i + least for i in np.flatnonzero(occurs).tolist()])
     if kind in "iufcbM":
         values, index = np.unique(column, return_inverse=True)
         if kind == "M" and np.datetime_data(values.dtype)[0] in ("ns", "ps", "fs", "as"):  # no datetime of Python
             values = values.astype("datetime64[us]")
-        return Column(index.reshape(-1), values.tolist())
+        return Column(index.reshape(-1), _shortest(values) if kind == "f" else values.tolist())
     try:
         return _of_cells((np.char.decode(column, "utf-8") if kind == "S" else column).tolist())
     except UnicodeDecodeError as error:
@@ -152,12 +157,20 @@ def _of_arrow(name: str, column: Any) -> Column:
     declared = pa.types.is_dictionary(column.type)
     try:
         column = column if declared else _plain_type(column).dictionary_encode()
-        cells = _plain_type(column.dictionary).to_pylist()
+        values = _plain_type(column.dictionary)
+        short = pa.types.is_float32(values.type)
+        cells = _shortest(values.to_numpy(zero_copy_only=False)) if short else values.to_pylist()
     except pa.ArrowNotImplementedError:
         raise DataError(f"column {name!r} has cells that are not single values") from None
     except pa.ArrowInvalid as error:
         raise EvidenceError(f"column {name!r} of type {column.type} cannot be read as states: {error}") from None
     return Column(_signed(column.indices), cells, declared)
+
+
+def _shortest(values: NDArray[Any]) -> list[float]:
+    """Floats as those of Python; of few bits as their text reads: .1 of 32 bits is .1."""
+    is_short = values.dtype.itemsize < 8 and len(values) <= DENSE
+    return [float(str(v)) for v in values] if is_short else values.tolist()
 
 
 def _plain_type(array: Any) -> Any:

@@ -52,6 +52,7 @@ class CsvFile:
     """A CSV file with a header; see `Source`."""
 
     rows: int | None = None
+    declared: frozenset[str] = frozenset()
 
     def __init__(self, path: Path, model: DiscreteModel, dialect: CsvDialect, threads: bool):
         self.name = str(path)

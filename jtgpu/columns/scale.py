@@ -89,7 +89,7 @@ class Scale:
                 raise UnknownState(
                     f"{row}, column {name!r}: {values[i]!r} is none of its intervals{closest(str(values[i]), labels)}"
                 )
-        return np.array([*at, -1], np.int64)[codes]
+        return np.asarray(np.array([*at, -1], np.int64)[codes])
 
     def middle(self, at: Ints, rng: np.random.Generator | None) -> Floats:
         """The middle of intervals (n,), or draws inside them; the outer ones end at the data's least and greatest."""

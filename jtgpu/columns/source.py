@@ -45,6 +45,7 @@ class Source(Protocol):
     columns: list[str]
     size: int  # the final value of `CaseChunk.done`: bytes or rows
     rows: int | None  # number of rows, if the file records it
+    declared: frozenset[str]  # columns that declare their cells, in order
 
     def whole(self) -> tuple[int, int]:
         """Bytes of the whole file, decompressed, and the number of its rows; both may be estimates."""
@@ -76,6 +77,7 @@ class ParquetFile:
         except (arrow().ArrowInvalid, OSError) as error:
             raise ParseError(f"this Parquet file cannot be read: {error}", self.name) from None
         self.columns: list[str] = list(self._schema.names)
+        self.declared = frozenset(f.name for f in self._schema if arrow().types.is_dictionary(f.type))
         self.rows: int | None = sum(self._groups)
         self.size = self.rows
 

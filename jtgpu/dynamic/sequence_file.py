@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..columns import read_column
+from ..columns import known_cells
 from ..columns.arrow import arrow, as_floats, compute
 from ..columns.coded import Encoder
 from ..columns.files import open_cases
@@ -221,7 +221,7 @@ class SequenceFile:
         name = self.question.id
         if name is None:
             return np.zeros(0 if held is not None else min(rows.n, 1), np.int64)
-        column = read_column(name, rows)
+        column = known_cells(name, rows.column(name), rows.row_name)
         codes, values = column.index, column.cells
         if (codes < 0).any():
             row = int(np.argmax(codes < 0))

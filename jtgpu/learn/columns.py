@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..columns import open_table
+from ..columns import Table, open_table
 from ..columns.column import Column
 from ..columns.files import is_text_file, read_file
 from ..columns.memory import read_column
@@ -61,8 +61,8 @@ def cpt_from_counts(family: list[Ints], cards: list[int], weights: Floats, pseud
 
 def read_data(
     data: Any, states: Mapping[str, Any] | None = None, na_values: Any = None, dialect: CsvDialect | None = None
-) -> tuple[list[str], list[Column], frozenset[str]]:
-    """Names and columns of a table or file, and the words for missing cells; CSV columns in `states` are text."""
+) -> tuple[Table, frozenset[str]]:
+    """A table or file, and the words for missing cells in its texts; CSV columns in `states` are text."""
     is_file = isinstance(data, (str, Path))
     words = na_words(na_values, is_text=is_file and is_text_file(data, dialect))
     if is_file:
@@ -72,7 +72,7 @@ def read_data(
         reject_repeated(table.names, table.names, "the table")
     except EvidenceError as error:
         raise DataError(str(error)) from None
-    return list(table.names), [read_column(name, table) for name in table.names], words
+    return table, words
 
 
 def read_columns(X: Any) -> tuple[list[str], list[Column], bool]:

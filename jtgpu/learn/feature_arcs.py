@@ -9,7 +9,8 @@ import numpy as np
 from ..errors import ArgumentError
 from ..util.arrays import Floats, Ints
 from ..util.elementary import logs
-from .dags.scores.coded import CodedTable, code_table
+from .dags.scores.coded import CodedTable
+from .dags.scores.numeric_table import code_table
 from .dags.structure import structure
 
 NAMED = ("naive", "tan", "learned")  # structures that `fit` makes

@@ -20,7 +20,7 @@ from ..util.arrays import Floats
 from ..util.estimator import Estimator, check_table, check_width
 from ..util.options import Devices, LearnBackend, MissingCells, PosteriorMethod, StructurePriorLike
 from .dags.posterior.posterior import posterior
-from .dags.scores.coded import code_table
+from .dags.scores.numeric_table import code_table
 from .dags.scores.rules import Score
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ..columns import read_column
 from ..columns.column import Column
 from ..errors import ArgumentError, DataError, ImpossibleEvidence, UnknownState, UnknownVariable, closest
 from ..inference.tree import JunctionTree
@@ -142,16 +143,16 @@ class _Cases:
         net, self.codes = None if net is None else net.with_codes(codes), codes
         numbers = net.numbers if isinstance(net, MixedNetwork) else ()
         states = None if net is None else {v: net.states(v) for v in net if v not in numbers}
-        names, columns, words = read_data(frame, states, na_values)
-        if target not in names:
-            raise UnknownVariable(f"the table has no column {target!r}, the target{closest(target, names)}")
+        table, words = read_data(frame, states, na_values)
+        if target not in table.names:
+            raise UnknownVariable(f"the table has no column {target!r}, the target{closest(target, table.names)}")
         if net is not None and target not in net:
             raise UnknownVariable(f"the network has no variable {target!r}, the target{closest(target, net.variables)}")
         known = {} if net is None else {v: frozenset(net.states(v)) for v in net}
         self.target, self._columns = target, {}
-        for name, column in zip(names, columns, strict=True):
+        for name in table.names:
             if net is None or name in net:
-                self._columns[name] = _cells(column, words, known.get(name, frozenset()))
+                self._columns[name] = _cells(read_column(name, table), words, known.get(name, frozenset()))
         cells = self._columns[target]
         own: DiscreteModel | None = net.discrete if isinstance(net, MixedNetwork) else net
         if net is None and isinstance(codes, Mapping) and target in codes:

@@ -125,6 +125,8 @@ class StateValues:
             return self.codes[value]
         if self.has_moments and isinstance(value, (date, np.datetime64)):
             return self._at(moment(value))
+        if isinstance(value, (np.float16, np.float32)):
+            value = float(str(value))  # .1 of 32 bits is .1
         if isinstance(value, Decimal) and value.is_finite():  # from a database
             whole = value.adjusted() < MAX_DIGITS and value == value.to_integral_value()
             value = int(value) if whole else float(value)
@@ -134,10 +136,10 @@ class StateValues:
             state = self.intervals.find(number) if abs(number) < MAX_EXACT or isinstance(number, float) else -1
         elif self.by_index:
             state = int(number) if isinstance(number, int) or number.is_integer() else -1
+        elif isinstance(number, int) and abs(number) >= MAX_EXACT:  # as a float it would be rounded
+            state = self.names.get(str(number), -1)
         elif self.numbers:
-            # a large integer is compared as text: as a float it would be rounded
-            large = isinstance(number, int) and abs(number) >= MAX_EXACT
-            state = self.names.get(str(number), -1) if large else self.numbers.get(number, -1)
+            state = self.numbers.get(number, -1)
         elif number in (0, 1) and self._is_truth:
             state = self._truth(number == 1)
         return state if state is not None and 0 <= state < len(self.labels) else None
@@ -191,7 +193,7 @@ class StateValues:
 
     def _truth(self, value: bool) -> int | None:
         states = [i for i, s in enumerate(self.labels) if s.casefold() == str(value).casefold()]
-        if not states:
+        if not states and not self.is_codes:
             states = [self.numbers.get(float(value), -1)]
         return states[0] if len(states) == 1 and states[0] >= 0 else None
 
@@ -313,6 +315,8 @@ class StateLookup:
     def _look_up(self, value: Any) -> int:
         if is_missing(value):
             return NOT_OBSERVED
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
         if isinstance(value, str):
             for text in (value, value.strip()):
                 if text in self._values.names:

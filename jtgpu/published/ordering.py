@@ -17,7 +17,7 @@ import numpy as np
 from ..device.context import open_device
 from ..errors import ArgumentError, TableTooLarge, format_bytes
 from ..learn.dags.chain_records import BY_FAMILY
-from ..learn.dags.scores.coded import code_table
+from ..learn.dags.scores.numeric_table import code_table
 from ..learn.dags.scores.rules import ScoreRule
 from ..learn.dags.scores.set_values import MAX_CELLS
 from ..util.arguments import choice, whole_number

@@ -50,8 +50,7 @@ TYPES: dict[str, tuple[Callable[[], Any], Any, str, str]] = {
     "pandas Float64": (lambda: series([1.0, None, 2.0, 1] * 10, "Float64"), ("1", "2"), "", ""),
     "pandas int64[pyarrow]": (lambda: series([1, 2, None, 1] * 10, "int64[pyarrow]"), ("1", "2"), "", ""),
     "pandas uint64": (
-        lambda: series([2**63, 2**63 + 1] * 20, "uint64"), (str(2**63), str(2**63 + 1)), "structure fit",
-        "1.4: integers of any length are exact",
+        lambda: series([2**63, 2**63 + 1] * 20, "uint64"), (str(2**63), str(2**63 + 1)), "", "",
     ),
     "pandas sparse": (lambda: series(pd.arrays.SparseArray([0, 1, 0, 1] * 10)), ("0", "1"), "", ""),
     "pandas ordered numbers": (
@@ -62,8 +61,8 @@ TYPES: dict[str, tuple[Callable[[], Any], Any, str, str]] = {
         lambda: series(pd.Categorical([True, False, None, True] * 10)), ("False", "True"), "", "",
     ),
     "pandas category of times": (
-        lambda: series(pd.Categorical(pd.to_datetime(NAIVE))), ("2024-01-02", "2024-01-03"), "structure fit",
-        "1.4: names of moments",
+        lambda: series(pd.Categorical(pd.to_datetime(NAIVE))), ("2024-01-02", "2024-01-03"), "",
+        "",
     ),
     "pandas cut": (lambda: series(pd.cut(pd.Series([1, 2, 3, 4] * 10), 2)), ("(0.997, 2.5]", "(2.5, 4.0]"), "", ""),
     "pandas Period": (
@@ -71,49 +70,49 @@ TYPES: dict[str, tuple[Callable[[], Any], Any, str, str]] = {
         "structure fit", "1.4: a Period is its text",
     ),
     "pandas time zone": (
-        lambda: series(pd.to_datetime(NAIVE).tz_localize("Europe/Berlin")), NO, "structure",
-        "1.4: times with a zone are an error",
+        lambda: series(pd.to_datetime(NAIVE).tz_localize("Europe/Berlin")), NO, "",
+        "",
     ),
     "pandas Timedelta": (
-        lambda: series(pd.to_timedelta([1, 2] * 20, unit="D")), NO, "structure", "1.4: other objects are errors",
+        lambda: series(pd.to_timedelta([1, 2] * 20, unit="D")), NO, "", "",
     ),
     "pandas 1 and '1'": (
-        lambda: series([1, "1", 2, 2] * 10, object), ("1", "2"), "structure", "1.4: no name of another type",
+        lambda: series([1, "1", 2, 2] * 10, object), ("1", "2"), "", "",
     ),
     "pandas 1 and True": (
         lambda: series([1, True] * 20, object), ("1", "True"), "fit", "1.5: True and 1 are two states",
     ),
     "pandas mixed": (
-        lambda: series([1, "1", "a", 1.5] * 10, object), ("1", "1.5", "a"), "structure",
-        "1.5: up to 20 numbers with fractions are states",
+        lambda: series([1, "1", "a", 1.5] * 10, object), ("1", "1.5", "a"), "",
+        "",
     ),
     "Polars Enum": (lambda: polars(["a", "b"] * 20, pl.Enum(["c", "b", "a"])), ("c", "b", "a"), "", ""),
     "Polars Categorical": (lambda: polars(["b", "a"] * 20, pl.Categorical), ("a", "b"), "", ""),
     "Polars Decimal": (
-        lambda: polars([Decimal("1.50"), Decimal("2")] * 20), ("1.5", "2"), "structure",
-        "1.5: up to 20 numbers with fractions are states",
+        lambda: polars([Decimal("1.50"), Decimal("2")] * 20), ("1.5", "2"), "",
+        "",
     ),
     "Polars Duration": (
-        lambda: polars([datetime.timedelta(1), datetime.timedelta(2)] * 20), NO, "structure",
-        "1.4: other objects are errors",
+        lambda: polars([datetime.timedelta(1), datetime.timedelta(2)] * 20), NO, "",
+        "",
     ),
     "Polars Time": (
-        lambda: polars([datetime.time(1), datetime.time(2)] * 20), NO, "structure", "1.4: other objects are errors",
+        lambda: polars([datetime.time(1), datetime.time(2)] * 20), NO, "", "",
     ),
     "Polars List": (lambda: polars([["a"], ["b"]] * 20), NO, "", ""),
     "Polars Struct": (lambda: polars([{"q": 1}, {"q": 2}] * 20), NO, "", ""),
     "Polars Binary": (lambda: polars([b"a", b"b"] * 20), ("a", "b"), "", ""),
-    "Polars time zone": (lambda: polars(DAYS), NO, "structure", "1.4: times with a zone are an error"),
+    "Polars time zone": (lambda: polars(DAYS), NO, "", ""),
     "Polars Null": (lambda: polars([None] * 40), NO, "", ""),
     "Arrow dictionary": (lambda: arrow(pa.array(["b", "a"] * 20).dictionary_encode()), ("b", "a"), "", ""),
     "Arrow dictionary of numbers": (lambda: arrow(pa.array([7, 3] * 20).dictionary_encode()), ("7", "3"), "", ""),
     "Arrow decimal": (
-        lambda: arrow([Decimal("1.50"), Decimal("2")] * 20), ("1.5", "2"), "structure",
-        "1.5: up to 20 numbers with fractions are states",
+        lambda: arrow([Decimal("1.50"), Decimal("2")] * 20), ("1.5", "2"), "",
+        "",
     ),
-    "Arrow time": (lambda: arrow([1, 2] * 20, pa.time32("s")), NO, "structure", "1.4: other objects are errors"),
+    "Arrow time": (lambda: arrow([1, 2] * 20, pa.time32("s")), NO, "", ""),
     "Arrow duration": (
-        lambda: arrow([1, 2] * 20, pa.duration("s")), NO, "structure", "1.4: other objects are errors",
+        lambda: arrow([1, 2] * 20, pa.duration("s")), NO, "", "",
     ),
     "Arrow nulls": (lambda: arrow(pa.nulls(40)), NO, "", ""),
     "Arrow views": (lambda: arrow(["a", "b"] * 20, pa.string_view()), ("a", "b"), "", ""),
@@ -122,16 +121,16 @@ TYPES: dict[str, tuple[Callable[[], Any], Any, str, str]] = {
     "array of bytes": (lambda: array(np.array([b"a", b"b"] * 20)), ("a", "b"), "", ""),
     "array of days": (lambda: array(np.array(NAIVE, "M8[D]")), ("2024-01-02", "2024-01-03"), "", ""),
     "array of durations": (
-        lambda: array(np.array([1, 2] * 20, "m8[D]")), NO, "structure", "1.4: other objects are errors",
+        lambda: array(np.array([1, 2] * 20, "m8[D]")), NO, "", "",
     ),
     "array of truth values": (lambda: array(np.array([True, False] * 20)), ("False", "True"), "", ""),
     "array of bytes as numbers": (lambda: array(np.array([1, 200] * 20, np.uint8)), ("1", "200"), "", ""),
     "array of float16": (
-        lambda: array(np.array([0.1, 2] * 20, np.float16)), ("0.1", "2"), "structure fit",
-        "1.4: the shortest text that reads back",
+        lambda: array(np.array([0.1, 2] * 20, np.float16)), ("0.1", "2"), "",
+        "",
     ),
     "array of longdouble": (
-        lambda: array(np.array([1, 2] * 20, np.longdouble)), ("1", "2"), "fit", "1.4: whole numbers are without .0",
+        lambda: array(np.array([1, 2] * 20, np.longdouble)), ("1", "2"), "", "",
     ),
     "structured array": (
         lambda: np.array([*zip("ab" * 20, Y, strict=True)], dtype=[("x", "U1"), ("y", "U1")]), ("a", "b"), "", "",

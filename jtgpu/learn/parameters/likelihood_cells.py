@@ -16,6 +16,7 @@ import numpy as np
 
 from ...columns.coded import Encoder
 from ...columns.column import Column, distinct
+from ...columns.kinds import MOMENTS, in_order, names_of
 from ...errors import ArgumentError, DataError, closest
 from ...inference.evidence_table import weight_rows
 from ...model.discrete import DiscreteModel
@@ -25,7 +26,7 @@ from ...util.arguments import described, mapping, names, several
 from ...util.arrays import Floats, Ints
 from ...util.rows import find_equal_rows
 from ...util.text_table import interval_labels, intervals_of
-from ..columns import MAX_FRACTIONS, number_of, reject_texts, warn_of_whole_numbers
+from ..columns import MANY_NUMBERS, MAX_FRACTIONS, number_of, reject_texts, warn_of_whole_numbers
 from ..cut_points import quantile_cuts
 from ..discretisation import Discretiser
 
@@ -274,12 +275,13 @@ def labels_of(
         )
     if is_numeric and not ordered and not chosen and bins is None:
         warn_of_whole_numbers({name: len(distinct)})
-    intervals = intervals_of(observed) if all(isinstance(v, str) for v in observed) else None
-    if intervals is not None and not ordered:
-        observed = [observed[i] for i in intervals.order]
-    elif not ordered:
-        observed.sort(key=(lambda v: (numbers[v], str(v))) if is_numeric else str)
-    return tuple(dict.fromkeys(_label(v, numbers[v]) for v in observed))
+    if len(observed) > MANY_NUMBERS and not ordered and any(isinstance(v, MOMENTS) for v in observed):
+        raise DataError(
+            f"column {name!r} has {len(observed)} different dates: discretise it (jtgpu.learn.discretise), or leave it "
+            "out"
+        )
+    named = names_of(name, observed)
+    return tuple(dict.fromkeys(named)) if ordered else in_order(named)
 
 
 def of_discretiser(states: Any, variables: Iterable[str]) -> tuple[Any, dict[str, tuple[float, float]]]:
@@ -298,12 +300,3 @@ def ends_of(counts: Mapping[Any, int], labels: Sequence[str]) -> tuple[float, fl
     numbers = [number_of(v) for v in counts if not is_likelihood(v)]
     known = [x for x in numbers if x is not None]
     return (min(known), max(known)) if len(known) == len(numbers) > 0 and intervals_of(labels) else None
-
-
-def _label(value: Any, number: float | None) -> str:
-    """The name of a value's state: integers that a hole turned into floats have no fraction."""
-    if isinstance(value, str):
-        return value.strip()
-    if number is not None and isinstance(value, float) and number.is_integer() and abs(number) < 2**53:
-        return str(int(number))
-    return str(value)

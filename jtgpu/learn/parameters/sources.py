@@ -24,14 +24,15 @@ from ...columns import (
 )  # fmt: skip
 from ...columns.coded import Encoder
 from ...columns.files import open_cases
+from ...columns.kinds import typed_words
 from ...columns.source import CaseChunk, Source
 from ...errors import ArgumentError, DataError, ParseError, UnknownState
 from ...model.discrete import DiscreteModel
 from ...options.tables import CsvDialect
 from ...util.arrays import Floats
-from ...util.cells import is_na_word, na_words
+from ...util.cells import Marks, is_na_word, na_words
 from ...util.rows import extremes
-from .likelihood_cells import LikelihoodCells, ends_of, labels_of
+from .likelihood_cells import LikelihoodCells, ends_of, is_likelihood, labels_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -178,6 +179,7 @@ class FileSource:
                 odd = sorted(set(source.columns) ^ set(self.names))[0]
                 raise DataError(f"{file} and {files[0]} differ in the column {odd!r}")
         self._size = sum(s.size for s in sources)
+        self._declared = frozenset.intersection(*(s.declared for s in sources))
 
     def _loaded(self, columns: Sequence[str]) -> Iterator[tuple[CaseChunk, int, int]]:
         """Chunks, the number of their first row, and how much has been read."""
@@ -197,15 +199,18 @@ class FileSource:
     def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
         """See `CaseSource.states`; reads the files once."""
         counters: dict[str, Counter[Any]] = {c: Counter() for c in columns}
-        ordered = dict.fromkeys(columns, True)
+        marks = None
         if columns:
             for chunk, _, _ in self._loaded(columns):
-                words = self._words[chunk.is_text]
+                words, marks = self._words[chunk.is_text], chunk.marks if chunk.is_text else marks
                 for name, column in zip(columns, chunk.columns, strict=True):
                     known = known_cells(name, column, partial(_location, chunk))
-                    ordered[name] &= known.declared
-                    counters[name].update({v: n for v, n in known.counts().items() if not is_na_word(v, words)})
-        states = {name: labels_of(name, counts, ordered=ordered[name], bins=bins) for name, counts in counters.items()}
+                    kept = name in self._declared  # those that do not occur, too
+                    used = {v: n for v, n in known.counts().items() if (n or kept) and not is_na_word(v, words)}
+                    counters[name].update(used)
+        if marks is not None:
+            counters = {name: _typed(counts, marks) for name, counts in counters.items()}
+        states = {name: labels_of(name, k, ordered=name in self._declared, bins=bins) for name, k in counters.items()}
         if bins is not None:
             ends = {name: ends_of(counts, states[name]) for name, counts in counters.items()}
             self.ends = {name: pair for name, pair in ends.items() if pair is not None}
@@ -234,6 +239,17 @@ class FileSource:
         return f"row {row}"
 
 
+def _typed(counts: Counter[Any], marks: Marks) -> Counter[Any]:
+    """The words of a column, without likelihoods, as what they are."""
+    words = [word for word in counts if not is_likelihood(word)]
+    if not all(isinstance(word, str) for word in words):
+        return counts
+    typed: Counter[Any] = Counter()
+    for word, cell in zip(words, typed_words(words, marks), strict=True):
+        typed[cell] += counts[word]
+    return typed
+
+
 def _location(chunk: CaseChunk, row: int) -> str:
     """File and line of a row, for messages."""
     file, line = chunk.locate(row)
@@ -257,7 +273,7 @@ def _numbers(source: CaseSource, name: str, column: Any, first: int) -> Floats:
             as_numbers[i] = float(value)
         except (TypeError, ValueError):
             as_numbers[i] = np.nan
-    numbers = as_numbers[codes]
+    numbers: Floats = as_numbers[codes]
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         row = int(bad[0])

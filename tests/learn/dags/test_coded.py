@@ -12,7 +12,7 @@ import pytest
 import jtgpu
 from jtgpu.errors import DataError, ParseError
 from jtgpu.formats import FileError
-from jtgpu.learn.dags.scores.coded import code_table
+from jtgpu.learn.dags.scores.numeric_table import code_table
 
 RAIN = ["no", "yes", "no", "yes", "no"]
 WET = [0, 1, 1, 1, 0]

@@ -13,7 +13,7 @@ import pytest
 import jtgpu
 from jtgpu.errors import ArgumentError, DataError, NetworkError, TableTooLarge, UnknownVariable
 from jtgpu.learn.dags.graphs import adjacency
-from jtgpu.learn.dags.scores.coded import code_table
+from jtgpu.learn.dags.scores.numeric_table import code_table
 from jtgpu.model.equivalence import compelled_arcs, structural_hamming_distance
 from tests.learn.dags import oracle
 from tests.learn.dags.data import random_table, table_of

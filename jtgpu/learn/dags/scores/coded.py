@@ -4,41 +4,36 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date
+from decimal import Decimal
 from functools import cached_property
-from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....columns.column import Column
-from ....errors import ArgumentError, DataError, closest
+from ....columns.kinds import MOMENTS, in_order, names_of
+from ....errors import ArgumentError, DataError
 from ....model.discrete import DiscreteModel
-from ....model.network import BayesianNetwork
 from ....model.states import REJECTED, StateLookup, StateValues, listed
-from ....options.tables import CsvDialect
-from ....util.arguments import choice, described, several
+from ....util.arguments import described, several
 from ....util.arrays import Ints
 from ....util.calls import outside
 from ....util.cells import MissingReport, is_na_word, warn_of_few
 from ....util.text_table import counted
 from ...columns import (
     MANY_NUMBERS,
+    MAX_FRACTIONS,
     number_of,
-    read_data,
     reject_texts,
-    state_labels,
-    warn_of_near_equal,
-    warn_of_whole_numbers,
 )
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ....util.options import Data
 
+NUMBERS = (float, np.floating, Decimal)
 MAX_STATES = 255  # of a variable: states are uint8
 NO_STATE = 255  # in place of the state of a missing cell
 MIN_IDENTIFIER = 20  # rows above which a column of distinct values is taken for an identifier
@@ -91,74 +86,6 @@ class CodedTable:
         return sha.hexdigest()
 
 
-def code_table(
-    data: Data | CodedTable, *, states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
-    missing: str = "error", weights: Any = None, na_values: Any = None, dialect: CsvDialect | None = None,
-    constant: str = "error",
-) -> CodedTable:  # fmt: skip
-    """Convert a table to state numbers."""
-    # data: data frame, mapping of columns, list of mappings, (N, n) array, path of a CSV or Parquet file, or
-    #     CodedTable: The columns of an array are named ``x0``, ``x1``,
-    # states: The states of variables, in order. If it is a network, its variables must be columns, and only they are
-    #     used. Default: the categories of a categorical column, otherwise the distinct values, sorted.
-    # missing: {"error", "drop", "available"}: How to treat rows with missing cells: refuse them, leave them out, or
-    #     keep them unless all cells are missing
-    # weights: (N,) array_like of int: How often each row occurs
-    # na_values: str or iterable of str: See `jtgpu.learn.structure`
-    # constant: {"error", "drop"}: See `jtgpu.learn.structure`
-    choice("missing", missing, MISSING_CHOICES)
-    choice("constant", constant, CONSTANT_CHOICES)
-    if isinstance(data, CodedTable):
-        if states is not None or weights is not None:
-            raise ArgumentError("a CodedTable has its states and weights; pass the original table to change them")
-        return data
-    declared = declared_states(states)
-    names, columns, words = read_data(data, declared, na_values, dialect)
-    for name in declared:
-        if name not in names and not isinstance(states, DiscreteModel):
-            raise DataError(f"states has {name!r}, but the table has no such column{closest(str(name), names)}")
-    if isinstance(states, BayesianNetwork):
-        names, columns = _select(names, columns, states.variables)
-    if len(names) < 2:
-        raise DataError(f"the table has {len(names)} columns; structure learning requires at least two")
-    rows = {len(column) for column in columns}
-    if len(rows) > 1:
-        raise DataError(f"the columns have different lengths: {sorted(rows)}")
-    (n_rows,) = rows
-    if not n_rows:
-        raise DataError("the table has no rows")
-    coded, faults = [], dict[str, str]()
-    for name, column in zip(names, columns, strict=True):
-        try:
-            coded.append(code_column(name, column, declared, words))
-        except ConstantColumn as error:
-            faults[name] = str(error)
-    kept = [not faults or name not in faults for name in names]
-    names, columns = [*compress(names, kept)], [*compress(columns, kept)]
-    leave_out(faults, len(names), constant)
-    counts = whole_weights(weights, n_rows)
-    absent = {name: int((c < 0).sum()) for name, (c, _, _) in zip(names, coded, strict=True)}
-    gaps = MissingReport(
-        {name: n for name, n in absent.items() if n},
-        {name: given for name, (_, _, given) in zip(names, coded, strict=True) if given},
-    )
-    codes, counts, dropped = complete_rows(names, [c for c, _, _ in coded], counts, missing, gaps)
-    labels = tuple(s for _, s, _ in coded)
-    table = CodedTable(tuple(names), labels, codes, counts, dropped, gaps, left_out=frozenset(faults))
-    if table.n_cases > MAX_ROWS:
-        raise DataError(f"the table has {table.n_cases:,} cases, more than {MAX_ROWS:,}")
-    _warn_of_copies(table)
-    chosen = {name for name, c in zip(names, columns, strict=True) if name in declared or c.declared}
-    whole = {
-        name: len(labels) for name, c, labels in zip(names, columns, table.states, strict=True)
-        if name not in chosen and all(isinstance(v, (int, float, np.number, str)) for v in c.cells)
-        and any(isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in c.cells)
-    }  # fmt: skip
-    warn_of_whole_numbers(whole)
-    warn_of_near_equal({v: own for v, own in zip(table.names, table.states, strict=True) if v not in chosen})
-    return table
-
-
 def declared_states(states: Any) -> dict[str, list[str]]:
     """The names of declared states, by variable."""
     if states is None:
@@ -173,15 +100,6 @@ def declared_states(states: Any) -> dict[str, list[str]]:
     return {name: [*map(str, values)] for name, values in states.items()}
 
 
-def _select(names: list[str], columns: list[Any], wanted: Iterable[str]) -> tuple[list[str], list[Any]]:
-    at = {name: i for i, name in enumerate(names)}
-    wanted = list(wanted)
-    for v in wanted:
-        if v not in at:
-            raise DataError(f"the table has no column {v!r}, a variable of the network{closest(v, names)}")
-    return wanted, [columns[at[v]] for v in wanted]
-
-
 def code_column(
     name: str, column: Column, declared: Mapping[str, list[str]], words: frozenset[str]
 ) -> tuple[NDArray[np.int16], tuple[str, ...], tuple[str, ...]]:
@@ -192,22 +110,23 @@ def code_column(
     missing_words = tuple(sorted({column.cells[i].strip() for i in used if absent[i]} - {""}))
     if name in declared:
         return *_by_declared_states(name, column, absent, declared[name]), missing_words
-    values = [v for v, gone in zip(column.cells, absent, strict=True) if not gone]
+    cells = [v for v, gone in zip(column.cells, absent, strict=True) if not gone]
     if not column.declared:
-        _require_discrete(name, values)
-        values = _sorted(values)
-        if len(values) == len(column) > MIN_IDENTIFIER:
-            raise DataError(
-                f"column {name!r} has a different value in each of its {len(values)} rows: it looks like an "
-                "identifier; leave it out"
-            )
-    if not values:
+        _require_discrete(name, cells, len(column))
+    names = names_of(name, cells)
+    states = tuple(dict.fromkeys(names)) if column.declared else in_order(names)
+    if not column.declared and len(states) == len(column) > MIN_IDENTIFIER:
+        raise DataError(
+            f"column {name!r} has a different value in each of its {len(states)} rows: it looks like an identifier; "
+            "leave it out"
+        )
+    if not states:
         cause = f" ({', '.join(map(repr, missing_words))}: see na_values)" if missing_words else ""
         raise ConstantColumn(f"column {name!r} has only missing values{cause}; leave it out")
-    _require_states(name, len(values))
-    number = {v: i for i, v in enumerate(values)}
-    states = [-1 if gone else number[v] for v, gone in zip(column.cells, absent, strict=True)]
-    return np.array([*states, -1], np.int16)[column.index], tuple(state_labels(map(_plain, values))), missing_words
+    _require_states(name, len(states))
+    place, of_cells = {s: i for i, s in enumerate(states)}, iter(names)
+    numbers = [-1 if gone else place[next(of_cells)] for gone in absent]
+    return np.array([*numbers, -1], np.int16)[column.index], states, missing_words
 
 
 def _by_declared_states(
@@ -227,15 +146,15 @@ def _by_declared_states(
     return np.array([*numbers, -1], np.int16)[column.index], tuple(states)
 
 
-def _require_discrete(name: str, values: list[Any]) -> None:
+def _require_discrete(name: str, values: list[Any], n_rows: int) -> None:
     reject_texts(name, {v: number_of(v) for v in values})
-    for v in values:
-        if isinstance(v, (float, np.floating)) and not float(v).is_integer():
-            raise DataError(
-                f"column {name!r} has numbers that are not whole, such as {v!r}: discretise it "
-                f"(jtgpu.learn.discretise), or take them as numbers, numbers=[{name!r}] with score='bic-cg'"
-            )
-    if len(values) > MANY_NUMBERS and any(isinstance(v, (date, np.datetime64)) for v in values):
+    fraction = next((v for v in values if isinstance(v, NUMBERS) and not float(v).is_integer()), None)
+    if fraction is not None and len(values) > min(MAX_FRACTIONS, n_rows // 2):
+        raise DataError(
+            f"column {name!r} has numbers that are not whole, such as {fraction!r}: discretise it "
+            f"(jtgpu.learn.discretise), or take them as numbers, numbers=[{name!r}] with score='bic-cg'"
+        )
+    if len(values) > MANY_NUMBERS and any(isinstance(v, MOMENTS) for v in values):
         raise DataError(
             f"column {name!r} has {len(values)} different dates: discretise it (jtgpu.learn.discretise), or leave it "
             "out"
@@ -328,7 +247,7 @@ def whole_weights(weights: Any, n_rows: int) -> Ints | None:
     return given.astype(np.int64)
 
 
-def _warn_of_copies(table: CodedTable) -> None:
+def warn_of_copies(table: CodedTable) -> None:
     """Warn of two columns that are equal up to the names of their states, unless that says nothing: of few rows."""
     seen: dict[bytes, str] = {}
     for name, column in zip(table.names, table.codes, strict=True):
@@ -345,16 +264,3 @@ def _warn_of_copies(table: CodedTable) -> None:
                 stacklevel=outside(),
             )
         seen.setdefault(key, name)
-
-
-def _sorted(values: list[Any]) -> list[Any]:
-    """Values ascending; those of different types by type."""
-    try:
-        return sorted(values)
-    except TypeError:
-        return sorted(values, key=lambda v: (type(v).__name__, str(v)))
-
-
-def _plain(value: Any) -> Any:
-    """1.0 becomes 1: columns of whole numbers with gaps are floats in pandas."""
-    return int(value) if isinstance(value, (float, np.floating)) else value

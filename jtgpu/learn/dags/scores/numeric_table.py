@@ -7,38 +7,40 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....columns import as_numbers, open_table, reject_infinite
-from ....columns.files import read_file
-from ....columns.memory import read_column
-from ....columns.names import reject_repeated
-from ....errors import ArgumentError, DataError, EvidenceError, closest
+from ....columns import as_numbers, read_column, reject_infinite
+from ....errors import ArgumentError, DataError, closest
+from ....model.discrete import DiscreteModel
 from ....model.network import BayesianNetwork
 from ....options.tables import CsvDialect
 from ....util.arguments import choice, described, several
 from ....util.arrays import Bools, Floats, Ints
 from ....util.calls import outside
 from ....util.cells import MissingReport
-from ...columns import MANY_NUMBERS
+from ...columns import MANY_NUMBERS, read_data, warn_of_near_equal, warn_of_whole_numbers
 from .coded import (
     CONSTANT_CHOICES,
+    MAX_ROWS,
     MIN_IDENTIFIER,
+    MISSING_CHOICES,
     CodedTable,
     ConstantColumn,
     code_column,
-    code_table,
     complete_rows,
     declared_states,
     leave_out,
+    warn_of_copies,
     whole_weights,
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from ....columns import Table
+    from ....util.options import Data
     from .rules import ScoreRule
 
 EQUAL = 1e-12  # 1 - |correlation| below which two columns are one up to their units
@@ -148,6 +150,13 @@ def _constants(columns: Mapping[str, Floats]) -> dict[str, float]:
     return constants
 
 
+def _constant_without_gaps(coded: Mapping[str, Any], values: Mapping[str, Floats]) -> dict[str, str]:
+    """The columns of one number in the rows without missing cells, and what is wrong."""
+    complete = np.logical_and.reduce([c >= 0 for c in coded.values()])
+    constants = _constants({v: x[complete] for v, x in values.items() if v in coded})
+    return {v: f"column {v!r} is constant ({x:g}) in the rows without gaps; leave it out" for v, x in constants.items()}
+
+
 def _are_many(x: Floats) -> bool:
     """Whether a column of numbers is no column of a few whole ones."""
     distinct = np.unique(x[~np.isnan(x)])
@@ -160,81 +169,127 @@ def _counts_rows(x: Floats) -> bool:
     return len(x) > MIN_IDENTIFIER and bool((np.diff(ascending) == 1.0).all()) and float(ascending[0]).is_integer()
 
 
-def code_numbers(  # noqa: PLR0913
-    data: Any, numbers: Any, *, only_numbers: bool = False, states: Any = None, missing: str = "error",
-    weights: Any = None, na_values: Any = None, dialect: CsvDialect | None = None, constant: str = "error",
-) -> NumericTable:  # fmt: skip
-    """Convert a table to numbers and state numbers; see `code_table`."""
+def code_table(  # noqa: PLR0913
+    data: Data | CodedTable, *, numbers: Any = None, only_numbers: bool = False,
+    states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None, missing: str = "error", weights: Any = None,
+    na_values: Any = None, dialect: CsvDialect | None = None, constant: str = "error",
+) -> CodedTable:  # fmt: skip
+    """Convert a table to state numbers, and the columns of numbers as they are."""
+    # data: data frame, mapping of columns, list of mappings, (N, n) array, path of a CSV or Parquet file, or
+    #     CodedTable: The columns of an array are named ``x0``, ``x1``,
+    # numbers: True, or the names of columns; see `number_columns`. None: all columns have states.
+    # only_numbers: Whether the score takes no states
+    # states: The states of variables, in order. If it is a network, its variables must be columns, and only they are
+    #     used. Default: the categories of a categorical column, otherwise those of `jtgpu.columns.kinds`.
+    # missing: {"error", "drop", "available"}: How to treat rows with missing cells: refuse them, leave them out, or
+    #     keep them unless all cells are missing
+    # weights: (N,) array_like of int: How often each row occurs
+    # na_values: str or iterable of str: See `jtgpu.learn.structure`
+    # constant: {"error", "drop"}: See `jtgpu.learn.structure`
+    choice("missing", missing, MISSING_CHOICES)
     choice("constant", constant, CONSTANT_CHOICES)
+    if isinstance(data, CodedTable):
+        if states is not None or weights is not None:
+            raise ArgumentError("a CodedTable has its states and weights; pass the original table to change them")
+        return data
     declared = declared_states(states)
-    if isinstance(data, (str, Path)):
-        data = read_file(data, dialect=dialect, na_values=na_values, states=declared)
-    try:
-        table = open_table(None, data)
-        reject_repeated(table.names, table.names, "the table")
-    except EvidenceError as error:
-        raise DataError(str(error)) from None
-    names = list(table.names)
-    if len(names) < 2:
-        raise DataError(f"the table has {len(names)} columns; structure learning requires at least two")
-    if not table.n:
-        raise DataError("the table has no rows")
-    for name in declared:
-        if name not in names:
-            raise DataError(f"states has {name!r}, but the table has no such column{closest(str(name), names)}")
-    columns = number_columns(numbers, table, declared, only_numbers=only_numbers)
-    states_of: dict[str, tuple[str, ...]] = {}
-    codes_of: dict[str, Any] = {name: -np.isnan(x).astype(np.int16) for name, x in columns.items()}
-    faults = {name: f"column {name!r} is constant ({x:g}); leave it out" for name, x in _constants(columns).items()}
+    table, words = read_data(data, declared, na_values, dialect)
+    names = _variables(table, states, declared)
+    values = {} if numbers is None else number_columns(numbers, table, declared, only_numbers=only_numbers)
+    faults = {name: f"column {name!r} is constant ({x:g}); leave it out" for name, x in _constants(values).items()}
+    coded: dict[str, NDArray[np.int16]] = {}
+    labels: dict[str, tuple[str, ...]] = {}
+    marked: dict[str, tuple[str, ...]] = {}  # words that were read as missing cells
+    whole: dict[str, int] = {}
+    chosen = set(declared)
     for name in names:
-        if name not in columns:
-            try:
-                codes_of[name], states_of[name], _ = code_column(name, read_column(name, table), declared, frozenset())
-            except ConstantColumn as error:
-                faults[name] = str(error)
-    if missing == "drop":
-        whole = np.logical_and.reduce([c >= 0 for name, c in codes_of.items() if name not in faults])
-        for name, x in _constants({v: x[whole] for v, x in columns.items() if v not in faults}).items():
-            faults[name] = f"column {name!r} is constant ({x:g}) in the rows without gaps; leave it out"
-    names = [name for name in names if name not in faults]
-    coded = [codes_of[name] for name in names]
-    columns = {name: x for name, x in columns.items() if name not in faults}
-    leave_out(faults, len(names), constant)
-    if only_numbers and len(columns) < len(names):
-        text = next(name for name in names if name not in columns)
+        if name in faults:
+            continue
+        if name in values:
+            coded[name], labels[name] = -np.isnan(values[name]).astype(np.int16), ()
+            continue
+        column = read_column(name, table)
+        try:
+            coded[name], labels[name], marked[name] = code_column(name, column, declared, words)
+        except ConstantColumn as error:
+            faults[name] = str(error)
+            continue
+        if column.declared:
+            chosen.add(name)
+        elif name not in declared and _has_whole_numbers(column.cells):
+            whole[name] = len(labels[name])
+    if missing == "drop" and values:
+        for name, fault in _constant_without_gaps(coded, values).items():
+            faults[name] = fault
+            del coded[name], labels[name]
+    leave_out(faults, len(coded), constant)
+    values = {name: x for name, x in values.items() if name not in faults}
+    if only_numbers and len(values) < len(coded):
+        text = next(name for name in coded if name not in values)
         raise DataError(
             f"column {text!r} has states: score='bge' takes numbers only; use score='bic-cg', which takes both, or "
             "leave it out"
         )
-    absent = {name: int((c < 0).sum()) for name, c in zip(names, coded, strict=True)}
-    report = MissingReport({name: n for name, n in absent.items() if n}, {})
     counts = whole_weights(weights, table.n)
-    used = np.logical_and.reduce([c >= 0 for c in coded])
+    absent = {name: int((c < 0).sum()) for name, c in coded.items()}
+    gaps = MissingReport({v: k for v, k in absent.items() if k}, {v: given for v, given in marked.items() if given})
+    used = np.logical_and.reduce([c >= 0 for c in coded.values()])
     if counts is not None:
         used &= counts > 0
-    rows, counts, dropped = complete_rows(names, coded, counts, missing, report, has_numbers=True)
-    is_number = np.array([name in columns for name in names])
-    values = np.array([columns[name][used] for name in names if name in columns]).reshape(len(columns), rows.shape[1])
-    labels = tuple(states_of.get(name, ()) for name in names)
-    made = NumericTable(
-        tuple(names), labels, rows, counts, dropped, report, is_number, values, left_out=frozenset(faults)
+    codes, counts, dropped = complete_rows([*coded], [*coded.values()], counts, missing, gaps, bool(values))
+    made = CodedTable(tuple(coded), tuple(labels.values()), codes, counts, dropped, gaps, left_out=frozenset(faults))
+    if numbers is None:
+        warn_of_copies(made)
+        warn_of_whole_numbers(whole)
+    warn_of_near_equal({v: own for v, own in labels.items() if v not in chosen})
+    if numbers is None:
+        return made
+    of_numbers = np.array([x[used] for x in values.values()]).reshape(len(values), codes.shape[1])
+    is_number = np.array([name in values for name in coded])
+    numeric = NumericTable(
+        made.names, made.states, codes, counts, dropped, gaps, is_number, of_numbers, left_out=made.left_out
     )
-    _check(made)
-    return made
+    _check(numeric)
+    return numeric
+
+
+def _variables(table: Table, states: Any, declared: Mapping[str, Any]) -> list[str]:
+    """The columns that are variables: all, or those of a network."""
+    names = list(table.names)
+    for name in declared:
+        if name not in names:
+            hint = closest(str(name), names)
+            if isinstance(states, DiscreteModel):
+                raise DataError(f"the table has no column {name!r}, a variable of the network{hint}")
+            raise DataError(f"states has {name!r}, but the table has no such column{hint}")
+    if isinstance(states, DiscreteModel):
+        names = list(states.variables)
+    if len(names) < 2:
+        raise DataError(f"the table has {len(names)} columns; structure learning requires at least two")
+    if not 0 < table.n <= MAX_ROWS:
+        n_rows = f"{table.n:,} rows, more than {MAX_ROWS:,}" if table.n else "no rows"
+        raise DataError(f"the table has {n_rows}")
+    return names
+
+
+def _has_whole_numbers(cells: Sequence[Any]) -> bool:
+    """Whether there are numbers among the cells, and nothing but numbers and texts."""
+    numbers = [isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in cells]
+    return any(numbers) and all(isinstance(v, (int, float, np.number, str)) for v in cells)
 
 
 def table_of(
     data: Any, rule: ScoreRule, numbers: Any, *, missing: str, **options: Any
 ) -> CodedTable:
-    """The table that a score takes: `code_numbers` for scores of numbers, else `code_table`."""
+    """The table that a score takes: with numbers as they are, or states only."""
     if isinstance(data, CodedTable) or (not rule.takes_numbers and (numbers is None or numbers is False)):
         return code_table(data, missing=missing, **options)
     require_takes_numbers(rule)
     if missing == "available":
         rule.require_scorable(True)
-    return code_numbers(
-        data, True if numbers in (None, False) else numbers, only_numbers=not rule.score.takes_states, missing=missing,
-        **options,
+    return code_table(
+        data, numbers=True if numbers in (None, False) else numbers, only_numbers=not rule.score.takes_states,
+        missing=missing, **options,
     )  # fmt: skip
 
 
@@ -262,14 +317,14 @@ def cases_like(table: CodedTable, data: Any) -> CodedTable:
     if not isinstance(table, NumericTable):
         uniform = {v: np.full(len(s), 1.0 / len(s)) for v, s in states.items()}
         return code_table(data, states=BayesianNetwork(states, dict.fromkeys(table.names, ()), uniform))
-    if isinstance(data, (str, Path)):
-        data = read_file(data, states=states)
-    frame = open_table(None, data)
+    frame, _ = read_data(data, states)
     for name in table.names:
         if name not in frame.names:
             raise DataError(f"the table has no column {name!r}{closest(name, frame.names)}")
     columns = {v: frame.column(v) for v in table.names}
-    return code_numbers(columns, [v for v in table.names if v not in states], states=states)
+    made = code_table(columns, numbers=[v for v in table.names if v not in states], states=states)
+    assert isinstance(made, NumericTable)
+    return made
 
 
 def _check(table: NumericTable) -> None:

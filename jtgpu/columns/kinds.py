@@ -1,0 +1,77 @@
+"""What the cells of a column are if nobody says it: numbers, truth values, moments or words; the states' names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from ..errors import DataError, shown
+from ..util.cells import MAX_EXACT, POINT, Marks, is_plain, moment, number_text, numeral, plain_numeral
+from ..util.text_table import intervals_of
+
+MOMENTS = (date, np.datetime64)
+NAMELESS = (time, timedelta, np.timedelta64)
+
+
+def typed_words(words: Sequence[Any], marks: Marks = POINT) -> list[Any]:
+    """The words of a column of a text file as numbers, truth values or moments, if all of them are such."""
+    # Numerals with leading zeros, of more digits than a float has, and different ones of one number are codes: words.
+    texts = ["0" if (text := word.strip()) == "-0" else text for word in words]
+    numbers = [numeral(text, marks) if is_plain(text) else None for text in texts]
+    known = [x for x in numbers if x is not None and abs(x) < MAX_EXACT]
+    if texts and len(known) == len(texts):
+        point = [text.replace(",", ".") if marks[0] != "." else text for text in texts]
+        plain = {t.rstrip("0").rstrip(".") if "." in t and "e" not in t.lower() else t for t in point}
+        return list(known) if len(plain) == len(set(known)) else texts
+    folded = {text.casefold() for text in texts}
+    if texts and folded <= {"true", "false"}:
+        return [text.casefold() == "true" for text in texts]
+    when = [moment(text) for text in texts]
+    if texts and None not in when:
+        return [np.datetime64(int(m), "us") for m in when if m is not None]
+    return texts
+
+
+def names_of(name: str, cells: Sequence[Any]) -> list[str]:
+    """The name of the state of each cell: the shortest text that reads back."""
+    # raises DataError: If a cell has no text of its own.
+    if any(getattr(cell, "tzinfo", None) is not None for cell in cells):
+        raise DataError(f"column {name!r} has times with a time zone; convert it to UTC without one")
+    if cells and all(isinstance(cell, MOMENTS) for cell in cells):
+        return moment_names(cells)
+    return [_name(name, cell) for cell in cells]
+
+
+def moment_names(cells: Sequence[Any]) -> list[str]:
+    """Moments as text, with the time of day where one is not midnight."""
+    texts = [str(np.datetime64(cell).astype("datetime64[us]")).removesuffix(".000000") for cell in cells]
+    return [t[:10] for t in texts] if all(t.endswith("T00:00:00") for t in texts) else texts
+
+
+def _name(column: str, cell: Any) -> str:
+    if isinstance(cell, str):
+        return cell.strip()
+    if isinstance(cell, (float, np.floating)):
+        return number_text(float(cell)) if float(cell).is_integer() or isinstance(cell, float) else str(cell)
+    if isinstance(cell, Decimal):
+        return format(cell.normalize(), "f")
+    if isinstance(cell, bytes):
+        return cell.decode("utf-8", "replace").strip()
+    text = str(cell)
+    if text == object.__repr__(cell) or isinstance(cell, NAMELESS):
+        raise DataError(f"column {column!r}: {shown(cell)} is not a value that names a state")
+    return text
+
+
+def in_order(names: Collection[str]) -> tuple[str, ...]:
+    """Different names: plain numbers and intervals ascending, others by alphabet."""
+    different = sorted(set(names))
+    numbers = {n: x for n in different if (x := plain_numeral(n)) is not None and abs(x) < MAX_EXACT}
+    if all(n in numbers and n == number_text(numbers[n]) for n in different):
+        return tuple(sorted(different, key=numbers.__getitem__))
+    intervals = intervals_of(different)
+    return tuple(different if intervals is None else (different[i] for i in intervals.order))
