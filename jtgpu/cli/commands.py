@@ -6,6 +6,7 @@ import importlib
 import inspect
 import os
 import re
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn, get_origin
@@ -20,6 +21,7 @@ from .declared import COMMANDS, Command
 from .shell_request import SPLIT, match_findings, match_networks, match_variables, read_names
 
 HYPHEN = "\u2011"  # one that does not end a line
+FEW = 16  # options that are all in the short help
 METAVARS = {int: "N", float: "X", Path: "PATH"}
 EXIT_CODES = (
     "Exit codes: 0 success, 1 other error, 2 usage error (an unknown file, variable, state or option), "
@@ -81,7 +83,7 @@ def _parameter(name: str, field: Field) -> click.Parameter:
     needed, flag = field.default is REQUIRED, field.opt.flag
     more: Any = {} if several or needed else {"default": field.default}
     if flag and not flag.startswith("-"):
-        shown = flag if needed or not flag.isupper() else f"[{flag}]{'...' * several}"
+        shown = flag if needed or not flag.isupper() else f"[{flag.rstrip('.')}]{'...' * several}"
         return click.Argument(
             [name], required=needed, metavar=shown, type=_Value(field), nargs=-1 if several else 1, **more
         )
@@ -157,7 +159,11 @@ class _Command(click.Command):
         for record in (declared.record, *declared.shared):
             own = {k: ctx.params[k] for k, field in fields_of(record).items() if self.fields.get(k) == field}
             # an option that is repeated has no words for a default of None, too
-            records.append(record(**{k: self.fields[k].default if x == () else x for k, x in own.items()}))
+            own = {k: self.fields[k].default if x == () else x for k, x in own.items()}
+            try:
+                records.append(record(**own))
+            except ArgumentError as error:
+                raise click.UsageError(str(error), ctx) from None
         module = importlib.import_module(f".{declared.module or name}", __package__)
         return importlib.import_module(".console", __package__).run(getattr(module, name), records, ctx)
 
@@ -170,7 +176,8 @@ class _Command(click.Command):
         return self.help_text(ctx, whole=False)
 
     def help_text(self, ctx: click.Context, whole: bool) -> str:
-        """The help, with all options grouped by record, or the short one."""
+        """The help, with all options grouped by record, or the short one where they are many."""
+        whole = whole or len(self.fields) <= FEW
         formatter = ctx.make_formatter()
         self.format_usage(ctx, formatter)
         formatter.write_paragraph()
@@ -178,10 +185,16 @@ class _Command(click.Command):
             formatter.write_text(_unbroken(inspect.cleandoc(self.help or "")))
         groups: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
         more: dict[str, int] = {}
-        for name, field in sorted(self.fields.items(), key=lambda item: bool(item[1].owner.title)):  # type: ignore[attr-defined]
+
+        def place(item: tuple[str, Field]) -> tuple[bool, bool]:
+            """Own options come before those that commands share."""
+            is_argument = item[1].opt.flag[:1] not in ("", "-")
+            return bool(item[1].title), not is_argument and item[1].owner is not self.declared.record
+
+        for name, field in sorted(self.fields.items(), key=place):
             flags, metavar = spelt(name, field)
             row = f"{', '.join(flags)} {metavar}".rstrip(), _unbroken(described(field))
-            title: str = field.owner.title  # type: ignore[attr-defined]
+            title = field.title
             if not flags[0].startswith("-"):
                 groups["Arguments"].append(row)
             elif whole or not title or field.opt.front:
@@ -198,7 +211,8 @@ class _Command(click.Command):
             formatter.write_text(_unbroken(f"{listed}: jtgpu {self.name} --help-all"))
         with formatter.section("Examples"):
             for line in self.declared.examples:
-                formatter.write_text(_unbroken(line))
+                lines = textwrap.wrap(line, formatter.width - 6, break_long_words=False, break_on_hyphens=False)
+                formatter.write("  " + "\n      ".join(lines) + "\n")
         return formatter.getvalue().replace(HYPHEN, "-").rstrip("\n")
 
 

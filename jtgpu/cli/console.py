@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import json
 import os
 import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from io import TextIOWrapper
@@ -197,6 +199,13 @@ def print_stderr(text: str) -> None:
 def print_json(value: Any) -> None:
     """Print JSON on stdout, in ASCII and without NaN."""
     print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def csv_text(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table as CSV."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    return text.getvalue()
 
 
 def format_seconds(seconds: float) -> str:

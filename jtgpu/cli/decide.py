@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Any
 
 from ..decisions.results import Policy
@@ -12,7 +10,7 @@ from ..formats import load
 from ..model.decisions import DecisionNetwork
 from ..model.quick import parse_findings
 from ..util.atomic_file import write_bytes
-from .console import print_json
+from .console import csv_text, print_json
 from .declared import Decide
 from .networks import check_output, with_codes
 from .tables import print_rows
@@ -32,7 +30,7 @@ def decide(o: Decide) -> None:
     findings = parse_findings(net, o.evidence or [])
     best = tree.policy(findings, restarts=o.restarts)
     if o.policy is not None:
-        _write(best, o.policy)
+        write_bytes(o.policy, csv_text(("decision", "known", "option"), _rows(best)).encode())
     if o.option is not None:
         options = tree.options(o.option, findings)
         if o.json:
@@ -58,11 +56,3 @@ def decide(o: Decide) -> None:
 def _rows(best: Policy) -> list[tuple[str, str, str]]:
     _, (decisions, known, options), _ = best._table()
     return [*zip(decisions, known, options, strict=True)]
-
-
-def _write(best: Policy, path: str) -> None:
-    text = io.StringIO(newline="")
-    out = csv.writer(text, lineterminator="\n")
-    out.writerow(("decision", "known", "option"))
-    out.writerows(_rows(best))
-    write_bytes(path, text.getvalue().encode())

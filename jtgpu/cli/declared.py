@@ -14,6 +14,7 @@ from ..errors import ArgumentError
 from ..options.compute import Compute, CutPlanning, Devices, MemoryLimit, Planning, Progress, Threads
 from ..options.learning import EM, Chains, Constraints, Search
 from ..options.record import Opt, Record, fields_of
+from ..options.serving import Limits
 from ..options.tables import CsvDialect, FileOptions, TableOptions
 
 Names = tuple[str, ...]
@@ -44,7 +45,7 @@ class Numbers(Printed, title="Output"):
 class Force(Record, title="Output"):
     """Whether files are replaced."""
 
-    force: Annotated[bool, Opt("Replace an existing output.", "-f, --force")] = False
+    force: Annotated[bool, Opt("Replace an existing output.", "-f, --force", front=True)] = False
 
 
 class Shown(Record, title="Output"):
@@ -558,7 +559,7 @@ def _threshold(text: str) -> str | float:
     return text if text == "map" else p
 
 
-class LearnFiles(Record, title="Files for probabilities of the arcs"):
+class LearnFiles(Record, title="Probabilities of arcs"):
     """What is written about the probabilities of the arcs."""
 
     edges: Annotated[Path | None, Opt(
@@ -710,24 +711,6 @@ class Access(Record, title="Access"):
     api_only: Annotated[bool, Opt("Serve no page.")] = False
     page: Annotated[Path | None, Opt("JSON file of a form to show on the page.")] = None
     read_only: Annotated[bool, Opt("Accept no uploads.", front=True)] = False
-
-
-class Limits(Record, title="Limits"):
-    """Limits of what a client requests; the defaults are those of `jtgpu.serve.settings.Settings`."""
-
-    max_body: Annotated[str, Opt("Size of a request.", "--max-body SIZE")] = "8MiB"
-    max_upload: Annotated[str, Opt("Size of a table of cases.", "--max-upload SIZE")] = "256MiB"
-    max_cases: Annotated[int, Opt("Cases of one request.", least=1)] = 10_000
-    max_batch: Annotated[int, Opt("Requests that are computed together.", least=1)] = 1024
-    queue: Annotated[int, Opt("Requests that may wait; more get a 503.", least=1)] = 4096
-    timeout: Annotated[float, Opt("Time that a query may take.", "--timeout SECONDS")] = 30.0
-    body_timeout: Annotated[float, Opt(
-        "Time for a body, or for 16 KiB a second of it.", "--body-timeout SECONDS")] = 15.0
-    exact: Annotated[bool, Opt(
-        "Compute one by one, with last digits that do not depend on other requests.")] = False
-    log: Annotated[Literal["none", "text", "json"], Opt(
-        "A line for each request on stderr.", "--log FORM")] = "none"
-    log_evidence: Annotated[bool, Opt("Include requests in these lines.")] = False
 
 
 class Serve(Printed):

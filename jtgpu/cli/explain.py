@@ -43,13 +43,9 @@ def mpe(o: Mpe, plan: Planning, run: Compute) -> None:
         warn(f"only {len(ranked)} configurations have a probability above 0")
     if o.json:
         print_json({
-            "file": o.file,
-            "evidence": findings_as_json(findings),
-            "log_evidence": log_evidence,
-            "explanations": [
-                {"states": states, "probability": p, "log_joint": log_joint} for states, p, log_joint in ranked
-            ],
-        })
+            "file": o.file, "evidence": findings_as_json(findings), "log_evidence": log_evidence,
+            "explanations": [dict(zip(("states", "probability", "log_joint"), e, strict=True)) for e in ranked],
+        })  # fmt: skip
         return
     table = on_terminal()
     print_rows(
@@ -105,8 +101,6 @@ def sensitivity(o: Sensitivity, plan: Planning, run: Compute) -> None:
     net = with_codes(read_network(o.file), o.codes)
     name, state = _parse_target(net, one_target(o.event, o.target, "NAME=STATE"))
     findings = case_of(net, o.evidence, o.evidence_file)
-    if not o.spread > 0:
-        raise BadParameter("must be greater than 0", param_hint="--spread")
     with compiled(net, o.file, plan, run) as (tree, _):
         result = tree.sensitivity((name, state), findings)
         bars = result.tornado(o.n, o.spread)

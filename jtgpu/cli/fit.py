@@ -38,7 +38,7 @@ from .saving import save_network
 from .tables import status
 
 if TYPE_CHECKING:
-    from ..learn.parameters.em import Iteration
+    from ..util.iteration import Iteration
 
 DYNAMIC = ("XDSL", "dynamic JSON")  # formats of dynamic networks; the last one contains numbers
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from click import BadParameter, echo
@@ -26,7 +23,7 @@ from ..model.network import BayesianNetwork
 from ..options.learning import Chains, Search
 from ..util.atomic_file import write_text
 from ..util.text_table import counted
-from .console import print_json, reading, warn
+from .console import csv_text, print_json, reading, warn
 from .declared import (
     ClusterOptions,
     CsvOptions,
@@ -60,7 +57,8 @@ def compute_posterior(
         text = ""
         if files.edges is not None:
             step("computing paths and equivalence classes")
-            text = edges_text(learned)
+            columns = learned.columns()
+            text = csv_text(columns, zip(*columns.values(), strict=True))
     again = "--resume" if chains.checkpoint is not None else "--checkpoint FILE, and then --resume"
     for warning in caught:
         warn(str(warning.message).replace("posterior.more()", again))
@@ -85,41 +83,21 @@ def _print_posterior(learned: StructurePosterior) -> None:
     echo(learned.describe(), err=True)
 
 
-def edges_text(learned: StructurePosterior) -> str:
-    """The probabilities as CSV, a row for each ordered pair of variables."""
-    columns = learned.columns()
-    buffer = io.StringIO()
-    rows = csv.writer(buffer, lineterminator="\n")
-    rows.writerow(columns)
-    rows.writerows(zip(*columns.values(), strict=True))
-    return buffer.getvalue()
-
-
 def _report_posterior(
     learned: StructurePosterior, table: CodedTable, files: LearnFiles, output: str | None, data: str
 ) -> dict[str, Any]:
     """The result as values that JSON can hold."""
     return {
-        **_data_as_json(data, table),
-        "variables": list(learned.names),
-        "method": learned.method,
-        "converged": learned.converged,
-        "rhat": learned.rhat,
-        "largest_mcse": float(learned.mcse.values.max()),
-        "steps": learned.n_steps,
-        "chains": learned.n_chains,
-        "coverage": learned.coverage,
-        "log_evidence": learned.log_evidence,
-        "edges": [list(arc) for arc in learned.edges(0.01)],
-        "arcs": [list(arc) for arc in learned.structure.arcs],
-        "score": learned.structure.score,
-        "log_weight": learned.map_score,
-        "not_converged_because": list(learned.shortfall),
-        "output": output,
-        "edges_file": _name(files.edges),
+        **_data_as_json(data, table), "variables": list(learned.names), "method": learned.method,
+        "converged": learned.converged, "rhat": learned.rhat, "largest_mcse": float(learned.mcse.values.max()),
+        "steps": learned.n_steps, "chains": learned.n_chains, "coverage": learned.coverage,
+        "log_evidence": learned.log_evidence, "edges": [list(arc) for arc in learned.edges(0.01)],
+        "arcs": [list(arc) for arc in learned.structure.arcs], "score": learned.structure.score,
+        "log_weight": learned.map_score, "not_converged_because": list(learned.shortfall), "output": output,
+        "edges_file": files.edges and str(files.edges),
         "pictures": [str(path) for path in (files.draw, files.draw_network) if path is not None],
-        "saved": _name(files.save),
-    }
+        "saved": files.save and str(files.save),
+    }  # fmt: skip
 
 
 def _data_as_json(data: str, table: CodedTable) -> dict[str, Any]:
@@ -128,10 +106,6 @@ def _data_as_json(data: str, table: CodedTable) -> dict[str, Any]:
         "data": data, "cases": table.n_cases, "dropped": table.dropped, "missing_cells": dict(table.missing.cells),
         "missing_words": words,
     }
-
-
-def _name(path: Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def learn(  # noqa: PLR0913 (records)

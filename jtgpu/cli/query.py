@@ -123,15 +123,11 @@ def query(o: Query, plan: CutPlanning, run: Compute) -> None:
     if posteriors is None:
         print_answers(o.file, questions, answers, error, o.json, o.digits)
     elif o.json:
+        pairs = ((name, list(p.states), p.probabilities.tolist()) for name, p in posteriors.items())
         print_json({
-            "file": o.file,
-            "evidence": findings_as_json(findings),
-            "log_evidence": posteriors.log_evidence,
-            "posteriors": {
-                name: {"states": list(p.states), "probabilities": p.probabilities.tolist()}
-                for name, p in posteriors.items()
-            },
-        })
+            "file": o.file, "evidence": findings_as_json(findings), "log_evidence": posteriors.log_evidence,
+            "posteriors": {name: {"states": states, "probabilities": ps} for name, states, ps in pairs},
+        })  # fmt: skip
     else:
         print_posteriors(posteriors, given=bool(findings), digits=o.digits)
 

@@ -19,11 +19,12 @@ from ..formats.registry import file_suffixes
 from ..inference.network_plan import NetworkPlan
 from ..model.discrete import DiscreteModel
 from ..options.compute import Compute, CutPlanning
+from ..options.serving import Limits
 from ..serve.settings import Settings, is_loopback, url_of
 from ..serve.trees import AnyNetwork, AnyTree, has_plan, where
 from ..util.system import free_memory, parse_bytes
 from .console import print_json, warn
-from .declared import Access, Address, Limits, Serve
+from .declared import Access, Address, Serve
 from .networks import load_any_kind
 from .planning import COMPILING, make_plan
 from .tables import status

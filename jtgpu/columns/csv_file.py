@@ -120,6 +120,8 @@ class CsvFile:
                 ended = not block
                 block = rest + block
                 end = len(block) if ended else self._rows.last_row_end(block)
+                if ended and block and not self._rows.last_row_end(block + b"\n"):  # it would hold all rows that follow
+                    raise ParseError("a quote is not closed", self.name, at["line"])
                 block, rest = block[:end], block[end:]
                 if len(rest) > MAX_ROW:
                     line = at["line"] + count_byte(block, self._rows.line_end)

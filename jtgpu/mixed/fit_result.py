@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
 from ..model.mixed import MixedNetwork
+from ..util import late_imports
 from ..util.arguments import check_keywords
-from .observed_information import errors_by_em
 from .standard_errors import GaussianErrors, errors_of_number, errors_of_states
 
 if TYPE_CHECKING:
     from ..util.arrays import Floats
-    from .evidence import MixedCases
-    from .fitting import Pass, Strength
+    from ..util.iteration import Iteration
 
 
 @check_keywords()
@@ -30,7 +29,7 @@ class MixedFit:
         Sum of ln P of the rows (densities in the units of the columns), weighted.
     objective : float
         `log_likelihood` plus the ln prior, up to a constant: what was maximised.
-    history : tuple of Pass
+    history : tuple of Iteration
     converged : bool
     method : {"counts", "em"}
     n_rows : int
@@ -42,6 +41,11 @@ class MixedFit:
         of the prior. At most 1,000 are listed.
     n_empty_rows : dict
         How many these are.
+    n_impossible : int
+        Rows that were left out because their probability was 0 at the start.
+    restarts : tuple of float
+        The objective that each start of EM reached.
+    hidden, fixed : tuple of str
     missing : dict
         Missing cells of each column that has some.
     interrupted : bool
@@ -51,7 +55,7 @@ class MixedFit:
     network: MixedNetwork
     log_likelihood: float
     objective: float
-    history: tuple[Pass, ...]
+    history: tuple[Iteration, ...]
     converged: bool
     method: str
     n_rows: int
@@ -60,14 +64,18 @@ class MixedFit:
     missing: Mapping[str, int] = field(default_factory=dict)
     interrupted: bool = False
     n_empty_rows: Mapping[str, int] = field(default_factory=dict)
-    _rows: tuple[MixedCases, Floats, Strength] | None = field(default=None, repr=False)  # weighted cases, the prior
+    n_impossible: int = 0
+    restarts: tuple[float, ...] = ()
+    hidden: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    _rows: tuple[Any, ...] | None = field(default=None, repr=False)  # weighted cases, prior, and what was estimated
     _errors: dict[str, GaussianErrors | Floats] = field(default_factory=dict, repr=False)  # of EM, once computed
 
     def standard_errors(self, variable: str) -> GaussianErrors | Floats:
         """Standard errors of the parameters of a variable; infinite where the rows do not determine them.
 
         With missing cells they come from the observed information of all parameters together: the curvature of the
-        objective, by differences of the expected score, two passes over the rows for each parameter.
+        objective, by differences of the expected score, a pass over incomplete rows for each parameter.
 
         Parameters
         ----------
@@ -91,11 +99,11 @@ class MixedFit:
         if self.method == "counts":
             return (errors_of_number if net.is_number(name) else errors_of_states)(net, name, *self._rows[:2])
         if not self._errors:
-            self._errors.update(errors_by_em(net, *self._rows))
+            self._errors.update(late_imports.number_fits().errors_after_em(net, *self._rows))
         return self._errors[name]
 
     def __str__(self) -> str:
-        how = "by counting" if self.method == "counts" else f"by EM in {len(self.history) - 1} iterations"
+        how = "by counting" if self.method == "counts" else f"by EM in {self.history[-1].number} iterations"
         end = "" if self.converged else ", interrupted" if self.interrupted else ", not converged"
         return f"Fit of {self.n_rows:,} rows {how}{end}: log_likelihood={self.log_likelihood:.6g}\n{self.network}" + (
             f"\nWithout data, from the prior: {', '.join(f'{v} ({n:,})' for v, n in self.n_empty_rows.items())}"

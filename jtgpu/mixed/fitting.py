@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +12,6 @@ import numpy as np
 from ..errors import DataError
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
-from ..util.text_table import record_repr
 from .answers import CELLS
 from .evidence import MixedCases
 from .moments import Moments, add_moments, empty_moments
@@ -25,25 +22,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .answers import Pattern
+    from .components import Numbers
 
     Floats = NDArray[np.float64]
 
-FALL = 1e-9  # of the objective, relative, that rounding explains
+MANY = 500  # rows of a pattern from which it is a call of its own
 FAR = 1e3  # standard deviations from 0 from which the mean of a number is subtracted
 FEW_DIGITS = 1e-6  # of a sum of squares over its terms, from which it is computed from rows
-
-
-class Pass(NamedTuple):
-    """One iteration of EM."""
-
-    number: int
-    objective: float  # ln P(data) + ln prior, up to a constant
-    log_likelihood: float
-    change: float  # of the objective
-    seconds: float
-
-    def __repr__(self) -> str:  # a NamedTuple takes no assignment
-        return record_repr(self)
 
 
 class Strength(NamedTuple):
@@ -67,42 +52,46 @@ class Sums(NamedTuple):
     counts: dict[str, Floats]  # expected counts of each variable with states
     moments: Moments
     log_likelihood: float
+    impossible: NDArray[np.bool_] = np.zeros(0, np.bool_)  # (B,) rows that add nothing
 
 
 def one_pass(tree: MixedTree, cases: MixedCases, weights: Floats) -> Sums:
     """Expected counts and sums of all families."""
-    answerer, net = tree.answerer, tree.network
-    sums = Sums({v: np.zeros(net.cpt(v).shape) for v in net.discrete}, empty_moments(answerer.numbers), 0.0)
-    waiting: dict[Any, list[tuple[Pattern, NDArray[np.intp]]]] = {}  # those of equal sets are one call each
-    cells = 0
+    answerer, net, n = tree.answerer, tree.network, len(weights)
+    counts = {v: np.zeros(net.cpt(v).shape) for v in net.discrete}
+    sums = Sums(counts, empty_moments(answerer.numbers), 0.0, np.zeros(n, np.bool_))
+    waiting: dict[Any, list[tuple[Pattern, NDArray[np.intp]]]] = {}  # those of equal sets are one call
+    log_likelihood, cells = 0.0, 0
     for pattern, rows in answerer.by_pattern(cases, ()):
+        if len(rows) > MANY:
+            log_likelihood += _add_patterns(tree, cases, weights, [(pattern, rows)], sums)
+            continue
         waiting.setdefault(pattern.sets, []).append((pattern, rows))
         cells += len(rows) * sum(map(answerer.size, pattern.scopes.values()))
         if cells > CELLS:
-            sums = _with_patterns(tree, cases, weights, waiting, sums)
-            cells = 0
-    return _with_patterns(tree, cases, weights, waiting, sums)
-
-
-def _with_patterns(
-    tree: MixedTree, cases: MixedCases, weights: Floats, waiting: dict[Any, list[tuple[Pattern, NDArray[np.intp]]]],
-    sums: Sums,
-) -> Sums:  # fmt: skip
-    """Add the cases of some patterns, which wait no longer."""
-    log_likelihood = sums.log_likelihood
-    for sets, patterns in waiting.items():
-        rows = np.concatenate([own for _, own in patterns])
-        part, own = cases.part(rows), weights[rows]
-        ends = np.cumsum([len(own) for _, own in patterns]).tolist()
-        parts = [(p, slice(end - len(own), end)) for (p, own), end in zip(patterns, ends, strict=True)]
-        logs, constant = tree.answerer.log_weights(part, parts)
-        answers, expected = tree.engine(sets).run_counts(part, [logs[s] for s in sets], own)
-        for v, table in expected.items():
-            sums.counts[v] += table
-        log_likelihood += float(np.add.reduce(own * (answers.log_evidence + constant)))  # BLAS adds by thread
-        add_moments(tree.answerer, part, parts, own, dict(zip(sets, answers.joints, strict=True)), sums.moments)
-    waiting.clear()
+            log_likelihood += sum(_add_patterns(tree, cases, weights, own, sums) for own in waiting.values())
+            waiting, cells = {}, 0
+    log_likelihood += sum(_add_patterns(tree, cases, weights, own, sums) for own in waiting.values())
     return sums._replace(log_likelihood=log_likelihood)
+
+
+def _add_patterns(
+    tree: MixedTree, cases: MixedCases, weights: Floats, patterns: list[tuple[Pattern, NDArray[np.intp]]], sums: Sums
+) -> float:
+    """Add the cases of patterns with the same sets; their ln P."""
+    sets, rows = patterns[0][0].sets, np.concatenate([own for _, own in patterns])
+    part, each = cases.part(rows), weights[rows]
+    ends = np.cumsum([len(own) for _, own in patterns]).tolist()
+    parts = [(p, slice(end - len(own), end)) for (p, own), end in zip(patterns, ends, strict=True)]
+    logs, constant = tree.answerer.log_weights(part, parts)
+    answers, expected = tree.engine(sets).run_counts(part, [logs[s] for s in sets], each)
+    for v, table in expected.items():
+        sums.counts[v] += table
+    log_evidence = answers.log_evidence + constant
+    sums.impossible[rows] = dead = np.isneginf(log_evidence)
+    each[dead] = log_evidence[dead] = 0.0
+    add_moments(tree.answerer, part, parts, each, dict(zip(sets, answers.joints, strict=True)), sums.moments)
+    return float(np.add.reduce(each * log_evidence))  # BLAS adds by thread
 
 
 def pooled_prior(tree: MixedTree, cases: MixedCases, weights: Floats, strength: Strength) -> Prior:
@@ -126,6 +115,38 @@ def pooled_prior(tree: MixedTree, cases: MixedCases, weights: Floats, strength: 
     return Prior(counts, moments)
 
 
+def lines_of(numbers: Numbers, g: int, density: Gaussian) -> Floats:
+    """(K, m + 2) intercept, slopes and sd of a number in each configuration of its discrete parents, scaled."""
+    scale = numbers.scale
+    slopes = zip(numbers.parents[g], density.coefficients.values(), strict=True)
+    columns = [density.mean / scale[g], *(c * (scale[p] / scale[g]) for p, c in slopes), density.sd / scale[g]]
+    return np.column_stack([c.ravel() for c in columns])
+
+
+def density_of(numbers: Numbers, g: int, lines: Floats) -> Gaussian:
+    """The density of a number in its units."""
+    shape, scale = tuple(numbers.cards[d] for d in numbers.scope[g]), numbers.scale
+    mean, *slopes, sd = (column.reshape(shape) for column in lines.T)
+    coefficients = {
+        numbers.names[p]: c * (scale[g] / scale[p]) for p, c in zip(numbers.parents[g], slopes, strict=True)
+    }
+    return Gaussian(mean * scale[g], coefficients, sd * scale[g])
+
+
+def regressions(
+    numbers: Numbers, g: int, sums: Floats, old: Floats, rows: FamilyRows | None = None
+) -> tuple[Floats, float]:
+    """`lines_of` the highest likelihood, and the relative error that rounding of sums may have made."""
+    # sums: (K, m + 2, m + 2); a configuration without any keeps its line
+    # rows: complete ones: no digit is lost
+    name, parents, lines, largest = numbers.names[g], [numbers.names[p] for p in numbers.parents[g]], old.copy(), 0.0
+    for k in np.flatnonzero(sums[:, 0, 0] > 0).tolist():
+        root = None if rows is None else partial(rows.root, g, k)
+        lines[k, :-1], lines[k, -1], error = regression(name, parents, sums[k], root)
+        largest = max(largest, error)
+    return lines, largest
+
+
 def maximise(tree: MixedTree, sums: Sums, prior: Prior) -> MixedNetwork:
     """The parameters of the highest posterior given sums; warns of digits that these have lost."""
     net, errors = best_parameters(tree, sums, prior)
@@ -133,10 +154,8 @@ def maximise(tree: MixedTree, sums: Sums, prior: Prior) -> MixedNetwork:
     return net
 
 
-def best_parameters(
-    tree: MixedTree, sums: Sums, prior: Prior, rows: FamilyRows | None = None
-) -> tuple[MixedNetwork, dict[str, float]]:
-    """The same, and the relative errors that rounding of sums may have made in numbers; none if `rows` are at hand."""
+def best_parameters(tree: MixedTree, sums: Sums, prior: Prior) -> tuple[MixedNetwork, dict[str, float]]:
+    """The same, and the relative errors that rounding of sums may have made in numbers."""
     net, numbers = tree.network, tree.answerer.numbers
     cpts: dict[str, Any] = {}
     errors: dict[str, float] = {}
@@ -144,111 +163,38 @@ def best_parameters(
         table = sums.counts[v] + prior.counts[v]
         total = table.sum(axis=-1, keepdims=True)
         cpts[v] = np.where(total > 0, table / np.where(total > 0, total, 1.0), np.asarray(net.cpt(v)))
-    scale = numbers.scale
     for g, name in enumerate(numbers.names):
-        shape = tuple(numbers.cards[d] for d in numbers.scope[g])
-        both = sums.moments[g] + prior.moments[g]
-        m, old = len(numbers.parents[g]), net.gaussian(name)
-        beta, sd = np.empty((len(both), m + 1)), np.empty(len(both))
-        for k, s in enumerate(both):
-            if s[0, 0] <= 0:  # no row: the parameters stay
-                at = np.unravel_index(k, shape) if shape else ()
-                beta[k, 0], sd[k] = old.mean[at] / scale[g], old.sd[at] / scale[g]
-                slopes = zip(numbers.parents[g], old.coefficients.values(), strict=True)
-                beta[k, 1:] = [c[at] * scale[p] / scale[g] for p, c in slopes]
-                continue
-            root = None if rows is None else partial(rows.root, g, k)
-            beta[k], sd[k], error = regression(name, [numbers.names[p] for p in numbers.parents[g]], s, root)
-            errors[name] = max(error, errors.get(name, 0.0))
-        coefficients = {
-            numbers.names[p]: beta[:, i + 1].reshape(shape) * (scale[g] / scale[p])
-            for i, p in enumerate(numbers.parents[g])
-        }
-        cpts[name] = Gaussian(beta[:, 0].reshape(shape) * scale[g], coefficients, sd.reshape(shape) * scale[g])
+        both, old = sums.moments[g] + prior.moments[g], lines_of(numbers, g, net.gaussian(name))
+        lines, errors[name] = regressions(numbers, g, both, old)
+        cpts[name] = density_of(numbers, g, lines)
     return net.replace(cpts), errors
 
 
-def log_prior(tree: MixedTree, net: MixedNetwork, prior: Prior, rows: FamilyRows | None = None) -> float:
+def log_prior(tree: MixedTree, net: MixedNetwork, prior: Prior) -> float:
     """ln prior of the parameters, up to a constant."""
     numbers, total = tree.answerer.numbers, 0.0
     for v, counts in prior.counts.items():
         cpt, used = np.asarray(net.cpt(v)), counts > 0
         total += float(counts[used] @ np.log(np.maximum(cpt[used], 1e-300)))
-    scale = numbers.scale
-    for i, name in enumerate(numbers.names):
-        g = net.gaussian(name)
-        parents = zip(numbers.parents[i], g.coefficients.values(), strict=True)
-        slopes = [c.ravel() * scale[p] / scale[i] for p, c in parents]
-        contrast = np.column_stack([-g.mean.ravel() / scale[i], *(-c for c in slopes), np.ones(g.mean.size)])
-        variance = (g.sd.ravel() / scale[i]) ** 2
-        squares = np.einsum("ki,kij,kj->k", contrast, prior.moments[i], contrast)
-        if rows is not None:
-            terms = np.einsum("ki,kij,kj->k", np.abs(contrast), np.abs(prior.moments[i]), np.abs(contrast))
-            few = squares < FEW_DIGITS * terms
-            if few.any():
-                squares[few] = rows.squares(i, contrast[few])
-        total -= 0.5 * float((prior.moments[i][:, 0, 0] * np.log(variance) + squares / variance).sum())
+    for g, name in enumerate(numbers.names):
+        total += log_prior_of(prior.moments[g], lines_of(numbers, g, net.gaussian(name)))
     return total
 
 
-class Fitted(NamedTuple):
-    """A fitted network: the last whole iteration of EM if `run` was interrupted."""
-
-    network: MixedNetwork
-    history: list[Pass]
-    converged: bool
-    method: str
-    sums: Sums
-    interrupted: bool = False
-
-
-def run(  # noqa: PLR0913
-    net: MixedNetwork, cases: MixedCases, weights: Floats, strength: Strength, *, iterations: int, tolerance: float,
-    progress: Callable[[Pass], None] | None, options: Mapping[str, Any],
-) -> Fitted:  # fmt: skip
-    """Fit by counting, or by EM where cells are missing. `net` is where EM starts, and gives the units."""
-    far = _far_from_zero(net, cases, weights)
-    if far:
-        cases = replace(cases, values=cases.values - [far.get(y, 0.0) for y in net.numbers])
-        net = _moved(net, {y: -x for y, x in far.items()})
-    tree = MixedTree(net, "cpu", max_configurations=1 << 22, options=options)
-    prior = pooled_prior(tree, cases, weights, strength)
-    is_complete = not np.isnan(cases.values).any() and not (cases.states < 0).any()
-    method = "counts" if is_complete else "em"
-    shift = np.array([far.get(y, 0.0) for y in net.numbers])
-    complete = FamilyRows(tree.answerer.numbers, cases, weights, strength.rows, shift) if is_complete else None
-    errors: dict[str, float] = {}
-    history: list[Pass] = []
-    begun = time.perf_counter()
-    sums = one_pass(tree, cases, weights)
-    last = tree.network, sums
-    try:
-        while True:
-            objective = sums.log_likelihood + log_prior(tree, tree.network, prior, complete)
-            before = history[-1].objective if history else None
-            change = 0.0 if before is None else objective - before
-            entry = Pass(len(history), objective, sums.log_likelihood, change, time.perf_counter() - begun)
-            last = tree.network, sums
-            history.append(entry)
-            if progress is not None:
-                progress(entry)
-            size = abs(objective) + float(weights.sum())
-            if before is not None and not is_complete and change < -FALL * size:
-                raise DataError(f"iteration {entry.number}: the objective fell from {before:.12g} to {objective:.12g}")
-            calm = before is not None and abs(change) <= tolerance * size
-            if calm or (is_complete and before is not None) or len(history) > iterations:
-                warn_of_errors(errors)
-                return Fitted(_moved(tree.network, far), history, calm or is_complete, method, sums)
-            best, errors = best_parameters(tree, sums, prior, complete)
-            tree.reload(best)
-            sums = one_pass(tree, cases, weights)
-    except KeyboardInterrupt:
-        if len(history) < 2:  # of the start, at most
-            raise
-        return Fitted(_moved(last[0], far), history, False, method, last[1], interrupted=True)
+def log_prior_of(prior: Floats, lines: Floats, exact: Callable[[Floats], Floats] | None = None) -> float:
+    """ln prior of the density of a number."""
+    # prior: (K, m + 2, m + 2) sums of its rows
+    # exact: sums of squares of these rows times (K, m + 2) contrasts, with all digits
+    variance, contrast = lines[:, -1] ** 2, np.column_stack([-lines[:, :-1], np.ones(len(lines))])
+    squares = np.einsum("ki,kij,kj->k", contrast, prior, contrast)
+    if exact is not None:
+        few = squares < FEW_DIGITS * np.einsum("ki,kij,kj->k", np.abs(contrast), np.abs(prior), np.abs(contrast))
+        if few.any():
+            squares[few] = exact(contrast[few])
+    return -0.5 * float((prior[:, 0, 0] * np.log(variance) + squares / variance).sum())
 
 
-def _far_from_zero(net: MixedNetwork, cases: MixedCases, weights: Floats) -> dict[str, float]:
+def far_from_zero(net: MixedNetwork, cases: MixedCases, weights: Floats) -> dict[str, float]:
     """Means of numbers that are far from 0 in standard deviations: sums of their squares would lose digits."""
     far = {}
     for y, x in zip(net.numbers, cases.values.T, strict=True):
@@ -258,7 +204,7 @@ def _far_from_zero(net: MixedNetwork, cases: MixedCases, weights: Floats) -> dic
     return far
 
 
-def _moved(net: MixedNetwork, by: Mapping[str, float]) -> MixedNetwork:
+def moved(net: MixedNetwork, by: Mapping[str, float]) -> MixedNetwork:
     """The network of numbers to which something is added."""
     changed = {}
     for y in net.numbers if by else ():
@@ -296,16 +242,15 @@ def starting_network(
 MAX_LISTED = 1000  # configurations
 
 
-def empty_configurations(net: MixedNetwork, sums: Sums) -> tuple[dict[str, list[dict[str, str]]], dict[str, int]]:
+def empty_configurations(
+    net: MixedNetwork, sums: Sequence[Floats]
+) -> tuple[dict[str, list[dict[str, str]]], dict[str, int]]:
     """Configurations of discrete parents without any row, of each variable that has some, and how many there are."""
+    # sums: of each variable, counts or products
     rows: dict[str, list[dict[str, str]]] = {}
     n_empty: dict[str, int] = {}
-    numbers = net.numbers
-    for v in net:
-        if net.is_number(v):
-            weight = sums.moments[numbers.index(v)][:, 0, 0]
-        else:
-            weight = sums.counts[v].sum(axis=-1).ravel()
+    for v, own in zip(net, sums, strict=True):
+        weight = own[:, 0, 0] if net.is_number(v) else own.sum(axis=-1).ravel()
         parents = net.discrete_parents(v)
         shape = tuple(len(net.states(p)) for p in parents)
         empty = np.flatnonzero(weight <= 0)

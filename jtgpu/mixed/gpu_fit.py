@@ -17,8 +17,9 @@ from ..device.driver import Arguments, loaded_kernels
 from ..errors import DataError, EvidenceError, closest
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
+from ..util.iteration import Iteration as Pass
 from .fit_result import MixedFit
-from .fitting import Pass, Prior, Sums, log_prior, maximise
+from .fitting import Prior, Sums, log_prior, maximise
 from .tree import MixedTree
 
 if TYPE_CHECKING:

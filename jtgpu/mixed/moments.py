@@ -81,7 +81,7 @@ def _share(
     table = table.sum(axis=tuple(i for i, d in enumerate(scope, 1) if d not in own))
     left = sorted(own)
     table = table.transpose(0, *(left.index(d) + 1 for d in own))
-    return weights[:, None] * table.reshape(len(weights), -1)
+    return np.asarray(weights[:, None] * table.reshape(len(weights), -1))
 
 
 def configurations(numbers: Numbers, scope: tuple[int, ...], own: tuple[int, ...]) -> NDArray[np.intp]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..errors import ImpossibleEvidence
+from ..inference.evidence_table import BatchEvidence, read_known_cases
 from ..model.states import StateNumber
 from .extended import ExtendedCase
 from .rows import is_small, scaled_weights
@@ -46,11 +48,13 @@ class SetEngine:
         names = [tuple(net.variables[v] for v in s) for s in sets]
         self._keys: list[Names] = [s if len(s) > 1 else s[0] for s in names]
         self._shapes = [tuple(int(net.cardinality[v]) for v in s) for s in sets]
-        self._joints = [s for s in names if len(s) > 1]
         self.tree: JunctionTree | None = None
+        self._numbers: list[int] = []  # of the variables, and of the sets in the plan
         if len(net):
-            together = [*options.get("together", ()), *self._joints]
+            together = [*options.get("together", ()), *(s for s in names if len(s) > 1)]
             self.tree = net.compile(backend, **{**options, "together": together} if together else options)
+            kept = self.tree.plan.sets
+            self._numbers = [kept.number(s, "likelihood") if len(s) > 1 else s[0] for s in sets]
 
     def reload(self, net: BayesianNetwork) -> None:
         """Replace the CPTs."""
@@ -121,28 +125,48 @@ class SetEngine:
         if self.tree is None:  # numbers alone
             return SetAnswers({}, (), np.zeros(n), np.zeros(n, np.bool_)), np.zeros(0, np.intp)
         weights, tops = scaled_weights(logs)
-        singles = [key for key in self._keys if isinstance(key, str)]
-        result = self.tree.posteriors_batch(
-            cases.states, likelihood=self._weights(cases.likelihood, weights), do=cases.do or None,
-            targets=[*dict.fromkeys([*targets, *singles])], joints=self._joints or None, on_impossible="flag",
-        )  # fmt: skip
-        joints = [result[key] if isinstance(key, str) else result.joint[key].reshape(n, -1) for key in self._keys]
-        answers = SetAnswers({v: result[v] for v in targets}, tuple(joints), result.log_evidence, result.impossible)
+        known, kept = self._known(cases, weights), self.tree.plan.sets
+        asked = [self._net.index(v) for v in targets]
+        wanted = [*dict.fromkeys([*asked, *sorted(self._numbers)])]  # sets are behind the variables
+        tables = self.tree.intervened(known.intervened).backend.tables
+        result = tables.run_batch(known.states, known.likelihood, wanted)
+        cells, at = {}, 0
+        for v in wanted:
+            first, at = at, at + (kept.size(v) if v >= kept.first else int(self._net.cardinality[v]))
+            cells[v] = result.posterior[:, first:at]
+        joints = [
+            cells[v] if len(s) == 1 else kept.joint(v, s, cells[v]).reshape(n, -1)
+            for v, s in zip(self._numbers, self.sets, strict=True)
+        ]
+        posteriors = {name: cells[v] for name, v in zip(targets, asked, strict=True)}
+        answers = SetAnswers(posteriors, tuple(joints), result.log_evidence, result.impossible)
         lost = np.flatnonzero(is_small(logs, weights, cases.likelihood.values()))
         if len(lost):  # less than e^-700 times the largest likelihoods: nothing, where P(e) is much larger
             largest = sum((np.log(np.maximum(w[lost].max(axis=1), 1.0)) for w in cases.likelihood.values()), ACCEPTED)
             lost = lost[~(answers.log_evidence[lost] > largest)]
-        numbers, tables = [self._net.index(v) for v in targets], [*answers.posteriors.values(), *joints]
         for row in lost.tolist():
-            cells, answers.log_evidence[row] = [np.zeros(1)] * len(tables), -np.inf
+            one, answers.log_evidence[row] = [np.zeros(1)] * (len(asked) + len(joints)), -np.inf
             with suppress(ImpossibleEvidence):
-                cells, answers.log_evidence[row] = self._extended(cases, logs, row).posteriors(numbers, self.sets)
+                one, answers.log_evidence[row] = self._extended(cases, logs, row).posteriors(asked, self.sets)
             answers.impossible[row] = np.isneginf(answers.log_evidence[row])
-            for table, own in zip(tables, cells, strict=True):
+            for table, own in zip([*posteriors.values(), *joints], one, strict=True):
                 table[row] = own
         for top in tops:
             answers.log_evidence[:] += top
         return answers, lost
+
+    def _known(self, cases: MixedCases, weights: Sequence[Floats]) -> BatchEvidence:
+        """The evidence by number, weights of sets included."""
+        known = BatchEvidence(cases.states, {})
+        if cases.do or cases.likelihood:
+            given = {self._net.variables[v]: w for v, w in cases.likelihood.items()}
+            known = read_known_cases(self._net, cases.states, given, do=cases.do or None)
+        assert self.tree is not None
+        likelihood = dict(known.likelihood)
+        for v, scope, shape, w in zip(self._numbers, self.sets, self._shapes, weights, strict=True):
+            cells = w if len(scope) == 1 else self.tree.plan.sets.cells(v, scope, w.reshape(len(w), *shape))
+            likelihood[v] = likelihood[v] * cells if v in likelihood else cells
+        return replace(known, likelihood=likelihood)
 
     def _weights(self, given: Mapping[int, Floats], sets: Sequence[Floats]) -> dict[Names, Floats]:
         """Likelihoods of variables and sets by name."""

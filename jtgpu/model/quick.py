@@ -102,11 +102,11 @@ def _states(model: DiscreteModel, name: str, text: str) -> int | frozenset[int]:
         raise EvidenceError(f"{name}={text.strip()} may be {text.replace(',', '').strip()} or "
                             f"{text.replace(',', '.').strip()}; write one of these")  # fmt: skip
     parts = text.split(",")
-    found = [values.find_text(part) for part in parts]
-    if None not in found:
-        return frozenset(StateNumber(cast(int, state)) for state in found)
+    states = [values.find_text(part) for part in parts]
+    if None not in states:
+        return frozenset(StateNumber(cast(int, state)) for state in states)
     # report the part that is wrong, not the whole list
-    return model.state_index(name, parts[found.index(None)].strip())  # raises
+    return model.state_index(name, parts[states.index(None)].strip())  # raises
 
 
 MAX_CPT = 100_000_000  # entries of a CPT that is filled here

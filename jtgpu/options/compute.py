@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from ..errors import ArgumentError
 from ..util.options import BackendName
-from ..util.system import parse_bytes
 from .record import Opt, Record
 
 
@@ -14,6 +13,8 @@ def memory_size(text: str) -> str | float:
     """A size of memory as it is written, or infinity for ``none``."""
     if text == "none":
         return math.inf
+    from ..util.system import parse_bytes  # help and completion need no facts about the machine
+
     parse_bytes(text)
     return text
 

@@ -58,7 +58,7 @@ class Constraints(Record, title="Constraints"):
         "Whether arcs between variables of the same tier are possible.", "--within-tiers/--no-within-tiers")] = True
 
 
-class Chains(Record, title="Uncertainty: probabilities of the arcs"):
+class Chains(Record, title="Markov chains"):
     """How probabilities of arcs are computed, by Markov chains beyond 13 variables."""
 
     tolerance: Annotated[float, Opt("Largest standard error of a probability, at which Markov chains stop.")] = 0.01

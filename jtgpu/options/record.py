@@ -4,6 +4,7 @@ from collections.abc import Callable
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, dataclass_transform, get_args, get_origin
 
+from ..errors import ArgumentError
 from ..util.arguments import choice, flag, number, unknown_keyword, whole_number
 
 
@@ -28,6 +29,11 @@ class Field(NamedTuple):
     opt: Opt
     default: Any  # `REQUIRED`: it has none
     owner: type  # the class that declares it
+
+    @property
+    def title(self) -> str:
+        """The title of its group; none: that of the command itself."""
+        return str(self.owner.title)  # type: ignore[attr-defined]
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -75,7 +81,10 @@ class Record:
         fields = fields_of(type(self))
         if not given.keys() <= fields.keys():
             raise unknown_keyword(type(self).__name__, min(given.keys() - fields.keys()), fields)
-        vars(self).update({name: field.default for name, field in fields.items()} | given)
+        values = {name: field.default for name, field in fields.items()} | given
+        if missing := [name for name, value in values.items() if value is REQUIRED]:
+            raise ArgumentError(f"{type(self).__name__}() needs {', '.join(missing)}")
+        vars(self).update(values)
         check_options(self)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -129,7 +129,7 @@ class FileOptions:
     title: ClassVar[str] = "Output"
     dialect: CsvDialect = field(default_factory=CsvDialect)
     resume: Annotated[bool, Opt("Continue an interrupted run.")] = False
-    force: Annotated[bool, Opt("Replace an existing output.", "-f, --force")] = False
+    force: Annotated[bool, Opt("Replace an existing output.", "-f, --force", front=True)] = False
     compression: Annotated[str | None, Opt(
         "Compression of a Parquet output. Default: snappy.", "--compression NAME",
         choices=("snappy", "zstd", "lz4", "gzip", "brotli", "none"))] = None

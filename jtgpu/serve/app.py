@@ -82,7 +82,7 @@ class App:
     """
 
     def __init__(self, trees: Mapping[str, AnyTree], **options: Any):
-        self.settings = Settings.of(options)
+        self.settings = Settings(**options)
         if not isinstance(cast(object, trees), Mapping) or not trees:
             raise ArgumentError(f"trees must be a mapping such as {{'asia': tree}}, not {described(trees)}")
         for name, tree in trees.items():
@@ -148,7 +148,7 @@ class App:
 
     def use_hosts(self, *hosts: str) -> None:
         """Accept more names in the header Host."""
-        self.settings = self.settings.with_hosts(hosts)
+        self.settings = self.settings.replaced(allow_hosts=(*self.settings.allow_hosts, *hosts))
         self._guard = Guard(self.settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

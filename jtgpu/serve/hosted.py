@@ -25,7 +25,7 @@ from .batching import Batcher, measure, measure_others
 from .map_layout import CANVAS, MAX_NODES, map_layout, outline, overview
 from .networks import description, digest, summary
 from .questions import QUESTIONS
-from .registry import Form, Rates, asked_of, questions_of
+from .registry import Form, Rates, answering, questions_of
 from .replies import PosteriorReplies
 from .requests import JSON, Refusal, parameters, unless_gone
 from .settings import Settings
@@ -99,7 +99,7 @@ class Hosted:
             question = QUESTIONS[name]
             if question.trial is not None:
                 with suppress(JtgpuError):  # a sliced plan and a Markov network do not answer all questions
-                    tree = asked_of(self.tree, name)
+                    tree = answering(self.tree, name)
                     msgspec.convert(question.trial(first, last, seen), question.body).answer(tree, Form())
 
     def use_cpu(self, error: BaseException) -> bool:

@@ -38,7 +38,7 @@ from .trees import AnyNetwork, numbers_of, states_of
 
 
 class Outline(NamedTuple):
-    """What the page draws of a network: over time, of a slice."""
+    """The parts of a network that the page draws: over time, those of a slice."""
 
     states: DiscreteModel  # the variables that have states, V of them
     graph: Graph  # arcs among these

@@ -59,18 +59,18 @@ def prior_of(tree: AnyTree) -> tuple[dict[str, Any], float]:
     There are none if questions are planned one by one, and that for all variables does not fit.
     """
     if isinstance(tree, OVER_TIME):
-        found: Any = tree.network.unroll(1).compile("cpu").posteriors()
+        priors: Any = tree.network.unroll(1).compile("cpu").posteriors()
         static = set(tree.network.static)
-        return {v: found[v if v in static else f"{v}[0]"] for v in tree.network}, found.log_evidence
+        return {v: priors[v if v in static else f"{v}[0]"] for v in tree.network}, priors.log_evidence
     if isinstance(tree, DecisionTree):
         tree = tree.under()
     try:
-        found = tree.posteriors()
+        priors = tree.posteriors()
     except TableTooLarge:
         if isinstance(tree, JunctionTree) and not tree.whole:
             return {}, 0.0
         raise
-    return dict(found), found.log_evidence
+    return dict(priors), priors.log_evidence
 
 
 def description(name: str, tree: AnyTree, source: str = "") -> dict[str, Any]:

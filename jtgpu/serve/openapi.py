@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -12,7 +13,7 @@ from ..util.version import __version__
 from .hosted import LayoutQuery
 from .questions import QUESTIONS
 from .replies import MSGPACK, PosteriorsQuery, ReplyQuery
-from .requests import JSON, KINDS
+from .requests import JSON, KINDS, PROBLEM
 from .tables import TableQuery
 
 REF = "#/components/schemas/{name}"
@@ -26,21 +27,17 @@ def openapi() -> bytes:
     schemas, components = msgspec.json.schema_components(kinds, ref_template=REF)
     _close_tuples(components)
     components["Problem"] = _PROBLEM
-    paths = dict(_GET)
+    paths = dict(_PATHS)
     n = len(questions)
     for (name, q), body, reply in zip(QUESTIONS.items(), schemas[:n], schemas[n:], strict=True):
-        paths[f"/v1/networks/{{network}}{q.path}"] = {
-            "post": {
-                "operationId": name,
-                "summary": q.summary,
-                "parameters": [_NETWORK, *_query(PosteriorsQuery if name == "posteriors" else ReplyQuery)],
-                "requestBody": {
-                    "required": True,
-                    "content": {"application/json": {"schema": body, "example": q.example}},
-                },
-                "responses": _encoded(_responses(reply)),
-            }
-        }
+        parameters = _query(PosteriorsQuery if name == "posteriors" else ReplyQuery)
+        asked = _operation(name, q.summary, parameters, reply, bodies={JSON: {"schema": body, "example": q.example}})
+        content = asked["responses"]["200"]["content"]
+        content[MSGPACK] = content[JSON]  # for clients that accept it
+        paths[f"/v1/networks/{{network}}{q.path}"] = {"post": asked}
+    for path, operations in paths.items():
+        of_path = [_parameter(name, "path", _TEXT, _IN_PATHS[name]) for name in _IN_PATHS if f"{{{name}}}" in path]
+        paths[path] = {m: {**one, "parameters": [*of_path, *one["parameters"]]} for m, one in operations.items()}
     description = {
         "openapi": "3.1.0",
         "info": {
@@ -85,23 +82,6 @@ def _close_tuples(schema: Any) -> None:
             _close_tuples(each)
 
 
-def _responses(schema: Any, kind: str = "application/json", status: str = "200") -> dict[str, Any]:
-    return {
-        status: {"description": "The answer.", "content": {kind: {"schema": schema}}},
-        "default": {
-            "description": "A problem (RFC 9457).",
-            "content": {"application/problem+json": {"schema": {"$ref": REF.format(name="Problem")}}},
-        },
-    }
-
-
-def _encoded(responses: dict[str, Any]) -> dict[str, Any]:
-    """Responses that are also sent as MessagePack, to clients that accept it."""
-    content = responses["200"]["content"]
-    content[MSGPACK] = content[JSON]
-    return responses
-
-
 def _parameter(name: str, where: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
     return {"name": name, "in": where, "required": where == "path", "schema": schema, "description": text}
 
@@ -112,22 +92,31 @@ def _query(kind: type[msgspec.Struct]) -> list[dict[str, Any]]:
     made = []
     for name, schema in components[kind.__name__]["properties"].items():
         schema = {**schema, **schema.pop("anyOf", [{}])[0]}  # one that may be left out
-        if schema["default"] is None:
+        if schema["default"] in (None, [], ""):
             del schema["default"]
         made.append(_parameter(name, "query", schema, schema.pop("description")))
     return made
 
 
-def _get(name: str, text: str, parameters: list[Any], kind: str = "application/json") -> dict[str, Any]:
-    schema = {"type": "object"} if kind == "application/json" else {"type": "string"}
-    return {
-        "get": {"operationId": name, "summary": text, "parameters": parameters, "responses": _responses(schema, kind)}
+def _operation(
+    name: str, text: str, parameters: Sequence[Any] = (), schema: Any = None, kind: str = JSON, status: str = "200",
+    bodies: Any = None,
+) -> dict[str, Any]:  # fmt: skip
+    """A method of a path; those of its parameters that are in the path are added later."""
+    schema = schema or {"type": "object" if kind == JSON else "string"}
+    responses = {
+        status: {"description": "The answer.", "content": {kind: {"schema": schema}}},
+        "default": {
+            "description": "A problem (RFC 9457).",
+            "content": {PROBLEM: {"schema": {"$ref": REF.format(name="Problem")}}},
+        },
     }
+    made = {"operationId": name, "summary": text, "parameters": parameters, "responses": responses}
+    return made if bodies is None else {**made, "requestBody": {"required": True, "content": bodies}}
 
 
 _TEXT, _NUMBER = {"type": "string"}, {"type": "integer", "minimum": 0}
-_NETWORK = _parameter("network", "path", _TEXT, "Name of the network.")
-_JOB = _parameter("job", "path", _TEXT, "Number of the job.")
+_IN_PATHS = {"network": "Name of the network.", "variable": "Name of the variable.", "job": "Number of the job."}
 _PROBLEM = {
     "title": "Problem",
     "description": f"One of {', '.join(f'/errors/{kind} ({status})' for kind, (status, _) in KINDS.items())}.",
@@ -139,71 +128,46 @@ _PROBLEM = {
         "needed": {}, "limit": {}, "predicted": {}, "row": _NUMBER, "id": _TEXT,
     },
 }  # fmt: skip
-_UPLOAD: dict[str, Any] = {
-    kind: {"schema": {}}
-    for kind in ("text/csv", "application/vnd.apache.parquet", "application/vnd.apache.arrow.stream")
-}
-_GET: dict[str, Any] = {
-    "/healthz": _get("health", "Whether the process is running.", []),
-    "/readyz": _get("ready", "Whether all networks are ready; 503 before, and while the server stops.", []),
-    "/metrics": _get("metrics", "Metrics in the text format of Prometheus.", [], "text/plain"),
-    "/v1/networks": _get("networks", "All networks.", []),
+_ANY: dict[str, Any] = {"schema": {}}
+_FORMAT = _parameter("format", "query", _TEXT, "The suffix of a file, such as bif.")
+_PATHS: dict[str, Any] = {
+    "/healthz": {"get": _operation("health", "Whether the process is running.")},
+    "/readyz": {"get": _operation("ready", "Whether all networks are ready; 503 before, and while the server stops.")},
+    "/metrics": {"get": _operation("metrics", "Metrics in the text format of Prometheus.", kind="text/plain")},
+    "/v1/networks": {"get": _operation("networks", "All networks.")},
     "/v1/networks/{network}": {
-        **_get("network", "Variables, states, arcs, priors and the cost of the plan.", [_NETWORK]),
-        "put": {
-            "operationId": "put_network",
-            "summary": "Add or replace a network of the client's: as /model returns one, or a file.",
-            "parameters": [_NETWORK, _parameter("format", "query", _TEXT, "The suffix of a file, such as bif.")],
-            "requestBody": {
-                "required": True,
-                "content": {
-                    "application/json": {"schema": {"type": "object"}}, "application/octet-stream": {"schema": {}},
-                },
-            },
-            "responses": _responses({"type": "object"}, "application/json", "201"),
-        },
-        "delete": {
-            "operationId": "delete_network", "summary": "Remove a network of the client's.", "parameters": [_NETWORK],
-            "responses": _responses({"type": "object"}, "application/json"),
-        },
+        "get": _operation("network", "Kind, questions, variables, states, arcs, priors and the cost of the plan."),
+        "put": _operation(
+            "put_network", "Add or replace a network of the client's: as /model returns one, or a file.", [_FORMAT],
+            status="201", bodies={JSON: {"schema": {"type": "object"}}, "application/octet-stream": _ANY},
+        ),
+        "delete": _operation("delete_network", "Remove a network of the client's."),
     },
-    "/v1/networks/{network}/model": _get("model", "The network with its CPTs, as PUT takes it.", [_NETWORK]),
-    "/v1/networks/{network}/cpt/{variable}": _get(
-        "cpt", "A CPT.", [_NETWORK, _parameter("variable", "path", _TEXT, "Name of the variable.")]
-    ),
-    "/v1/networks/{network}/file": _get(
-        "file", "The network as a file.",
-        [_NETWORK, _parameter("format", "query", _TEXT, "A suffix such as bif.")], "text/plain",
-    ),
-    "/v1/networks/{network}/layout": _get(
-        "layout", "Positions for a drawing.", [_NETWORK, *_query(LayoutQuery)]
-    ),
+    "/v1/networks/{network}/model": {"get": _operation("model", "The network with its CPTs, as PUT takes it.")},
+    "/v1/networks/{network}/cpt/{variable}": {"get": _operation("cpt", "A CPT.")},
+    "/v1/networks/{network}/file": {
+        "get": _operation("file", "The network as a file.", [_FORMAT], kind="text/plain"),
+    },
+    "/v1/networks/{network}/layout": {"get": _operation("layout", "Positions for a drawing.", _query(LayoutQuery))},
     "/v1/networks/{network}/table": {
-        "post": {
-            "operationId": "table",
-            "summary": "Answer every row of a table: the file that jtgpu batch writes; a job (202) if it is large.",
-            "parameters": [_NETWORK, *_query(TableQuery)],
-            "requestBody": {"required": True, "content": _UPLOAD},
-            "responses": {
-                **_responses({"type": "string"}, "text/csv"),
-                "202": {"description": "A job.", "content": {"application/json": {"schema": {"type": "object"}}}},
-            },
-        }
+        "post": _operation(
+            "table", "Answer every row of a table: the file that jtgpu batch writes; a job (202) if it is large.",
+            _query(TableQuery), kind="text/csv", bodies=dict.fromkeys(
+                ("text/csv", "application/vnd.apache.parquet", "application/vnd.apache.arrow.stream"), _ANY),
+        ),
     },
     "/v1/networks/{network}/columns": {
-        "post": {
-            "operationId": "columns", "summary": "The columns of a CSV file, and its first rows.",
-            "parameters": [_NETWORK], "requestBody": {"required": True, "content": {"text/csv": {"schema": {}}}},
-            "responses": _responses({"type": "object"}),
-        }
+        "post": _operation("columns", "The columns of a CSV file, and its first rows.", bodies={"text/csv": _ANY}),
     },
     "/v1/jobs/{job}": {
-        **_get("job", "The state of a job.", [_JOB]),
-        "delete": {
-            "operationId": "cancel", "summary": "Cancel or remove a job.", "parameters": [_JOB],
-            "responses": {"204": {"description": "Done."}},
-        },
+        "get": _operation("job", "The state of a job."), "delete": _operation("cancel", "Cancel or remove a job."),
     },
-    "/v1/jobs/{job}/events": _get("events", "The state whenever it changes (SSE).", [_JOB], "text/event-stream"),
-    "/v1/jobs/{job}/file": _get("answers", "The answers of a job.", [_JOB], "text/csv"),
+    "/v1/jobs/{job}/events": {
+        "get": _operation("events", "The state whenever it changes (SSE).", kind="text/event-stream"),
+    },
+    "/v1/jobs/{job}/file": {"get": _operation("answers", "The answers of a job.", kind="text/csv")},
 }  # fmt: skip
+_PATHS["/v1/networks/{network}/table"]["post"]["responses"]["202"] = {
+    "description": "A job.", "content": {JSON: {"schema": {"type": "object"}}},
+}  # fmt: skip
+_PATHS["/v1/jobs/{job}"]["delete"]["responses"] = {"204": {"description": "Done."}}

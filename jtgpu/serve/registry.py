@@ -209,7 +209,7 @@ def question(
     return register
 
 
-def asked_of(tree: AnyTree, kind: str) -> AnyTree | None:
+def answering(tree: AnyTree, kind: str) -> AnyTree | None:
     """The tree that answers a question; None if the network's kind has no such question."""
     of = QUESTIONS[kind].of
     if isinstance(tree, DecisionTree) and DecisionTree not in of:
@@ -219,7 +219,7 @@ def asked_of(tree: AnyTree, kind: str) -> AnyTree | None:
 
 def questions_of(tree: AnyTree) -> list[str]:
     """Names of the questions that networks of a tree's kind have."""
-    return [kind for kind in QUESTIONS if asked_of(tree, kind) is not None]
+    return [kind for kind in QUESTIONS if answering(tree, kind) is not None]
 
 
 def wrong_kind(tree: AnyTree, kind: str) -> Refusal:
@@ -242,7 +242,7 @@ def answer(
     if kind not in QUESTIONS:
         raise ArgumentError(f"question must be one of {', '.join(QUESTIONS)}, not {kind!r}")
     form = Form(labels, None if digits is None else whole_number("digits", digits, least=1, most=17))
-    own = asked_of(tree, kind)
+    own = answering(tree, kind)
     if own is None:
         raise wrong_kind(tree, kind)
     asked = msgspec.convert(body, QUESTIONS[kind].body)

@@ -27,7 +27,7 @@ from .page_module import FOLDER as PAGE
 from .page_module import page_module
 from .posteriors import Posteriors
 from .questions import QUESTIONS
-from .registry import Form, admit, asked_of, decode, rounded, wrong_kind
+from .registry import Form, admit, answering, decode, rounded, wrong_kind
 from .replies import Encoding, accepts, encoding_of, form_of
 from .requests import JSON, Refusal, Trace, json_response, read_body, trace_of, unless_gone
 from .sequences import MAX_SLICES
@@ -113,7 +113,7 @@ class QuestionEndpoints:
 
         def compute() -> bytes:
             begun = time.perf_counter()
-            tree: Any = asked_of(hosted.tree, trace.question)
+            tree: Any = answering(hosted.tree, trace.question)
             admit(tree, hosted.rates, body, settings.timeout)
             reply = body.answer(tree, form)
             reply["ms"] = _milliseconds(begun - arrived, time.perf_counter() - begun)

@@ -70,7 +70,7 @@ def core_of(tree: AnyTree) -> JunctionTree | None:
 
 
 def where(tree: AnyTree) -> dict[str, str]:
-    """What computes, and with which numbers."""
+    """The backend of a tree and its numbers."""
     core = core_of(tree)
     return {
         "backend": "cpu" if core is None else core.backend, "device": "" if core is None else core.device,

@@ -235,7 +235,7 @@ def deployment(
     options = {"allow_hosts": ("*",), **options, "token": text("token", token)}
     if replicas > 1 and not options.get("folder"):
         options.setdefault("max_upload", AT_ONCE)
-    Settings.of(options)
+    Settings(**options)
     serve = _ray_serve()
     resources = {"num_cpus": cpus, "num_gpus": gpus}
     replica = serve.ingress(_builder(named, backend, options))()

@@ -36,7 +36,8 @@ MODULES = {
     "planning": "inference.planning", "compiling": "inference.tree", "cases": "cases", "cluster": "cluster",
     "decisions": "decisions.tree", "relevance": "decisions.relevance",
     "dynamic": "dynamic.tree", "dynamic_numbers": "dynamic.numbers",
-    "html": "draw.html", "mixed": "mixed.tree", "serving": "serve", "structures": "draw.structures",
+    "html": "draw.html", "number_fits": "learn.parameters.value_steps",
+    "mixed": "mixed.tree", "serving": "serve", "structures": "draw.structures",
     "validations": "draw.validation",
 }  # fmt: skip
 
@@ -112,6 +113,11 @@ def relevance() -> Any:
 def mixed() -> Any:
     """``net.compile()`` of a mixed network: the module `jtgpu.mixed.tree`."""
     return _open("mixed")
+
+
+def number_fits() -> Any:
+    """``fit.standard_errors()`` of a mixed network: the module `jtgpu.learn.parameters.value_steps`."""
+    return _open("number_fits")
 
 
 def serving() -> Any:

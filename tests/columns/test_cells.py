@@ -22,7 +22,7 @@ from tests.columns.table import (
     Row,
     Words,
 )
-from tests.columns.verbs import APPS, BOTH, CASES, FILES, LEARN, TABLES, Reader, answer, known
+from tests.columns.verbs import APPS, BOTH, CASES, FILES, LEARN, TABLES, Reader, answer, known, served
 
 OBJECTS = ("mapping", "rows", "arrays")
 SLOW = ("explore", "sequence file", "HTTP table")  # read two kinds of files only, by the same functions as the others
@@ -31,8 +31,9 @@ SLOW = ("explore", "sequence file", "HTTP table")  # read two kinds of files onl
 @pytest.fixture(scope="module", autouse=True)
 def _servers_are_closed() -> Iterator[None]:
     yield
-    for app in APPS:
-        app.close()
+    served.cache_clear()  # tests of this module may go on: xdist runs those of others between them
+    while APPS:
+        APPS.pop().close()
 
 
 def cases(rows: list[Any], group: str, verbs: Mapping[str, Any]) -> list[Any]:

@@ -54,7 +54,7 @@ def end(text: str) -> Any:
 
 
 def state_of(cell: Any, states: Sequence[str]) -> str | None:
-    """The interval that a cell lies in; None for a missing one."""
+    """The interval that contains a cell; None for a missing one."""
     if cell is None:
         return None
     for state in states:

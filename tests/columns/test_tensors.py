@@ -57,9 +57,7 @@ def test_answers_are_those_of_the_array(dtype: Any) -> None:
     weights, likelihood = rng.random(6), {"Xray": rng.random((6, 2))}
     soft = {v: Tensor(w) for v, w in likelihood.items()}
     cases = Tensor(states.astype(dtype))
-    plain, found = (
-        tree.posteriors_batch(c, likelihood=w) for c, w in ((states, likelihood), (cases, soft))
-    )
+    plain, found = (tree.posteriors_batch(c, likelihood=w) for c, w in ((states, likelihood), (cases, soft)))
     np.testing.assert_array_equal(found.flat, plain.flat)
     np.testing.assert_array_equal(tree.log_likelihood(cases, likelihood=soft), plain.log_evidence)
     counts = tree.expected_counts(states, weights=weights, likelihood=likelihood)

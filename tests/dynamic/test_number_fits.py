@@ -38,7 +38,7 @@ def test_em_rises_and_finds_the_densities() -> None:
     with pytest.raises(jtgpu.DataError, match=r"sequence 0, slice 3: the cell of 'y' is missing"):
         jtgpu.learn.fit(start, data, hidden=["s"], missing="error")
     assert fit.empty_rows == {}
-    with pytest.raises(jtgpu.ArgumentError, match="keeps no intermediate results"):
+    with pytest.raises(jtgpu.ArgumentError, match="checkpoint= is not offered with sequences of numbers"):
         jtgpu.learn.fit(start, data, hidden=["s"], checkpoint="fit.unfinished")
 
 

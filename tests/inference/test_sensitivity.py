@@ -301,7 +301,7 @@ def test_the_command() -> None:
         (["lung=yes", "-e", "lung=no"], 2, "'lung' is observed"),
         (["lung=yes,no"], 2, "one state"),
         (["lung"], 2, "name=state"),
-        (["lung=yes", "--spread", "0"], 2, "greater than 0"),
+        (["lung=yes", "--spread", "0"], 2, "not in the range x>0"),
         (["lung=yes", "-e", "tub=yes", "-e", "either=no"], 4, "either = 'no'"),
     ],
 )

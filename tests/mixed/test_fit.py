@@ -357,3 +357,61 @@ def test_the_likelihood_does_not_depend_on_threads_of_blas() -> None:
         with threads(n, "blas"):
             found.append(fit({"x": []}, {"x": x}, numbers="gaussian", iterations=1).log_likelihood)
     assert found[0] == found[1]
+
+
+def mixture(n: int = 300) -> dict[str, Any]:
+    rng = RNG(8)
+    h = (rng.random(n) < 0.4).astype(int)
+    x = np.array([-2.0, 3.0])[h] + rng.normal(size=n)
+    return {"x": x, "y": np.array([2.0, -2.0])[h] + 0.5 * x + 0.5 * rng.normal(size=n)}
+
+
+HIDDEN: dict[str, Any] = {"x": ["h"], "y": ["h", "x"]}
+
+
+def test_hidden_classes_of_numbers() -> None:
+    table = mixture()
+    found = fit(HIDDEN, table, numbers="gaussian", hidden={"h": 2}, restarts=3, seed=1, tolerance=1e-9)
+    assert found.converged
+    assert len(found.restarts) == 3
+    assert found.objective == max(found.restarts)
+    assert sorted(found.network.gaussian("x").mean.tolist()) == pytest.approx([-2, 3], abs=0.3)
+    rows = found.network.compile("cpu").log_likelihood(table)
+    assert found.log_likelihood == pytest.approx(rows.sum(), rel=1e-9)
+    plain = fit(HIDDEN, table, numbers="gaussian", hidden={"h": 2}, seed=1, tolerance=1e-9, accelerate=False)
+    assert plain.objective == pytest.approx(found.objective, rel=1e-5)
+    kept = fit(found.network, table, hidden="h", fixed=["x", "h"], start="given")
+    np.testing.assert_allclose(kept.network.gaussian("x").mean, found.network.gaussian("x").mean, rtol=1e-12)
+    np.testing.assert_allclose(kept.network.cpt("h"), found.network.cpt("h"), rtol=1e-12)
+    assert (kept.fixed, kept.hidden) == (("x", "h"), ("h",))
+
+
+def test_a_fit_of_numbers_goes_on_after_it_was_stopped(tmp_path: Path) -> None:
+    table = mixture()
+    table["x"][::3] = np.nan
+
+    def stop(entry: Any) -> None:
+        if entry.number >= 4:
+            raise KeyboardInterrupt
+
+    given: Any = {"numbers": "gaussian", "hidden": {"h": 2}, "seed": 1, "tolerance": 1e-9}
+    assert fit(HIDDEN, table, checkpoint=tmp_path / "c", progress=stop, **given).interrupted
+    whole = fit(HIDDEN, table, **given)
+    found = fit(HIDDEN, table, checkpoint=tmp_path / "c", resume=True, **given)
+    assert found.objective == pytest.approx(whole.objective, rel=1e-12)
+    assert [e.number for e in found.history] == [e.number for e in whole.history]
+    assert not (tmp_path / "c").exists()
+
+
+def test_rows_of_probability_0_and_ties_of_networks_with_numbers() -> None:
+    net = jtgpu.MixedNetwork(
+        {"s": ["a", "b"], "x": float}, {"x": ["s"]}, {"s": [1, 0], "x": jtgpu.Gaussian([0, 1], sd=[1, 2])}
+    )
+    table = {"s": ["a", "b", None, "a"] * 5, "x": RNG(0).normal(size=20)}
+    with pytest.raises(jtgpu.ImpossibleEvidence, match="row 1: this row has probability 0 at the start: s=b, x="):
+        fit(net, table, start="given")
+    found = fit(net, table, start="given", on_impossible="flag")
+    assert (found.n_impossible, found.n_rows) == (5, 15)
+    table = {"a": ["u", "v", None, "u"] * 5, "b": ["v", "v", "u", None] * 5, "x": table["x"]}
+    tied = fit({"x": ["a"], "b": []}, table, numbers="gaussian", tied=[("a", "b")])
+    np.testing.assert_allclose(tied.network.cpt("a"), tied.network.cpt("b"), rtol=1e-12)

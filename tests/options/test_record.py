@@ -51,3 +51,8 @@ def test_a_record_is_compared_printed_and_replaced() -> None:
 def test_wrong_values_are_errors(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(ArgumentError, match=said):
         Whole(**({"file": "a"} | wrong))
+
+
+def test_what_is_required_is_named() -> None:
+    with pytest.raises(ArgumentError, match=r"Whole\(\) needs file"):
+        Whole()  # type: ignore[call-arg]

@@ -81,7 +81,8 @@ PRIOR_ROWS = 1.0  # rows of the regression of all rows that each configuration o
 def _mixed_network(table: NumericTable, arcs: Bools, ess: float) -> MixedNetwork:
     """The network of a graph with numbers, fitted as `jtgpu.learn.fit` does with ``prior="bdeu:ESS"``."""
     from ...mixed.evidence import MixedCases
-    from ...mixed.fitting import Strength, run, starting_network
+    from ...mixed.fitting import Strength, starting_network
+    from ..parameters.value_steps import Values
 
     if table.has_gaps:
         raise ArgumentError("networks with numbers are fitted to complete rows; use missing='drop', or jtgpu.learn.fit")
@@ -91,9 +92,8 @@ def _mixed_network(table: NumericTable, arcs: Bools, ess: float) -> MixedNetwork
     cases = MixedCases(table.codes[~table.is_number].T.astype(np.int32), np.ascontiguousarray(table.values.T))
     start = starting_network(labels, parents, cases, weights)
     strength = Strength(PRIOR_ROWS if ess > 0 else 0.0, f"bdeu:{ess}")
-    return run(
-        start, cases, weights, strength, iterations=1, tolerance=1e-9, progress=None, options={}
-    ).network  # fmt: skip
+    values = Values(start, cases, weights, strength, {})
+    return values.network(values.counted(lambda _: None).tables)
 
 
 # `start_graph`: the graph from which a search or a chain starts, checked.

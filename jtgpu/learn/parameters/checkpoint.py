@@ -7,8 +7,9 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...util.iteration import Iteration
 from ..state_file import DAMAGED, StateFile
-from .em import EMState, Iteration
+from .em import EMState
 from .expectation import Evaluation
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ INTERVAL = 2.0  # seconds between two writes
 NOTHING = Evaluation([], 0.0, [])
 
 
-def fingerprints(setup: Setup, data: str, options: dict[str, Any]) -> dict[str, str]:
-    """Digests of all that decides the result of a run, by name; `data` is that of the cases, `options` are values."""
+def fingerprints(setup: Setup, data: str) -> dict[str, str]:
+    """Digests of all that decides the result of a run, by name; `data` is that of the cases."""
     model, network = setup.model, setup.network
     # a network that only gives the structure does not decide the result
     uses_network = network is not None and (setup.start == "given" or bool(setup.sharing.fixed))
@@ -35,7 +36,6 @@ def fingerprints(setup: Setup, data: str, options: dict[str, Any]) -> dict[str, 
         "tied or fixed variables": _digest(repr(setup.sharing)),
         "hidden variables": _digest(repr(setup.hidden)),
         "start": f"{setup.start}, {setup.keep_zeros}",
-        **{name: repr(value) for name, value in options.items()},
     }
 
 

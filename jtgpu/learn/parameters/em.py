@@ -1,4 +1,4 @@
-"""The EM algorithm: passes over the rows, each followed by the CPTs of the highest posterior given its counts.
+"""The EM algorithm: passes over the rows, each followed by the parameters of the highest posterior given its sums.
 
 The objective, ln P(data) + ln prior, never falls (Dempster, Laird, Rubin, JRSS B 39, 1977), which is checked.
 Accelerated steps extrapolate two steps (SQUAREM, Varadhan and Roland, Scandinavian Journal of Statistics 35, 2008) and
@@ -8,39 +8,23 @@ are taken only where the objective rises.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ...errors import DataError, ImpossibleEvidence, JtgpuError
 from ...util.arrays import Floats
-from ...util.text_table import record_repr
+from ...util.iteration import Iteration
 from .coded_cases import Block
 from .expectation import Evaluation
-from .families import Sharing, log_score, maximise
 
 FALL = 1e-9  # fall of the objective that rounding explains, relative to its size and the weight of the rows
 CALM = 1e-6  # of the weight of the rows: below it, an objective near 0 counts as this much for the tolerance
-FLOOR = 0.01  # of an entry: the least that an extrapolation leaves of it
 LARGER = 4.0  # factor of the longest extrapolation, after one that reached it
 
-Tables = list[Floats]
-
-
-class Iteration(NamedTuple):
-    """One pass over the rows."""
-
-    number: int  # passes after the first one; those of extrapolations that were not taken count, too
-    objective: float  # ln P(data) + ln prior, up to a constant; of the chunk in stepwise EM
-    log_likelihood: float
-    change: float  # of the objective; NaN is never used: 0 at the start
-    seconds: float
-    accelerated: bool  # whether the CPTs were extrapolated
-
-    def __repr__(self) -> str:  # a NamedTuple takes no assignment
-        return record_repr(self)
+Theta = list[Floats]  # parameters or sums, an array a variable: CPTs and counts; see `Density` for numbers
 
 
 class Rule(NamedTuple):
@@ -51,32 +35,62 @@ class Rule(NamedTuple):
     accelerate: bool
 
 
+class Family(Protocol):
+    """Parameters that are estimated together; those of tied variables are one."""
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The variables, by number."""
+
+    def maximise(self, sums: Theta, old: Floats) -> Floats:
+        """The M-step; what neither rows nor the prior determine stays as it is."""
+
+    def log_prior(self, theta: Floats) -> float:
+        """ln prior, up to a constant."""
+
+    def extrapolated(self, first: Floats, second: Floats, third: Floats, length: float) -> Floats:
+        """Parameters beyond the third ones."""
+
+
 @dataclass(frozen=True)
 class Problem:
-    """The objective and its parts: a pass over the rows, the prior, and which CPTs are estimated."""
+    """A pass over the rows, and what is estimated."""
 
-    evaluate: Callable[[Tables], Evaluation]
-    prior: Tables
-    sharing: Sharing
+    evaluate: Callable[[Theta], Evaluation]
+    families: Sequence[Family]
 
-    def objective(self, evaluation: Evaluation, tables: Tables) -> float:
-        """ln P(data) + ln prior of the CPTs that are estimated."""
-        return evaluation.log_likelihood + log_score(self.prior, tables, [g[0] for g in self.sharing.groups])
+    def objective(self, evaluation: Evaluation, theta: Theta) -> float:
+        """ln P(data) + ln prior of the parameters that are estimated."""
+        return evaluation.log_likelihood + log_prior(self.families, theta)
 
-    def maximise(self, counts: Tables, tables: Tables) -> Tables:
-        """The M-step."""
-        return maximise(counts, self.prior, self.sharing, tables)
+
+def log_prior(families: Sequence[Family], theta: Theta) -> float:
+    """ln prior of all families."""
+    total = 0.0
+    for family in families:
+        total += family.log_prior(theta[family.members[0]])
+    return total
+
+
+def maximise(families: Sequence[Family], sums: Theta, theta: Theta) -> Theta:
+    """The parameters of the highest posterior given the sums of a pass: the M-step."""
+    best = list(theta)
+    for family in families:
+        own = family.maximise(sums, theta[family.members[0]])
+        for v in family.members:
+            best[v] = own
+    return best
 
 
 @dataclass(frozen=True)
 class EMState:
     """CPTs, what a pass with them has shown, and how they were reached."""
 
-    tables: Tables
+    tables: Theta
     evaluation: Evaluation
     objective: float
     history: tuple[Iteration, ...]
-    before: Tables | None = None  # CPTs from which one step led to these, for an extrapolation
+    before: Theta | None = None  # CPTs from which one step led to these, for an extrapolation
     reach: float = 1.0  # longest extrapolation; 1: none
     calm: int = 0  # successive changes below the tolerance
     converged: bool = False
@@ -84,7 +98,7 @@ class EMState:
     passes: int = field(default=0)
 
 
-def first_state(problem: Problem, tables: Tables, evaluation: Evaluation | None = None) -> EMState:
+def first_state(problem: Problem, tables: Theta, evaluation: Evaluation | None = None) -> EMState:
     """The state at the start."""
     begun = time.perf_counter()
     evaluation = problem.evaluate(tables) if evaluation is None else evaluation
@@ -114,13 +128,13 @@ def run_em(
 def step(problem: Problem, state: EMState, rule: Rule) -> EMState:
     """One iteration; if an extrapolation is not taken, the ordinary step follows at once."""
     begun = time.perf_counter()
-    ordinary = problem.maximise(state.evaluation.counts, state.tables)
+    ordinary = maximise(problem.families, state.evaluation.sums, state.tables)
     passes = state.passes
     if rule.accelerate and state.before is not None and passes + 2 <= rule.iterations:
-        length = _length(state.before, state.tables, ordinary, problem.sharing)
+        length = _length(state.before, state.tables, ordinary, problem.families)
         if length > 1.0:
             used = min(length, state.reach * LARGER)
-            tables = _extrapolated(state.before, state.tables, ordinary, used, problem.sharing)
+            tables = _extrapolated(state.before, state.tables, ordinary, used, problem.families)
             evaluation = problem.evaluate(tables)
             passes += 1
             objective = problem.objective(evaluation, tables)
@@ -133,19 +147,19 @@ def step(problem: Problem, state: EMState, rule: Rule) -> EMState:
     objective = problem.objective(evaluation, ordinary)
     passes += 1
     lost = _any_lost(state.evaluation, evaluation)
-    if lost or objective < state.objective - FALL * (abs(state.objective) + _weight(evaluation)):
+    if lost or objective < state.objective - FALL * (abs(state.objective) + evaluation.weight):
         reason = "a row became impossible" if lost else f"the objective fell from {state.objective!r} to {objective!r}"
         raise JtgpuError(f"iteration {passes}: {reason}; this is a bug in jtgpu")
     return _next(replace(state, passes=passes), ordinary, evaluation, objective, rule, (begun, False))
 
 
 def _next(
-    state: EMState, tables: Tables, evaluation: Evaluation, objective: float, rule: Rule, how: tuple[float, bool]
+    state: EMState, tables: Theta, evaluation: Evaluation, objective: float, rule: Rule, how: tuple[float, bool]
 ) -> EMState:
     """The state after a step that began at some time, accelerated or not."""
     begun, accelerated = how
     change = objective - state.objective if np.isfinite(state.objective) else np.inf
-    calm = state.calm + 1 if change <= rule.tolerance * max(abs(objective), CALM * _weight(evaluation)) else 0
+    calm = state.calm + 1 if change <= rule.tolerance * max(abs(objective), CALM * evaluation.weight) else 0
     entry = Iteration(
         state.passes, objective, evaluation.log_likelihood, change, time.perf_counter() - begun, accelerated
     )
@@ -155,39 +169,32 @@ def _next(
     )  # fmt: skip
 
 
-def _weight(evaluation: Evaluation) -> float:
-    """Total weight of the possible rows: their number is the unit in which ln P is rounded."""
-    return float(evaluation.counts[0].sum()) if evaluation.counts else 0.0
-
-
 def _any_lost(before: Evaluation, after: Evaluation) -> bool:
     """Whether a row that was possible is impossible now."""
     return any(a is not b and (b & ~a).any() for a, b in zip(before.impossible, after.impossible, strict=True))
 
 
-def _length(first: Tables, second: Tables, third: Tables, sharing: Sharing) -> float:
+def _length(first: Theta, second: Theta, third: Theta, families: Sequence[Family]) -> float:
     """The length of the extrapolation: of the first step, over that of the change between the steps."""
     step_size = change = 0.0
-    for group in sharing.groups:
-        v = group[0]
+    for v in (family.members[0] for family in families):
         r = second[v] - first[v]
         step_size += float((r * r).sum())
         change += float(((third[v] - second[v] - r) ** 2).sum())
     return float(np.sqrt(step_size / change)) if change > 0 else 1.0
 
 
-def _extrapolated(first: Tables, second: Tables, third: Tables, length: float, sharing: Sharing) -> Tables:
-    """CPTs beyond the third ones; entries stay above a share of theirs."""
-    tables = list(third)
-    for group in sharing.groups:
-        v = group[0]
-        r = second[v] - first[v]
-        table = first[v] + 2 * length * r + length**2 * (third[v] - second[v] - r)
-        table = np.maximum(table, FLOOR * third[v])
-        table = table / table.sum(axis=-1, keepdims=True)
-        for u in group:
-            tables[u] = table
-    return tables
+def _extrapolated(
+    first: Theta, second: Theta, third: Theta, length: float, families: Sequence[Family]
+) -> Theta:
+    """Parameters beyond the third ones."""
+    theta = list(third)
+    for family in families:
+        v = family.members[0]
+        own = family.extrapolated(first[v], second[v], third[v], length)
+        for u in family.members:
+            theta[u] = own
+    return theta
 
 
 # Stepwise EM for rows that are passed once (Cappe and Moulines, JRSS B 71, 2009).
@@ -201,8 +208,8 @@ DELAY = 2  # added to the number of a chunk, so that the first ones do not repla
 class Passed(NamedTuple):
     """The result of one pass."""
 
-    tables: Tables
-    counts: Tables  # scaled to the weight of all rows
+    tables: Theta
+    counts: Theta  # scaled to the weight of all rows
     history: tuple[Iteration, ...]
     log_likelihood: float  # sum over the chunks, each under the CPTs before it
     n_rows: int
@@ -210,12 +217,11 @@ class Passed(NamedTuple):
     interrupted: bool
 
 
-def run_stepwise(  # noqa: PLR0913
-    evaluate: Callable[[Block, Tables], Evaluation],
+def run_stepwise(
+    evaluate: Callable[[Block, Theta], Evaluation],
     chunks: Iterable[Block],
-    tables: Tables,
-    prior: Tables,
-    sharing: Sharing,
+    tables: Theta,
+    families: Sequence[Family],
     power: float,
     *,
     flag: bool = False,
@@ -227,7 +233,7 @@ def run_stepwise(  # noqa: PLR0913
     # power: Chunk k = 1, 2, ... has the share ``(k + 2) ** -power``; the first has all.
     # flag: Whether rows of probability zero are left out
     # listener: Called after each chunk
-    average: Tables = []
+    average: Theta = []
     history: list[Iteration] = []
     weight = log_likelihood = 0.0
     n_rows = n_impossible = 0
@@ -249,12 +255,12 @@ def run_stepwise(  # noqa: PLR0913
             if not possible > 0:
                 continue
             share = 1.0 if not average else (k + DELAY) ** -power
-            each = [c / possible for c in evaluation.counts]
+            each = [c / possible for c in evaluation.sums]
             average = each if not average else [(1 - share) * a + share * e for a, e in zip(average, each, strict=True)]
             weight += possible
-            tables = maximise([weight * a for a in average], prior, sharing, tables)
+            tables = maximise(families, [weight * a for a in average], tables)
             log_likelihood += evaluation.log_likelihood
-            objective = evaluation.log_likelihood + log_score(prior, tables, [g[0] for g in sharing.groups])
+            objective = evaluation.log_likelihood + log_prior(families, tables)
             entry = Iteration(
                 len(history) + 1, objective, evaluation.log_likelihood, 0.0, time.perf_counter() - begun, False
             )

@@ -30,11 +30,12 @@ Tables = list[Floats]
 
 
 class Evaluation(NamedTuple):
-    """Expected counts and log likelihood of one pass."""
+    """Result of one pass."""
 
-    counts: Tables
+    sums: Tables  # expected counts; see `Density` for numbers
     log_likelihood: float
     impossible: list[Bools]  # rows of probability zero, block by block
+    weight: float = 0.0  # of the possible rows: their number is the unit in which ln P is rounded
 
 
 class Steps(Protocol):
@@ -96,10 +97,11 @@ class Expectation:
             for part in block:
                 one = self._combined(part, next(parts_done))
                 log_likelihood += one.log_likelihood
-                total = one.counts if total is None else [a + b for a, b in zip(total, one.counts, strict=True)]
+                total = one.sums if total is None else [a + b for a, b in zip(total, one.sums, strict=True)]
                 flags.append(one.impossible[0])
             impossible.append(np.concatenate(flags))
-        return Evaluation(total or [np.zeros(t.shape) for t in tables], log_likelihood, impossible)
+        total = total or [np.zeros(t.shape) for t in tables]
+        return Evaluation(total, log_likelihood, impossible, float(total[0].sum()))
 
     def _evaluate_held(self, tables: Tables) -> Evaluation:
         """The same with rows that stay in the memory of a device."""
@@ -124,7 +126,7 @@ class Expectation:
                 else:
                     flags.append(np.broadcast_to(np.False_, len(part.states)))
             impossible.append(self._joined(i, flags))
-        return Evaluation(counts, log_likelihood, impossible)
+        return Evaluation(counts, log_likelihood, impossible, float(counts[0].sum()))
 
     def _joined(self, block: int, flags: list[Bools]) -> Bools:
         """The flags of a block; where none is set, always the same array."""
@@ -166,23 +168,27 @@ class Expectation:
         """Counts of each family over the rows in which it is complete."""
         return available_counts(self._cases)
 
-    def incomplete_counts(self, tables: Tables, group: Sequence[int], k: int) -> Tables | None:
-        """Expected counts of the rows on which row k of the CPT of some tied variables has an influence."""
-        # None: there are none; all rows where these stay on a device or a cluster
-        if self._cluster is not None or self._backend.capabilities.holds_cases:
-            return self.evaluate(tables).counts
-        total: Tables | None = None
+    def incomplete(self, members: Sequence[int], k: int) -> list[Block] | None:
+        """Rows that miss a part of the family of one of some variables, and may have its parents in configuration k."""
+        blocks, scopes = [], family_scopes(self._cases.model)
         for part in (part for block in self._cases.blocks for part in block.parts()):
             incomplete = np.zeros(len(part.states), np.bool_)
-            for v, scope in ((v, family_scopes(self._cases.model)[v]) for v in group):
+            for scope in (scopes[v] for v in members):
                 gaps = (part.states[:, scope] < 0).any(axis=1)
-                for u, s in zip(scope, np.unravel_index(k, tables[v].shape[:-1]), strict=False):
+                shape = [int(self._cases.model.cardinality[u]) for u in scope[:-1]]
+                for u, s in zip(scope, np.unravel_index(k, shape), strict=False):
                     gaps &= (part.states[:, u] < 0) | (part.states[:, u] == s)
                 incomplete |= gaps
             if incomplete.any():
-                one = self.evaluate_block(Block(*(x[incomplete] for x in part)), tables).counts
-                total = one if total is None else [a + b for a, b in zip(total, one, strict=True)]
-        return total
+                blocks.append(Block(part.states[incomplete], part.weights[incomplete], part.rows[incomplete]))
+        return blocks or None
+
+    def some(self, theta: Tables, rows: list[Block]) -> Tables:
+        """Expected counts of some rows; of all where these stay on a device or a cluster."""
+        if self._cluster is not None or self._backend.capabilities.holds_cases:
+            return self.evaluate(theta).sums
+        each = [self.evaluate_block(block, theta).sums for block in rows]
+        return [np.sum(tables, axis=0) for tables in zip(*each, strict=True)]
 
     def error(self, evaluation: Evaluation) -> ImpossibleEvidence | None:
         """The error for the first row of probability 0."""

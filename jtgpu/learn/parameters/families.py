@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,9 +16,9 @@ from ...interop import from_pgmpy, from_pyagrum
 from ...model.directed import DirectedModel
 from ...model.network import BayesianNetwork
 from ...util.arguments import several
-from ...util.arrays import Floats
+from ...util.arrays import Floats, Ints
 from ...util.calls import outside
-from ...util.elementary import logs
+from ...util.elementary import exp, logs
 from ...util.system import free_memory, parse_bytes
 from .coded_cases import Block, CodedCases
 
@@ -29,6 +29,10 @@ MAX_ENTRIES = 100_000_000  # of a CPT
 COPIES = 7  # of all CPTs, while they are fitted: counts, prior, shares, network, posterior and what is between
 SPARSE_ENTRIES, SPARSE = 100_000, 20  # entries, and configurations for each row of data, above which there is a warning
 PART_CELLS = 1 << 21  # cells that are counted at a time: columns of them stay in the CPU's cache
+
+LEAST_ROWS = 1e-9  # of all rows, in a configuration that the rows say something about
+HELD = 1e-6  # expected count below which an entry counts as given
+FLOOR = 0.01  # of an entry: the least that an extrapolation leaves of it
 
 Tables = list[Floats]
 
@@ -114,21 +118,63 @@ def _add_complete(
         count += np.bincount(at, None if plain else weights, minlength=count.size)
 
 
-def maximise(counts: Tables, prior: Tables, sharing: Sharing, current: Tables) -> Tables:
-    """CPTs of the highest posterior given counts: the M-step.
+class Table(NamedTuple):
+    """The CPT of one variable or of several tied ones, as EM estimates it; its sums are counts."""
 
-    A row without counts and prior stays as it is in `current`.
-    """
-    tables = list(current)
-    for group in sharing.groups:
-        total = prior[group[0]] + counts[group[0]]
-        for v in group[1:]:
-            total = total + counts[v]
-        sums = total.sum(axis=-1, keepdims=True)
-        table = np.where(sums > 0, total / np.where(sums > 0, sums, 1.0), current[group[0]])
-        for v in group:
-            tables[v] = table
-    return tables
+    members: tuple[int, ...]
+    prior: Floats  # what is added to the counts
+
+    def maximise(self, sums: Tables, old: Floats) -> Floats:
+        total = self.prior + sums[self.members[0]]
+        for v in self.members[1:]:
+            total = total + sums[v]
+        rows = total.sum(axis=-1, keepdims=True)
+        return np.where(rows > 0, total / np.where(rows > 0, rows, 1.0), old)
+
+    def log_prior(self, theta: Floats) -> float:
+        return log_score([self.prior], [theta], [0])
+
+    def extrapolated(self, first: Floats, second: Floats, third: Floats, length: float) -> Floats:
+        r = second - first
+        table = np.maximum(first + 2 * length * r + length**2 * (third - second - r), FLOOR * third)
+        return np.asarray(table / table.sum(axis=-1, keepdims=True))
+
+    # Standard errors: `jtgpu.learn.parameters.information.Curved`. The parameters of a row of the CPT are the logits of
+    # all entries but the last of those that are free.
+
+    def parameters(self, data: Floats, total: Floats, theta: Floats) -> Iterator[tuple[int, int, Ints]]:
+        n = theta.shape[-1]
+        weight = data.reshape(-1, n).sum(axis=1)
+        for k in np.flatnonzero(weight > LEAST_ROWS * max(float(data.sum()), 1e-300)).tolist():
+            free = np.flatnonzero((theta.reshape(-1, n)[k] > 0) & (total.reshape(-1, n)[k] > HELD))
+            yield k, max(len(free) - 1, 0), free
+
+    def score(self, total: Floats, theta: Floats, k: int, unit: Ints) -> Floats:
+        n, p = (x.reshape(-1, x.shape[-1])[k, unit] for x in (total, theta))
+        return np.asarray((n - n.sum() * p / p.sum())[:-1])
+
+    def curvature(self, total: Floats, theta: Floats, k: int, unit: Ints) -> Floats:
+        n, p = (x.reshape(-1, x.shape[-1])[k, unit] for x in (total, theta))
+        p = p / p.sum()
+        return np.asarray((n.sum() * (np.diag(p) - np.outer(p, p)))[:-1, :-1])
+
+    def moved(self, theta: Floats, k: int, unit: Ints, i: int, step: float) -> Floats:
+        table = np.array(theta)
+        row = table.reshape(-1, table.shape[-1])[k]
+        kept = row[unit].sum()
+        row[unit[i]] *= exp(step)
+        row[unit] *= kept / row[unit].sum()
+        return table
+
+    def unknown(self, theta: Floats) -> Floats:
+        return np.where((theta > 0) & (theta < 1), np.inf, 0.0)
+
+    def enter(self, errors: Floats, theta: Floats, k: int, unit: Ints, covariance: Floats, gone: Any) -> None:
+        row, p = errors.reshape(-1, errors.shape[-1])[k], theta.reshape(-1, theta.shape[-1])[k, unit]
+        row[:] = 0.0
+        slope = (np.diag(p) - np.outer(p, p))[:, :-1]
+        squares = np.einsum("ij,jk,ik->i", slope, covariance, slope)
+        row[unit] = np.inf if gone.any() else np.sqrt(np.maximum(squares, 0.0))
 
 
 def log_score(counts: Tables, tables: Tables, variables: Sequence[int]) -> float:

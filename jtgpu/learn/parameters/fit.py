@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -16,17 +16,17 @@ from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...options.tables import CsvDialect
 from ...util.arguments import choice, flag, mapping, new_file_path, number, whole_number
 from ...util.cells import warn_of_few
-from .checkpoint import Checkpoint, fingerprints
+from ...util.iteration import Iteration
 from .coded_cases import CodedCases, read_cases, weighted_chunks
-from .em import Iteration, Rule
+from .em import Rule
 from .expectation import BACKENDS
 from .families import MAX_ENTRIES, read_structure, warn_of_sparse
 from .mixed_slices import fit_mixed_sequences
 from .numbers import fit_numbers
 from .result import Fit
-from .runs import Running, count, fit_em, fit_stepwise
+from .runs import Search, fit_rows, fit_stepwise
 from .setup import set_up
-from .slices import Columns, Model, Search, fit_sequences
+from .slices import Columns, Model, fit_sequences
 from .sources import open_source
 from .template import converted, is_template, with_codes
 
@@ -150,7 +150,7 @@ def fit(  # noqa: PLR0913
         Stepwise EM in one pass over chunks of `chunk` rows, for what cannot be passed twice: chunk k has the share
         ``(k + 2) ** -step``, 0.5 < step <= 1. Needs states that are given, and no convergence is checked.
     errors : bool
-        Whether to compute standard errors; see `Fit.standard_errors`.
+        Whether to compute standard errors; see `Fit.standard_errors`. With numbers, on the first access.
     on_impossible : {"error", "flag"}
         Whether a row of probability 0 at the start is an error, or is left out and counted.
     backend : {"auto", "cpu", "gpu", "reference"}
@@ -244,33 +244,27 @@ def fit(  # noqa: PLR0913
     if checkpoint is not None:
         checkpoint = new_file_path("checkpoint", checkpoint)
     structure, states = with_codes(converted(structure), states, codes)
+    columns = Columns(id, time, on_gap, likelihood, weights, missing, dialect, na_values)
+    model = Model(states, bins, prior, zeros, fixed, tied, hidden, start, max_table, codes)
+    search = Search(
+        rule, restarts, seed, backend, order, threads, on_impossible == "flag", _listener(progress), checkpoint,
+        resume, flag("errors", errors), devices, cluster,
+    )  # fmt: skip
     if id is not None or time is not None or is_template(structure):
         _reject({
-            "step": step, "errors": errors or None, "cluster": cluster, "devices": devices,
-            "chunk": chunk, "memory_limit": memory_limit,
+            "step": step, "cluster": cluster, "devices": devices, "chunk": chunk, "memory_limit": memory_limit,
         }, "sequences")  # fmt: skip
-        has_numbers = numbers is not None or isinstance(structure, MixedDynamicNetwork)
-        of_slices: Any = partial(fit_mixed_sequences, numbers=numbers) if has_numbers else fit_sequences
-        sequences: Fit = of_slices(  # its network is a DynamicNetwork, or one with numbers
-            structure, cases, Columns(id, time, on_gap, likelihood, weights, missing, dialect, na_values),
-            Model(states, bins, prior, zeros, fixed, tied, hidden, start, max_table, codes),
-            Search(
-                rule, restarts, seed, backend, order, threads, on_impossible == "flag", _listener(progress),
-                checkpoint, resume,
-            ),
-        )  # fmt: skip
-        return sequences
+        if numbers is None and not isinstance(structure, MixedDynamicNetwork):
+            return fit_sequences(structure, cases, columns, model, search)
+        _reject({"errors": errors or None, "checkpoint": checkpoint}, "sequences of numbers")
+        return fit_mixed_sequences(structure, cases, columns, model, search, numbers)
     if numbers is not None or isinstance(structure, MixedNetwork):
         _reject({
-            "likelihood": likelihood, "fixed": [*fixed] or None, "tied": [*tied] or None, "hidden": hidden or None,
-            "step": step, "cluster": cluster, "checkpoint": checkpoint, "devices": devices,
-            "restarts": restarts if restarts != 1 else None, "memory_limit": memory_limit,
+            "likelihood": likelihood, "step": step, "cluster": cluster, "devices": devices,
+            "memory_limit": memory_limit,
         }, "numbers")  # fmt: skip
-        fitted: Fit = cast(Any, fit_numbers)(  # a MixedFit, which has no place in the type of the result
-            structure, cases, numbers, states=states, bins=bins, prior=prior, weights=weights,
-            missing=missing, start=start, iterations=iterations, tolerance=tolerance, threads=threads, zeros=zeros,
-            dialect=dialect, na_values=na_values, progress=_listener(progress), codes=codes,
-        )  # fmt: skip
+        # a MixedFit, which has no place in the type of the result
+        fitted: Fit = cast(Any, fit_numbers)(structure, cases, numbers, columns, model, search)
         return fitted
     given = read_structure(structure)
     mapping("likelihood", likelihood)
@@ -282,26 +276,15 @@ def fit(  # noqa: PLR0913
     )  # fmt: skip
     if missing == "available" and setup.hidden:
         raise ArgumentError("missing='available' cannot fit hidden variables; use missing='em'")
-    running = Running(backend, order, threads, on_impossible == "flag", flag("errors", errors), devices, cluster)
-    listen = _listener(progress)
     if step is not None:
         blocks = (block for block, _ in weighted_chunks(setup.model, source, setup.columns, weights))
-        return fit_stepwise(setup, CodedCases(setup.model, source), blocks, (rows, step), seed, running, listen)
+        return fit_stepwise(setup, CodedCases(setup.model, source), blocks, (rows, step), search)
     table = read_cases(setup.model, source, setup.columns, weights, missing)
     warn_of_sparse(setup.model, table.n_rows)
     if table.n_dropped:
         warn_of_few(table.n_rows, table.n_rows + table.n_dropped, table.missing(setup.columns).cells)
-    try:
-        if missing == "available" or (table.is_complete and not setup.keeps_zeros):
-            return count(setup, table, "counts" if table.is_complete else "available", seed, running)
-        table.merge_equal_rows()
-        saved = None
-        if checkpoint is not None:
-            options = {"seed": seed, "accelerate": accelerate, "on_impossible": on_impossible}
-            saved = Checkpoint(checkpoint, fingerprints(setup, table.digest(), options), resume=resume)
-        return fit_em(setup, table, rule, (restarts, seed), running, listen, saved)
-    finally:
-        table.close()
+    with closing(table):
+        return fit_rows(setup, table, search, available=missing == "available")
 
 
 def _reject(options: Mapping[str, Any], kind: str) -> None:

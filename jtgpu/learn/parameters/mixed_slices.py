@@ -19,10 +19,10 @@ from ...util.arguments import choice, mapping, names
 from ...util.cells import MissingReport
 from .likelihood_cells import hidden_states
 from .mixed_starts import least_sd, mixed_template, random_densities, weighted_regression
-from .runs import best_of_starts
+from .runs import Search, best_of_starts
 from .sequence_fit import SequenceFit
 from .slice_steps import FirstSlices, SliceExpectation
-from .slices import Columns, Model, Search, holes_of, result_of, set_up, weights_of, without_order
+from .slices import Columns, Model, holes_of, result_of, set_up, weights_of, without_order
 from .template import known_states
 
 if TYPE_CHECKING:
@@ -137,8 +137,6 @@ def fit_mixed_sequences(
     """Fit a dynamic network with numbers; see `jtgpu.learn.fit`."""
     choice("missing", columns.missing, ("em", "error"))
     without_order(search.order)
-    if search.checkpoint is not None:
-        raise ArgumentError("a fit with numbers keeps no intermediate results: leave checkpoint= out")
     if isinstance(cases, (str, os.PathLike)):
         words = known_states(structure, model.states)
         cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values, states=words)
@@ -199,7 +197,7 @@ def fit_mixed_sequences(
             drawn = random_densities(net, rows, np.random.default_rng([search.seed, n]))
             densities |= {y: g for y, g in drawn.items() if y not in held}
         engine.begin(densities)
-        state, more = best_of_starts(first, engine, rule, (1, search.seed + n), search.flag, search.listen, None)
+        state, more = best_of_starts(first, engine, search._replace(rule=rule, restarts=1, seed=search.seed + n), dict)
         objectives.append(state.objective)
         if best is None or state.objective > best[0].objective:
             best = state, more, engine.densities

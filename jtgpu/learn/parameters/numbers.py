@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,127 +16,144 @@ from ...columns.memory import first_text
 from ...errors import ArgumentError, DataError, closest, shown
 from ...mixed.evidence import MixedCases, read_cases
 from ...mixed.fit_result import MixedFit
-from ...mixed.fitting import Strength, empty_configurations, run, starting_network
+from ...mixed.fitting import Strength, empty_configurations, starting_network
 from ...mixed.gpu_fit import device_columns, fit_on_device
+from ...mixed.regressions import warn_of_errors
 from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
-from ...options.tables import CsvDialect
-from ...util.arguments import choice, described, mapping, number, whole_number
+from ...util.arguments import choice, described, mapping, names, number
 from ...util.calls import outside
 from ...util.cells import is_missing, warn_of_few
 from ..columns import MANY_NUMBERS, sample_weights
 from .families import read_structure
-from .likelihood_cells import labels_of, of_discretiser
+from .likelihood_cells import hidden_states, labels_of, of_discretiser
+from .runs import Search, best_of_starts
+from .setup import read_sharing
+from .value_steps import Values
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    from ...columns import Table
-    from ...model.states import CodesByVariable
+    from ...columns import Table as Cells
+    from ...util.arrays import Floats, Ints
+    from .slices import Columns, Model
 
 KINDS = ("gaussian", "intervals", "states")
 DEFAULT_BINS = 5
 
 
-def fit_numbers(  # noqa: PLR0913
-    structure: Any,
-    cases: Any,
-    numbers: str | Mapping[str, str] | None,
-    *,
-    states: Mapping[str, Iterable[Any]] | None,
-    bins: int | None,
-    prior: Any,
-    weights: ArrayLike | str | None,
-    missing: str,
-    start: Any,
-    iterations: int,
-    tolerance: float,
-    threads: int | None,
-    zeros: str,
-    dialect: CsvDialect | None,
-    na_values: str | Iterable[str] | None,
-    progress: Callable[[Any], None],
-    codes: CodesByVariable | None,
+def fit_numbers(
+    structure: Any, cases: Any, numbers: str | Mapping[str, str] | None, columns: Columns, model: Model, search: Search
 ) -> MixedFit:
     """Fit a network with numbers; see `jtgpu.learn.fit`."""
-    choice("missing", missing, ("em", "error", "drop"))
+    choice("missing", columns.missing, ("em", "error", "drop"))
+    choice("zeros", model.zeros, ("keep", "free"))
+    start, codes = model.start, model.codes
     words = ("auto", "given") if isinstance(structure, MixedNetwork) else ("auto",)
     if not isinstance(start, MixedNetwork) and not (isinstance(start, str) and start in words):
         raise ArgumentError(f"with numbers, start must be 'auto' or a MixedNetwork, not {described(start)}")
     kinds: str | Mapping[str, str] = numbers or "gaussian"
+    known: Mapping[str, Any] | None
     if isinstance(structure, MixedNetwork):
         start = structure if isinstance(start, str) and start == "given" else start
         parents: dict[str, tuple[str, ...]] = {v: structure.parents(v) for v in structure}
-        states, _ = of_discretiser(states, parents)
+        known, _ = of_discretiser(model.states, parents)
         codes = structure.discrete.state_codes if codes is None else codes
-        states = {**{v: structure.states(v) for v in structure.discrete}, **(states or {})}
+        known = {**{v: structure.states(v) for v in structure.discrete}, **(known or {})}
         if numbers is None:
-            kinds = dict.fromkeys((v for v in structure.numbers if v not in states), "gaussian")
+            kinds = dict.fromkeys((v for v in structure.numbers if v not in known), "gaussian")
     else:
         parents = read_structure(structure).parents
-        states, _ = of_discretiser(states, parents)
+        known, _ = of_discretiser(model.states, parents)
+    hide = hidden_states(model.hidden, structure.discrete if isinstance(structure, MixedNetwork) else None, [*parents])
     if isinstance(cases, (str, os.PathLike)):
-        cases = read_file(str(cases), dialect=dialect, na_values=na_values, states=mapping("states", states))
-    columns = device_columns(cases, [*parents])
-    if columns is not None:
+        words_of = mapping("states", known)
+        cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values, states=words_of)
+    on_device = device_columns(cases, [*parents])
+    if on_device is not None:
         own = {v: kinds.get(v) if isinstance(kinds, Mapping) else kinds for v in parents}
-        odd = next((v for v in parents if own[v] != "gaussian" or v in (states or {})), None)
-        if odd is not None or weights is not None:
+        odd = next((v for v in parents if own[v] != "gaussian" or v in (known or {})), None)
+        if odd is not None or columns.weights is not None:
             what = "weights" if odd is None else f"{odd!r} as states"
             raise ArgumentError(f"a table on a GPU is fitted as numbers='gaussian', without {what}; copy it first")
-        return fit_on_device(parents, columns, _prior(prior)[0], progress)
-    return _fit_table(
-        open_table(None, cases), parents, kinds, mapping("states", states), bins, prior, weights, missing, start,
-        (whole_number("iterations", iterations, 1), number("tolerance", tolerance, least=0)), threads, progress, codes,
-        keeps_zeros=choice("zeros", zeros, ("keep", "free")) == "keep" and isinstance(start, MixedNetwork),
-    )  # fmt: skip
+        return fit_on_device(parents, on_device, _prior(model.prior)[0], search.listen)
+    given = start if isinstance(start, MixedNetwork) else structure if isinstance(structure, MixedNetwork) else None
+    model = model._replace(states={**mapping("states", known), **hide}, hidden=tuple(hide), start=start, codes=codes)
+    return _fit_table(open_table(None, cases), parents, kinds, columns, model, search, given)
 
 
-def _fit_table(  # noqa: PLR0913
-    table: Table, parents: Mapping[str, Sequence[str]], numbers: str | Mapping[str, str], states: Mapping[str, Any],
-    bins: int | None, prior: Any, weights: Any, missing: str, start: Any, rule: tuple[int, float], threads: int | None,
-    progress: Callable[[Any], None], codes: CodesByVariable | None, *, keeps_zeros: bool,
+def _fit_table(
+    table: Cells, parents: Mapping[str, Sequence[str]], numbers: str | Mapping[str, str], columns: Columns,
+    model: Model, search: Search, given: MixedNetwork | None,
 ) -> MixedFit:  # fmt: skip
-    kinds = column_kinds(table, parents, numbers, states)
-    row_weights = sample_weights(column_weights(table, weights), table.n)
-    columns: dict[str, Any] = {v: table.column(v) for v in parents}
-    cut = [v for v in parents if kinds[v] == "intervals"]
-    labels: dict[str, Any] = {}
-    for v in parents:
-        if kinds[v] == "gaussian":
-            labels[v] = float
-        elif v in states:
-            labels[v] = tuple(map(str, states[v]))
-        else:
-            cells = read_column(v, table)
-            at_most = (bins or DEFAULT_BINS) if v in cut else None
-            labels[v] = labels_of(v, cells.counts(), ordered=cells.declared, bins=at_most, chosen=True)
-    strength = Strength(*_prior(prior), keeps_zeros)
+    # given: a network whose parameters fixed variables keep
+    observed = [v for v in parents if v not in model.hidden]
+    kinds = column_kinds(table, observed, numbers, model.states)
+    row_weights = sample_weights(column_weights(table, columns.weights), table.n)
+    cells: dict[str, Any] = {v: table.column(v) for v in observed}
+    labels = {v: _labels(table, v, kinds.get(v, "states"), model) for v in parents}
+    strength = Strength(*_prior(model.prior), model.zeros == "keep" and isinstance(model.start, MixedNetwork))
     for v in kinds:
-        if kinds[v] == "gaussian" and len(np.unique(np.asarray(as_numbers(columns[v])))) == 2:
+        if kinds[v] == "gaussian" and len(np.unique(np.asarray(as_numbers(cells[v])))) == 2:
             warnings.warn(
                 f"the column {v!r} has two values and is fitted as a number; numbers={{{v!r}: 'states'}} makes states "
                 "of them", stacklevel=outside(),
             )  # fmt: skip
-    shell = _shell(labels, parents).with_codes(codes)
-    read = read_cases(shell, columns, None, None)
-    read, row_weights, gaps, dropped = _with_rule(read, row_weights, missing, shell, table)
-    first = _in_order(start, shell) if isinstance(start, MixedNetwork) else None
+    shell = _shell(labels, parents).with_codes(model.codes)
+    read = read_cases(shell, cells, None, None)
+    rows, gaps, dropped = _with_rule(read, row_weights, columns.missing, [*observed], shell, table)
+    read, row_weights = MixedCases(read.states[rows], read.values[rows]), row_weights[rows]
+    first = _in_order(model.start, shell) if isinstance(model.start, MixedNetwork) else None
     first = first or starting_network(labels, parents, read, row_weights)
-    fitted = run(
-        first, read, row_weights, strength, iterations=rule[0], tolerance=rule[1], progress=progress,
-        options={"threads": threads},
+    fixed = _fixed(model.fixed, shell)
+    if fixed:
+        if given is None:
+            raise ArgumentError("fixed requires a network with CPTs and Gaussians as the structure, or as start=")
+        kept: Any = _in_order(given, shell)
+        first = first.replace({v: kept.gaussian(v) if kept.is_number(v) else kept.cpt(v) for v in fixed})
+    held = [v for v in fixed if not shell.is_number(v)]
+    sharing = read_sharing(shell.discrete, shell.discrete, held, model.tied)
+    values = Values(
+        first, read, row_weights, strength, {"threads": search.threads}, fixed=fixed, sharing=sharing,
+        hidden=model.hidden, source=(table, rows),
     )  # fmt: skip
-    last = fitted.history[-1]
-    empty, n_empty = empty_configurations(fitted.network, fitted.sums)
+    more: dict[str, Any] = {}
+    with closing(values):
+        if values.is_complete and not fixed:  # that may make a row impossible
+            state, method = values.counted(search.listen), "counts"
+        else:
+            method = "em"
+            state, more = best_of_starts(values, values, search, values.digests)
+        if not state.interrupted:
+            warn_of_errors(values.errors)
+    network, used = values.network(state.tables), values.weights > 0
+    empty, n_empty = empty_configurations(network, state.evaluation.sums)
     return MixedFit(
-        fitted.network.with_codes(codes), last.log_likelihood, last.objective, tuple(fitted.history), fitted.converged,
-        fitted.method, len(read.states), dropped, empty, gaps, fitted.interrupted, n_empty,
-        (read, row_weights, strength),
+        network.with_codes(model.codes), state.evaluation.log_likelihood, state.objective, state.history,
+        state.converged, method, int(used.sum()), dropped, empty, gaps, state.interrupted, n_empty, fixed=fixed,
+        hidden=model.hidden, **more,
+        _rows=(read.part(np.flatnonzero(used)), row_weights[used], strength, fixed, sharing, model.hidden),
     )  # fmt: skip
 
 
-def column_weights(table: Table, weights: Any) -> Any:
+def _labels(table: Cells, v: str, kind: str, model: Model) -> Any:
+    """The states of a variable, or float."""
+    if kind == "gaussian":
+        return float
+    if v in model.states:
+        return tuple(map(str, model.states[v]))
+    column = read_column(v, table)
+    at_most = (model.bins or DEFAULT_BINS) if kind == "intervals" else None
+    return labels_of(v, column.counts(), ordered=column.declared, bins=at_most, chosen=True)
+
+
+def _fixed(given: Any, net: MixedNetwork) -> tuple[str, ...]:
+    """The variables whose parameters stay."""
+    for v in (fixed := tuple(names("fixed", given))):
+        if v not in net:
+            raise ArgumentError(f"fixed: there is no variable {v!r}{closest(v, net.variables)}")
+    return fixed
+
+
+def column_weights(table: Cells, weights: Any) -> Any:
     """The weights of rows that a column has if this is its name."""
     if not isinstance(weights, str):
         return weights
@@ -149,7 +167,7 @@ def column_weights(table: Table, weights: Any) -> Any:
 
 
 def column_kinds(
-    table: Table, variables: Iterable[str], numbers: str | Mapping[str, str], states: Mapping[str, Any]
+    table: Cells, variables: Iterable[str], numbers: str | Mapping[str, str], states: Mapping[str, Any]
 ) -> dict[str, str]:
     """Kind of each variable: "gaussian", "intervals" or "states"."""
     variables = [*variables]
@@ -187,7 +205,8 @@ def _is_numeric(column: Any) -> bool:
 
 
 def _no_column(name: str, names: Sequence[str]) -> Any:
-    raise DataError(f"the table has no column {name!r}{closest(name, names)}; a hidden variable needs numbers=None")
+    hint = f"if it is never observed, declare it: hidden={{{name!r}: 2}}"
+    raise DataError(f"the table has no column {name!r}{closest(name, names)}; {hint}")
 
 
 def _prior(prior: Any) -> tuple[float, float | str]:
@@ -222,10 +241,10 @@ def _in_order(start: MixedNetwork, shell: MixedNetwork) -> MixedNetwork:
 
 
 def _with_rule(
-    read: MixedCases, weights: NDArray[np.float64], missing: str, net: MixedNetwork, table: Table
-) -> tuple[MixedCases, NDArray[np.float64], dict[str, int], int]:
+    read: MixedCases, weights: Floats, missing: str, observed: Sequence[str], net: MixedNetwork, table: Cells
+) -> tuple[Ints, dict[str, int], int]:
     """The rows that are fitted, missing cells by column, and how many rows were left out."""
-    holes = {v: read.states[:, i] < 0 for i, v in enumerate(net.discrete.variables)}
+    holes = {v: read.states[:, i] < 0 for i, v in enumerate(net.discrete.variables) if v in observed}
     holes |= {v: np.isnan(read.values[:, i]) for i, v in enumerate(net.numbers)}
     gaps = {v: int(h.sum()) for v, h in holes.items() if h.any()}
     used = weights > 0
@@ -240,5 +259,4 @@ def _with_rule(
         if not used.any():
             raise DataError("every row has a missing cell; use missing='em'")
         warn_of_few(int(used.sum()), dropped + int(used.sum()), gaps)
-    part = MixedCases(read.states[used], read.values[used])
-    return part, weights[used], gaps, dropped
+    return np.flatnonzero(used), gaps, dropped

@@ -15,9 +15,9 @@ from ...util import late_imports
 from ...util.arguments import check_keywords
 from ...util.arrays import Floats
 from ...util.cells import MissingReport
+from ...util.iteration import Iteration
 from ...util.text_table import counted
 from .credible import CredibleIntervals, credible_intervals
-from .em import Iteration
 
 if TYPE_CHECKING:
     pass
@@ -143,6 +143,8 @@ class Fit:
         """
         if self._errors is None:
             raise ArgumentError("standard errors require fit(..., errors=True)")
+        if variable in self._errors:
+            return self._errors[variable]
         return self._errors[self.network.variables[self.network.index(variable)]]
 
     @property

@@ -2,51 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ...util.arrays import Floats
-from .checkpoint import Checkpoint
+from ...util.iteration import Iteration
+from .checkpoint import Checkpoint, fingerprints
 from .coded_cases import Block, CodedCases
-from .em import EMState, Iteration, Problem, Rule, first_state, run_em, run_stepwise
+from .em import EMState, Family, Problem, Rule, first_state, log_prior, maximise, run_em, run_stepwise
 from .expectation import Evaluation, Expectation, Steps
-from .families import available_counts, family_shapes, log_score, maximise, network_of
+from .families import available_counts, family_shapes, log_score, network_of
+from .information import Passes, standard_errors
 from .result import Fit
 from .setup import Setup
-from .standard_errors import standard_errors
 
 if TYPE_CHECKING:
     from ...util.options import Order
 
 Tables = list[Floats]
-Listener = Callable[[Iteration], None]
 
 
-class Running(NamedTuple):
-    """Where and how passes run."""
+class Search(NamedTuple):
+    """How the parameters are found, and where passes run; see `jtgpu.learn.fit`."""
 
+    rule: Rule
+    restarts: int
+    seed: int
     backend: str
     order: Order
     threads: int | None
-    flag: bool  # whether rows of probability 0 are left out
+    flag: bool  # whether cases of probability 0 are left out
+    listen: Callable[[Iteration], None]
+    checkpoint: str | os.PathLike[str] | None
+    resume: bool
     errors: bool  # whether standard errors are computed
-    devices: Any = None  # GPUs
-    cluster: Any = None  # on which EM runs
-
-
-def count(setup: Setup, cases: CodedCases, method: str, seed: int, running: Running) -> Fit:
-    """Count in one pass."""
-    state = counted(setup, partial(available_counts, cases), seed)
-    more: dict[str, Any] = {"restarts": (state.objective,)}
-    if running.errors:
-        whole = [True] * len(state.tables)
-        errors = standard_errors(state.tables, state.evaluation.counts, setup.prior, setup.sharing, whole)
-        more["_errors"] = dict(zip(setup.model, errors, strict=True))
-    return _result(setup, cases, state, method, **more)
+    devices: Any  # GPUs
+    cluster: Any  # on which EM runs
 
 
 def counted(setup: Setup, complete_counts: Callable[[], Tables], seed: int) -> EMState:
@@ -56,9 +53,9 @@ def counted(setup: Setup, complete_counts: Callable[[], Tables], seed: int) -> E
         current = setup.start_tables(complete_counts, seed, 0)
     else:
         current = [np.full(shape, 1.0 / shape[-1]) for shape in family_shapes(setup.model)]
-    tables = maximise(counts, setup.prior, setup.sharing, current)
+    tables = maximise(setup.families, counts, current)
     log_likelihood = log_score(counts, tables, range(len(tables)))
-    objective = log_likelihood + log_score(setup.prior, tables, [g[0] for g in setup.sharing.groups])
+    objective = log_likelihood + log_prior(setup.families, tables)
     history = (Iteration(0, objective, log_likelihood, 0.0, 0.0, False),)
     return EMState(tables, Evaluation(counts, log_likelihood, []), objective, history, converged=True)
 
@@ -72,7 +69,7 @@ def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more
         for v, name in enumerate(model)
         if name not in setup.hidden and not cases.seen[v].all()
     }
-    counts = state.evaluation.counts
+    counts = state.evaluation.sums
     posteriors = [
         (tuple(model.variables[v] for v in g), setup.prior[g[0]] + np.sum([counts[v] for v in g], axis=0))
         for g in setup.sharing.groups
@@ -80,70 +77,79 @@ def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more
     return Fit(
         network_of(model, state.tables, setup.network, ends=setup.ends),
         state.evaluation.log_likelihood, state.objective, state.history,
-        state.converged, state.interrupted, method, {model.variables[v]: state.evaluation.counts[v] for v in estimated},
+        state.converged, state.interrupted, method, {model.variables[v]: state.evaluation.sums[v] for v in estimated},
         cases.n_rows, cases.n_dropped, states_from_data=setup.states_from_data, unseen=unseen, hidden=setup.hidden,
         fixed=tuple(model.variables[v] for v in setup.sharing.fixed), missing=cases.missing(setup.columns),
         n_weightless=cases.n_weightless, _posteriors=posteriors, **more,
     )  # fmt: skip
 
 
-def _named_errors(setup: Setup, cases: CodedCases, engine: Expectation, state: EMState) -> dict[str, Floats]:
-    counts = state.evaluation.counts
-    least = [c.sum() * (1 - 1e-12) for c in counts]
-    whole = [bool(c.sum() >= n) for c, n in zip(available_counts(cases), least, strict=True)]
-    errors = standard_errors(
-        state.tables, counts, setup.prior, setup.sharing, whole, engine.incomplete_counts
-    )
-    return dict(zip(setup.model, errors, strict=True))
+def named_errors(setup: Setup, state: EMState, passes: Passes | None) -> dict[str, Floats]:
+    """Standard errors of all entries of the CPTs by variable; 0 for fixed ones."""
+    errors = standard_errors(setup.families, state.tables, state.evaluation.sums, passes, must_peak=False)
+    return {name: errors.get(v, np.zeros(state.tables[v].shape)) for v, name in enumerate(setup.model)}
 
 
-def fit_em(
-    setup: Setup,
-    cases: CodedCases,
-    rule: Rule,
-    starts: tuple[int, int],
-    running: Running,
-    listen: Listener,
-    saved: Checkpoint | None,
-) -> Fit:
-    """EM from every start; the best result."""
-    # starts: (int, int): Number of starts, and the seed
-    # listen: Called with every iteration
-    first = setup.start_tables(partial(available_counts, cases), starts[1], 0)
-    engine = Expectation(
-        cases, first, running.backend, running.order, running.threads, running.devices, running.cluster
-    )
-    try:
-        best, more = best_of_starts(setup, engine, rule, starts, running.flag, listen, saved)
-        if running.errors:
-            more["_errors"] = _named_errors(setup, cases, engine, best)
-    finally:
-        engine.close()
-    return _result(setup, cases, best, "em", **more)
+def fit_rows(setup: Setup, cases: CodedCases, search: Search, *, available: bool) -> Fit:
+    """Count in one pass, or EM from every start."""
+    # available: each family over the rows in which it is complete
+    if available or (cases.is_complete and not setup.keeps_zeros):
+        state = counted(setup, partial(available_counts, cases), search.seed)
+        more: dict[str, Any] = {"restarts": (state.objective,)}
+        if search.errors:
+            more["_errors"] = named_errors(setup, state, None)
+        return _result(setup, cases, state, "counts" if cases.is_complete else "available", **more)
+    cases.merge_equal_rows()
+    first = setup.start_tables(partial(available_counts, cases), search.seed, 0)
+    engine = Expectation(cases, first, search.backend, search.order, search.threads, search.devices, search.cluster)
+    with closing(engine):
+        state, more = best_of_starts(setup, engine, search, lambda: fingerprints(setup, cases.digest()))
+        if search.errors:
+            more["_errors"] = named_errors(setup, state, engine)
+    return _result(setup, cases, state, "em", **more)
+
+
+class Starts(Protocol):
+    """Where EM starts, and what it estimates."""
+
+    @property
+    def families(self) -> Sequence[Family]: ...
+
+    def start_tables(self, complete_counts: Callable[[], Tables], seed: int, n: int) -> Tables:
+        """The n-th start."""
 
 
 def best_of_starts(
-    setup: Setup, engine: Steps, rule: Rule, starts: tuple[int, int], flag: bool, listen: Listener,
-    saved: Checkpoint | None,
-) -> tuple[EMState, dict[str, Any]]:  # fmt: skip
+    setup: Starts, engine: Steps, search: Search, decisive: Callable[[], dict[str, str]]
+) -> tuple[EMState, dict[str, Any]]:
     """The best state that EM reaches from some starts, and entries of the result."""
-    # flag: Whether cases of probability 0 are left out
-    n_starts, seed = starts
+    # decisive: Digests of what decides the result, by name, for a checkpoint
+    saved = None
+    if search.checkpoint is not None:
+        options = {"seed": search.seed, "accelerate": search.rule.accelerate, "flag": search.flag}
+        digests = {**decisive(), **{name: repr(value) for name, value in options.items()}}
+        saved = Checkpoint(search.checkpoint, digests, resume=search.resume)
     objectives = list(saved.objectives) if saved is not None else []
     best = saved.best if saved is not None else None
-    problem = Problem(engine.evaluate, setup.prior, setup.sharing)
+    problem = Problem(engine.evaluate, setup.families)
     n_left_out = 0
-    for n in range(len(objectives), n_starts):
+
+    def keep(state: EMState) -> None:
+        search.listen(state.history[-1])
+        if saved is not None:
+            saved.write(state, objectives, best)
+
+    for n in range(len(objectives), search.restarts):
         resumed = saved.resumed() if saved is not None else None
-        tables = setup.start_tables(engine.complete_counts, seed, n) if resumed is None else resumed.tables
-        evaluation, left_out = _possible(engine, tables, flag)
+        tables = setup.start_tables(engine.complete_counts, search.seed, n) if resumed is None else resumed.tables
+        evaluation, left_out = _possible(engine, tables, search.flag)
         n_left_out += left_out
         if resumed is None:
             state = first_state(problem, tables, evaluation)
-            listen(state.history[-1])
+            search.listen(state.history[-1])
         else:
             state = replace(resumed, evaluation=evaluation)
-        state = run_em(problem, state, rule, partial(_keep, listen, saved, objectives, best))
+        state = run_em(problem, state, search.rule, keep)
         if saved is not None and state.interrupted:
             saved.write(state, objectives, best, now=True)
         if best is None or state.objective > best.objective:
@@ -153,20 +159,11 @@ def best_of_starts(
             break
         objectives.append(state.objective)
     assert best is not None
-    if not best.evaluation.counts:  # read from a checkpoint
+    if not best.evaluation.sums:  # read from a checkpoint
         best = replace(best, evaluation=engine.evaluate(best.tables))
     if saved is not None and not best.interrupted:
         saved.finish()
     return best, {"restarts": tuple(objectives) or (best.objective,), "n_impossible": n_left_out}
-
-
-def _keep(
-    listen: Listener, saved: Checkpoint | None, objectives: list[float], best: EMState | None, state: EMState
-) -> None:
-    """Report an iteration, and write the checkpoint."""
-    listen(state.history[-1])
-    if saved is not None:
-        saved.write(state, objectives, best)
 
 
 def _possible(engine: Steps, tables: Tables, leave_out: bool) -> tuple[Evaluation, int]:
@@ -193,16 +190,14 @@ def _in_chunks(blocks: Iterator[Block], rows: int) -> Iterator[Block]:
 
 
 def fit_stepwise(
-    setup: Setup, cases: CodedCases, blocks: Iterator[Block], chunk: tuple[int, float], seed: int, running: Running,
-    listen: Listener,
-) -> Fit:  # fmt: skip
+    setup: Setup, cases: CodedCases, blocks: Iterator[Block], chunk: tuple[int, float], search: Search
+) -> Fit:
     """Stepwise EM in one pass; CPTs that `start` would count are uniform at the start."""
     # cases: Without rows: those of the blocks are noted there
     # chunk: (int, float): Rows of a chunk, and the power of the shares
-    # listen: Called with every chunk
     rows, power = chunk
-    tables = setup.start_tables(partial(available_counts, cases), seed, 0)
-    engine = Expectation(cases, tables, running.backend, running.order, running.threads, running.devices)
+    tables = setup.start_tables(partial(available_counts, cases), search.seed, 0)
+    engine = Expectation(cases, tables, search.backend, search.order, search.threads, search.devices)
 
     def noted() -> Iterator[Block]:
         for block in _in_chunks(map(cases.without_weightless, blocks), rows):
@@ -211,12 +206,12 @@ def fit_stepwise(
 
     try:
         outcome = run_stepwise(
-            engine.evaluate_block, noted(), tables, setup.prior, setup.sharing, power, flag=running.flag,
-            listener=listen,
+            engine.evaluate_block, noted(), tables, setup.families, power, flag=search.flag,
+            listener=search.listen,
         )  # fmt: skip
     finally:
         engine.close()
-    objective = outcome.log_likelihood + log_score(setup.prior, outcome.tables, [g[0] for g in setup.sharing.groups])
+    objective = outcome.log_likelihood + log_prior(setup.families, outcome.tables)
     state = EMState(
         outcome.tables, Evaluation(outcome.counts, outcome.log_likelihood, []), objective, outcome.history,
         interrupted=outcome.interrupted,

@@ -115,11 +115,20 @@ class SliceExpectation:
         dead: Bools = (counts.failed >= 0) & (self.weights > 0)
         used = (counts.failed < 0) & (self.weights > 0)
         log_likelihood = float((self.weights[used] * counts.log_evidence[used]).sum())
-        return Evaluation(self._slices.tables_of(counts), log_likelihood, [dead])
+        tables = self._slices.tables_of(counts)
+        return Evaluation(tables, log_likelihood, [dead], float(tables[0].sum()))
 
     def complete_counts(self) -> Tables:
         """Counts of each family over the slices in which it is complete."""
         return self._slices.tables_of(complete_counts(self._step, self._sequences, self.weights))
+
+    def incomplete(self, members: Any, k: int) -> bool:
+        """Any sequence may depend on any parameter."""
+        return True
+
+    def some(self, theta: Tables, rows: bool) -> Tables:
+        """Expected counts of all sequences."""
+        return self.evaluate(theta).sums
 
     def error(self, evaluation: Evaluation) -> ImpossibleEvidence | None:
         """The error for the first sequence of probability 0."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,11 +19,10 @@ from ...model.dynamic import DynamicNetwork
 from ...util.arguments import choice, mapping, names, several
 from ...util.calls import outside
 from ...util.cells import MissingReport
-from .checkpoint import Checkpoint, fingerprints
-from .em import EMState, Rule
+from .checkpoint import fingerprints
 from .families import check_sizes
 from .likelihood_cells import hidden_states
-from .runs import best_of_starts, counted
+from .runs import Search, best_of_starts, counted, named_errors
 from .sequence_fit import SequenceFit
 from .setup import STARTS, Setup, kept_prior, read_sharing
 from .slice_steps import FirstSlices, SliceExpectation
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from ...model.states import CodesByVariable
     from ...util.arrays import Bools, Floats
     from ...util.options import BackendName
-    from .em import Iteration
+    from .em import EMState
     from .families import Sharing
 
 
@@ -64,21 +63,6 @@ class Model(NamedTuple):
     start: Any
     max_table: int
     codes: CodesByVariable | None
-
-
-class Search(NamedTuple):
-    """How EM runs; see `fit`."""
-
-    rule: Rule
-    restarts: int
-    seed: int
-    backend: str
-    order: Any
-    threads: int | None
-    flag: bool  # whether sequences of probability 0 are left out
-    listen: Callable[[Iteration], None]
-    checkpoint: str | os.PathLike[str] | None
-    resume: bool
 
 
 def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, search: Search) -> SequenceFit:
@@ -115,20 +99,15 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, se
     if search.threads is not None and backend == "cpu":
         options["threads"] = search.threads
     with closing(SliceExpectation(slices, sequences, weights, backend, options)) as engine:
-        more: dict[str, Any] = {}
+        method = "em"
         if not hidden and not any(holes.values()) and not setup.keeps_zeros and _is_plain(dyn, sequences):
             state, method = counted(setup, engine.complete_counts, search.seed), "counts"
-            more["restarts"] = (state.objective,)
+            more: dict[str, Any] = {"restarts": (state.objective,)}
         else:
-            saved = None
-            if search.checkpoint is not None:
-                decisive = {"seed": search.seed, "accelerate": search.rule.accelerate, "flag": search.flag}
-                saved = Checkpoint(
-                    search.checkpoint, fingerprints(setup, engine.digest(), decisive), resume=search.resume
-                )
-            starts = search.restarts, search.seed
-            state, more = best_of_starts(setup, engine, search.rule, starts, search.flag, search.listen, saved)
-            method = "em"
+            state, more = best_of_starts(setup, engine, search, lambda: fingerprints(setup, engine.digest()))
+        if search.errors:
+            errors = named_errors(setup, state, engine if method == "em" else None)
+            more["_errors"] = {title: errors[v] for v in errors if (title := slices.title(v)) is not None}
     weightless = {"n_weightless": int((weights <= 0).sum()), "missing": MissingReport(holes)}
     return result_of(slices, setup, state, method, sequences, engine.weights, {**more, **weightless})
 
@@ -299,7 +278,7 @@ def result_of(
     for v, name in enumerate(setup.model):
         title = slices.title(name)
         if title is not None and v in estimated:
-            counts[title] = evaluation.counts[v]
+            counts[title] = evaluation.sums[v]
     unseen = {}
     for v, name in enumerate(dyn.variables):
         present = np.unique(sequences.codes[:, v])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu.errors import ArgumentError, DataError, ImpossibleEvidence, JtgpuError
 from jtgpu.learn import fit
-from jtgpu.learn.parameters import checkpoint, runs
+from jtgpu.learn.parameters import checkpoint
 
 CHAIN = {"b": ["a"], "c": ["b"]}
 YES = {v: ["n", "y"] for v in "abc"}
@@ -78,15 +78,15 @@ class Interrupt(Exception):
 def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, structure: Any, options: dict[str, Any]) -> None:
     """Run one iteration with a checkpoint, as Ctrl-C ends it."""
 
-    real = runs._keep
+    real = checkpoint.Checkpoint.write
 
-    def keep(*arguments: Any) -> None:
+    def write(*arguments: Any) -> None:
         real(*arguments)
         raise Interrupt
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "INTERVAL", 0.0)
-        patch.setattr(runs, "_keep", keep)
+        patch.setattr(checkpoint.Checkpoint, "write", write)
         with pytest.raises(Interrupt):
             fit(structure, TABLE, **{"checkpoint": path, **options})
     assert path.is_file()

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu.learn import fit
-from jtgpu.learn.parameters import em, expectation, families
+from jtgpu.learn.parameters import expectation, families
+from jtgpu.util.iteration import Iteration
 from tests.support import random_nets
 from tests.support.bundled import bundled
 from tests.support.examples import examples
@@ -319,7 +320,7 @@ def test_ctrl_c_returns_the_last_whole_iteration() -> None:
     net = bundled("asia")
     states = drawn(net, 100, 0.2)
 
-    def stop(entry: em.Iteration) -> None:
+    def stop(entry: Iteration) -> None:
         if entry.number == 2:
             raise KeyboardInterrupt
 
@@ -334,7 +335,7 @@ def test_a_run_continues_from_its_checkpoint(tmp_path: Any) -> None:
     states = drawn(net, 100, 0.2)
     path = tmp_path / "run.npz"
 
-    def stop(entry: em.Iteration) -> None:
+    def stop(entry: Iteration) -> None:
         if entry.number == 3:
             raise KeyboardInterrupt
 
@@ -343,7 +344,7 @@ def test_a_run_continues_from_its_checkpoint(tmp_path: Any) -> None:
     assert path.exists()
     with pytest.raises(jtgpu.JtgpuError, match="another run: other prior"):
         fit(net, states, prior=2, resume=True, **options)
-    seen: list[em.Iteration] = []
+    seen: list[Iteration] = []
     found = fit(net, states, resume=True, progress=seen.append, **options)
     assert [entry.number for entry in found.history][-1] == 6
     assert seen[0].number > 3

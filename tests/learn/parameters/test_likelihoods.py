@@ -13,6 +13,7 @@ import jtgpu
 from jtgpu.errors import ArgumentError, DataError, EvidenceError
 from jtgpu.learn import fit
 from jtgpu.learn.parameters.likelihood_cells import is_likelihood
+from jtgpu.util.iteration import Iteration
 from tests.support.bundled import bundled
 
 
@@ -106,11 +107,10 @@ def test_states_from_the_data_are_not_likelihoods() -> None:
 
 
 def test_a_checkpoint_knows_its_likelihoods(tmp_path: Path) -> None:
-    from jtgpu.learn.parameters import em
 
     net, states, likelihood, _ = table_with_likelihoods()
 
-    def stop(entry: em.Iteration) -> None:
+    def stop(entry: Iteration) -> None:
         if entry.number == 2:
             raise KeyboardInterrupt
 

@@ -235,7 +235,7 @@ def test_one_sequence_does_not_determine_its_start() -> None:
     [
         ({"missing": "drop"}, jtgpu.ArgumentError, "missing"),
         ({"step": 0.7}, jtgpu.ArgumentError, "step= is not offered with sequences"),
-        ({"errors": True}, jtgpu.ArgumentError, "errors= is not offered with sequences"),
+        ({"chunk": 5}, jtgpu.ArgumentError, "chunk= is not offered with sequences"),
         ({"hidden": "snow"}, jtgpu.ArgumentError, "there is no variable 'snow'"),
         ({"hidden": {"rain": 3}}, jtgpu.ArgumentError, "has 2 states in the network"),
         ({"hidden": "umbrella"}, jtgpu.DataError, "declared hidden"),
@@ -318,3 +318,22 @@ def codes_as_frame(dyn: jtgpu.DynamicNetwork, codes: np.ndarray) -> dict[str, li
     for i, v in enumerate(dyn.variables):
         frame[v] = [dyn.states(v)[s] for s in codes[:, :, i].ravel().tolist()]
     return frame
+
+
+def test_standard_errors_of_sequences_of_one_slice_are_those_of_rows() -> None:
+    rng = np.random.default_rng(5)
+    h = rng.random(400) < 0.4
+    x = {v: np.where(rng.random(400) < np.where(h, 0.9, 0.2), "yes", "no") for v in "xyz"}
+    rows = jtgpu.learn.fit({v: ["h"] for v in "xyz"}, x, hidden={"h": 2}, prior=0, errors=True, seed=1,
+                           tolerance=1e-12, iterations=2000)  # fmt: skip
+    net = rows.network
+    cpts = {v: net.cpt(v) for v in "xyz"} | {"h": np.full((2, 2), 0.5)}
+    dyn = jtgpu.DynamicNetwork(
+        {v: net.states(v) for v in net}, {v: ["h"] for v in "xyz"} | {"h": [("h", 1)]}, cpts,
+        start={"h": net.cpt("h")},
+    )  # fmt: skip
+    found = fit(dyn, {v: column[:, None] for v, column in x.items()}, hidden="h", prior=0, errors=True, start="given")
+    np.testing.assert_allclose(found.standard_errors("h[0]"), rows.standard_errors("h"), rtol=1e-3)
+    for v in "xyz":
+        np.testing.assert_allclose(found.standard_errors(v), rows.standard_errors(v), rtol=1e-3)
+    assert np.isinf(found.standard_errors("h")).all()  # no sequence has a second slice

@@ -186,9 +186,8 @@ def _next_cell(steps, taken, strides, m, work):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _extended_slice(tables, steps, step, states, values, work):  # type: ignore[no-untyped-def]
+def _extended_slice(arena, power, steps, step, states, values, work):  # type: ignore[no-untyped-def]
     """`slice_of` of extended numbers: fill `values` with mantissas; returns their exponents, int64."""
-    arena, power = tables
     k, m, cells = steps[step + N_INPUTS], steps[step + N_TAKEN], steps[step + CELLS]
     taken = step + PLACES
     at = taken + 2 * m + 2 * steps[step + N_SEEN]
@@ -211,26 +210,22 @@ def _extended_slice(tables, steps, step, states, values, work):  # type: ignore[
 
 
 @compiled()
-def slice_of(tables, steps, step, states, values, work):  # type: ignore[no-untyped-def]
-    """Fill `values` with a step's slice; relative to its largest cell where tables are extended numbers."""
-    # tables: Cells and, of extended numbers, their exponents
-    # steps: See `Steps`
-    # step: Where the step begins
-    # states: (V,) int32: By rank; those of the output's variables are read
-    # values: Written: a number a cell
-    # work: Scratch memory, a number a variable that is eliminated
-    # returns The slice's cells.
+def _relative_slice(arena, power, steps, step, states, values, work):  # type: ignore[no-untyped-def]
+    """`slice_of` of extended numbers, relative to the largest cell."""
+    powers = _extended_slice(arena, power, steps, step, states, values, work)
+    top = np.int64(-1 << 40)
+    for i in range(len(powers)):
+        if values[i] > 0.0:
+            top = max(top, powers[i])
+    for i in range(len(powers)):
+        values[i] = math.ldexp(values[i], max(powers[i] - top, -FAR)) if values[i] > 0.0 else 0.0
+    return len(powers)
+
+
+@compiled()
+def _plain_slice(arena, steps, step, states, values, work):  # type: ignore[no-untyped-def]
+    """`slice_of` of numbers without exponents."""
     k, m, cells = steps[step + N_INPUTS], steps[step + N_TAKEN], steps[step + CELLS]
-    arena = tables[0]
-    if len(tables[1]) > 0:
-        powers = _extended_slice(tables, steps, step, states, values, work)
-        top = np.int64(-1 << 40)
-        for i in range(cells):
-            if values[i] > 0.0:
-                top = max(top, powers[i])
-        for i in range(cells):
-            values[i] = math.ldexp(values[i], max(powers[i] - top, -FAR)) if values[i] > 0.0 else 0.0
-        return cells
     taken = step + PLACES
     at = taken + 2 * m + 2 * steps[step + N_SEEN]
     if k == 2 and m == 1:  # nearly all
@@ -256,8 +251,29 @@ def slice_of(tables, steps, step, states, values, work):  # type: ignore[no-unty
             work[q] = 0
         for i in range(cells):
             values[i] = arena[a] if t == 0 else values[i] * arena[a]
-            a += _next_cell(steps, taken, strides, m, work)
+            for q in range(m - 1, -1, -1):
+                work[q] += 1
+                a += steps[strides + q]
+                if work[q] < steps[taken + 2 * q + 1]:
+                    break
+                work[q] = 0
+                a -= steps[taken + 2 * q + 1] * steps[strides + q]
     return cells
+
+
+@inlined
+def slice_of(arena, power, steps, step, states, values, work):  # type: ignore[no-untyped-def]
+    """Fill `values` with a step's slice; relative to its largest cell where tables are extended numbers."""
+    # arena, power: Cells and, of extended numbers, their exponents: not a tuple, whose parts loops would count
+    # steps: See `Steps`
+    # step: Where the step begins
+    # states: (V,) int32: By rank; those of the output's variables are read
+    # values: Written: a number a cell
+    # work: Scratch memory, a number a variable that is eliminated
+    # returns The slice's cells.
+    if len(power) > 0:
+        return _relative_slice(arena, power, steps, step, states, values, work)
+    return _plain_slice(arena, steps, step, states, values, work)
 
 
 @compiled()
@@ -286,9 +302,10 @@ def trace(tables, steps, step_ptr, last, states, values, work):  # type: ignore[
     # step_ptr: (n+1,) int64
     # states: (V,) int32: By rank; those of the eliminated variables are set
     # others: See `slice_of`
+    arena, power = tables
     for p in range(last - 1, -1, -1):
         step = step_ptr[p]
-        cells = slice_of(tables, steps, step, states, values, work)
+        cells = slice_of(arena, power, steps, step, states, values, work)
         top = 0
         for i in range(1, cells):
             if values[i] > values[top]:
@@ -311,16 +328,17 @@ def alternatives(tables, steps, step_ptr, first, barred, states, cells_out, loss
     # cells_out, loss: (first + 1,) int64, float64: Get the cell, and ln of its value over the chosen one's, -inf if
     #     there is none
     # others: See `trace`
+    arena, power = tables
     for p in range(first, -1, -1):
         step = step_ptr[p]
-        extended = len(tables[1]) > 0  # then in logarithms: the second best may be far below the chosen one
+        extended = len(power) > 0  # then in logarithms: the second best may be far below the chosen one
         if extended:
-            powers = _extended_slice(tables, steps, step, states, values, work)
+            powers = _extended_slice(arena, power, steps, step, states, values, work)
             cells = len(powers)
             for i in range(cells):
                 values[i] = math.log(values[i]) + powers[i] * LOG2 if values[i] > 0.0 else -math.inf
         else:
-            cells = slice_of(tables, steps, step, states, values, work)
+            cells = slice_of(arena, power, steps, step, states, values, work)
         nothing = -math.inf if extended else 0.0
         chosen = cell_of(steps, step, states)
         at_choice = values[chosen]

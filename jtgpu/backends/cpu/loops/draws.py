@@ -37,9 +37,9 @@ def _pick(sums, first, cells, u):  # type: ignore[no-untyped-def]
 
 
 @compiled()
-def _sums(tables, steps, step, known, chances, first, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
+def _sums(arena, power, steps, step, known, chances, first, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Write the running sums of a step's slice at `chances[first:]` (float64); `known`: states; see `slice_of`."""
-    cells = slice_of(tables, steps, step, known, values, work)
+    cells = slice_of(arena, power, steps, step, known, values, work)
     total = 0.0
     for i in range(cells):
         total += values[i]
@@ -77,6 +77,7 @@ def draw(tables, steps, step_ptr, start, uniforms, out, by_rank, chances, made, 
     # chances: Running sums of slices that were computed before
     # made: Which of them are computed
     # others: See `trace`
+    arena, power = tables
     n_vars = len(start)
     width = max(1, min(len(out), max(LEAST_ROWS, MOST_NUMBERS // n_vars)))
     states, known = np.empty((n_vars, width), start.dtype), start.copy()
@@ -92,7 +93,7 @@ def draw(tables, steps, step_ptr, start, uniforms, out, by_rank, chances, made, 
             if steps[step + CHANCES] == UNSHARED:
                 for r in range(rows):
                     _know(steps, step, m, states, r, known)
-                    _sums(tables, steps, step, known, values, 0, values, work)
+                    _sums(arena, power, steps, step, known, values, 0, values, work)
                     _put(steps, step, m, _pick(values, 0, cells, uniforms[first + r, lead]), states, r)
                 continue
             kept, there = steps[step + CHANCES], steps[step + CHANCES_MADE]
@@ -106,7 +107,7 @@ def draw(tables, steps, step_ptr, start, uniforms, out, by_rank, chances, made, 
                 at = kept + place[r] * cells
                 if not made[there + place[r]]:
                     _know(steps, step, m, states, r, known)
-                    _sums(tables, steps, step, known, chances, at, values, work)
+                    _sums(arena, power, steps, step, known, chances, at, values, work)
                     made[there + place[r]] = 1
                 cell = _pick(chances, at, cells, uniforms[first + r, lead])
                 if m == 1:

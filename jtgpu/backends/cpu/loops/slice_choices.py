@@ -82,9 +82,10 @@ def _choose(m, code, s, p, c, limit, begin, end):  # type: ignore[no-untyped-def
         weigh(m, p, p.kept[t - p.base])
         lost = run_back(m, code, s, p, limit, t, first, lost)
         first = False
-        for i in range(lanes):  # what was chosen before has lost nothing
-            p.unsure[i] |= not p.late[i] < MOST_LOST
-            p.late[i] = 0.0
+        if lost:
+            for i in range(lanes):  # what was chosen before has lost nothing
+                p.unsure[i] |= not p.late[i] < MOST_LOST
+                p.late[i] = 0.0
         if at_random:
             _draw(m, s, p, c, t)
         else:

@@ -1,0 +1,154 @@
+"""Standard errors: the observed information of all parameters (Louis, JRSS B 44 (1982) 226).
+
+The score of the rows is the expected score of the complete rows, which the sums of an E-step give. Its derivative has
+two parts: that of the score of complete rows, which is known, and that of the sums, from differences between
+neighbouring parameters. Sums change with a parameter only in rows that miss a part of its family: a family that is
+complete in every row takes no pass.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ...errors import ArgumentError
+from ...util.calls import outside
+from .em import Family, Theta
+
+if TYPE_CHECKING:
+    from ...util.arrays import Bools, Floats
+
+STEP = 1e-5  # of a parameter in units of its complete-data scale
+SINGULAR = 1e-6  # relative: information below this is rounding
+MOST_PARAMETERS = 2000  # a pass over rows each
+MOST_DECREMENT = 0.25  # squared standard errors between the estimate and the peak
+
+
+class Curved(Family, Protocol):
+    """A family whose parameters have standard errors; `unit` describes those of configuration k of the parents."""
+
+    @property
+    def prior(self) -> Floats:
+        """Pseudo-counts that are added to the sums of the rows."""
+
+    def parameters(self, data: Floats, total: Floats, theta: Floats) -> Iterator[tuple[int, int, Any]]:
+        """The configurations that the data say something about: k, the number of its parameters, and `unit`."""
+        # data, total: sums of the rows, without and with the prior
+
+    def score(self, total: Floats, theta: Floats, k: int, unit: Any) -> Floats:
+        """Derivative of the objective by the parameters."""
+
+    def curvature(self, total: Floats, theta: Floats, k: int, unit: Any) -> Floats:
+        """Less the derivative of `score` where the sums stay the same, at a peak."""
+
+    def moved(self, theta: Floats, k: int, unit: Any, i: int, step: float) -> Floats:
+        """The parameters with one of them moved."""
+
+    def unknown(self, theta: Floats) -> Any:
+        """Infinite standard errors, 0 where there is nothing to estimate."""
+
+    def enter(self, errors: Any, theta: Floats, k: int, unit: Any, covariance: Floats, gone: Bools) -> None:
+        """Write standard errors; `gone`: parameters that the rows do not determine."""
+
+
+class Passes(Protocol):
+    """Passes over some of the rows."""
+
+    def incomplete(self, members: tuple[int, ...], k: int) -> Any:
+        """Rows that miss a part of the family of one of some variables, and may have its parents in configuration k."""
+        # None: there are none
+
+    def some(self, theta: Theta, rows: Any) -> Theta:
+        """The sums of these rows."""
+
+
+class _Block(NamedTuple):
+    """The parameters of a family in one configuration of the parents."""
+
+    number: int  # of the family
+    k: int
+    at: slice  # places among all parameters
+    unit: Any
+
+
+def standard_errors(
+    families: Sequence[Curved], theta: Theta, sums: Theta, passes: Passes | None, *, must_peak: bool
+) -> dict[int, Any]:
+    """Standard errors of the parameters of each variable that is estimated."""
+    # sums: of all rows, under `theta`
+    # passes: None where nothing is missing
+    data, own = _joined(families, sums), [theta[f.members[0]] for f in families]
+    total = [s + f.prior for f, s in zip(families, data, strict=True)]
+    errors = [f.unknown(x) for f, x in zip(families, own, strict=True)]
+    blocks: list[_Block] = []
+    for number, f in enumerate(families):
+        for k, n, unit in f.parameters(data[number], total[number], own[number]):
+            at = blocks[-1].at.stop if blocks else 0
+            block = _Block(number, k, slice(at, at + n), unit)
+            if n and passes is not None and passes.incomplete(f.members, k) is not None:
+                blocks.append(block)
+                continue
+            given = total[number], own[number], k, unit
+            f.enter(errors[number], *given[1:], *_inverse(f.curvature(*given), f.score(*given), must_peak=False))
+    if not blocks or passes is None:
+        return {v: e for f, e in zip(families, errors, strict=True) for v in f.members}
+    n = blocks[-1].at.stop
+    if n > MOST_PARAMETERS:
+        raise ArgumentError(
+            f"standard errors of a fit with missing cells take a pass for each parameter, and this network has "
+            f"{n:,}, more than {MOST_PARAMETERS:,}; fit with missing='drop'"
+        )
+
+    def score(totals: Theta) -> Floats:
+        return np.concatenate([families[b.number].score(totals[b.number], own[b.number], b.k, b.unit) for b in blocks])
+
+    start, information = score(total), np.zeros((n, n))
+    for b in blocks:
+        f, rows = families[b.number], passes.incomplete(families[b.number].members, b.k)
+        information[b.at, b.at] += f.curvature(total[b.number], own[b.number], b.k, b.unit)
+        before = _joined(families, passes.some(theta, rows))
+        for i in range(b.at.stop - b.at.start):
+            there, moved = list(theta), f.moved(own[b.number], b.k, b.unit, i, STEP)
+            for v in f.members:
+                there[v] = moved
+            after = _joined(families, passes.some(there, rows))
+            here = [t + (x - y) for t, x, y in zip(total, after, before, strict=True)]
+            information[b.at.start + i] -= (score(here) - start) / STEP
+    variance, gone = _inverse(0.5 * (information + information.T), start, must_peak=must_peak)
+    for b in blocks:
+        families[b.number].enter(errors[b.number], own[b.number], b.k, b.unit, variance[b.at, b.at], gone[b.at])
+    return {v: e for f, e in zip(families, errors, strict=True) for v in f.members}
+
+
+def _joined(families: Sequence[Curved], sums: Theta) -> Theta:
+    """The sums of each family, added over tied variables."""
+    return [np.asarray(sum(sums[v] for v in f.members)) for f in families]
+
+
+def _inverse(information: Floats, score: Floats, *, must_peak: bool) -> tuple[Floats, Bools]:
+    """Covariance of the parameters, and which of them the rows do not determine.
+
+    Away from a peak, an error, or with `must_peak=False` a warning: a fit is not lost because it has no errors.
+    """
+    diagonal = np.diagonal(information)
+    size = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    values, vectors = np.linalg.eigh(information / np.outer(size, size))
+    known = values > SINGULAR
+    along = vectors[:, known] / size[:, None]
+    variance = (along / values[known]) @ along.T
+    decrement = float(score @ variance @ score)
+    if (values < -1e3 * SINGULAR).any() or decrement > MOST_DECREMENT:
+        reason = (
+            f"EM stopped {np.sqrt(max(decrement, 0.0)):.2g} standard errors from a peak of the objective, where "
+            "parameters have none; fit with a smaller tolerance= and more iterations="
+            if decrement > MOST_DECREMENT
+            else "EM stopped where the objective has no peak, so parameters have no standard errors; fit from another "
+            "start="
+        )
+        if must_peak:
+            raise ArgumentError(reason)
+        warnings.warn(f"standard errors are rough: {reason}", stacklevel=outside())
+    return variance, (vectors[:, ~known] ** 2).sum(axis=1) > SINGULAR
