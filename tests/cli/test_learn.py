@@ -261,7 +261,7 @@ def test_bundled_networks(name: str, tmp_path: Path) -> None:
 
 def test_columns_are_left_out_and_numbers_become_intervals(tmp_path: Path) -> None:
     path = tmp_path / "cases.csv"
-    lines = [f"{i},{i // 40}.5,{'yes' if i >= 200 else 'no'},{'?' if i == 7 else i % 3}" for i in range(400)]
+    lines = [f"{i},{i // 10}.5,{'yes' if i >= 200 else 'no'},{'?' if i == 7 else i % 3}" for i in range(400)]
     path.write_text("id,size,large,noise\n" + "".join(line + "\n" for line in lines))
     refused = run(path)
     assert refused.exit_code == 2

@@ -109,8 +109,8 @@ DAYS = [datetime.date(2024, 1, 1) + datetime.timedelta(int(d)) for d in RNG.inte
 COLUMNS: dict[str, tuple[list[Any], str, str, str]] = {
     "tenths": (TENTHS, ".", "", ""),
     "tenths with gaps": ([*TENTHS[:-2], None, None], ".", "", ""),
-    "decimal commas": (TENTHS, ",", "fit of the file", "N9: fit reads them as words"),
-    "negative": ([-x for x in TENTHS], ".", "learn --bins", "1.4: intervals ascend"),
+    "decimal commas": (TENTHS, ",", "", ""),
+    "negative": ([-x for x in TENTHS], ".", "", ""),
     "hundreds": ([x * 10 for x in TENTHS], ".", "", ""),
     "whole": ([int(x) for x in TENTHS], ".", "", ""),
     "above 2^53": (
@@ -120,7 +120,7 @@ COLUMNS: dict[str, tuple[list[Any], str, str, str]] = {
     "huge": ([float(x) for x in RNG.uniform(1e300, 1e308, 40)], ".", "", ""),
     "signs of zero": ([0.0, -0.0, 1.5, 2.5, -1.5] * 8, ".", "", ""),
     "float32": (
-        [np.float32(x) for x in TENTHS], ".", "fit of the table, discretise", "1.4: the shortest cut between two cells",
+        [np.float32(x) for x in TENTHS], ".", "discretise", "1.4: the shortest cut between two cells",
     ),
     "close": ([1 + i * 2**-52 for i in range(40)], ".", "", ""),
     "days": (DAYS, ".", "fit of the file, fit of the table", "1.5: bins= cuts at whole days"),
