@@ -322,9 +322,7 @@ def cases_like(table: CodedTable, data: Any) -> CodedTable:
         if name not in frame.names:
             raise DataError(f"the table has no column {name!r}{closest(name, frame.names)}")
     columns = {v: frame.column(v) for v in table.names}
-    made = code_table(columns, numbers=[v for v in table.names if v not in states], states=states)
-    assert isinstance(made, NumericTable)
-    return made
+    return code_table(columns, numbers=[v for v in table.names if v not in states], states=states)
 
 
 def _check(table: NumericTable) -> None:
