@@ -61,7 +61,7 @@ class File(Record):
 
 
 class Coded(Record):
-    """What codes mean."""
+    """The meaning of codes."""
 
     codes: Annotated[Names, Opt(
         "What codes in evidence and cells mean, such as xray:1=yes,0=no; index: numbers are numbers of states, from 0. "
@@ -85,7 +85,7 @@ class Case(Coded, Given):
 
 
 class Targets(Record):
-    """What is computed."""
+    """The results to compute."""
 
     target: Annotated[Names, Opt(
         "Variable to compute, or several separated by commas. Repeatable. Default: all.", "-t, --target NAME",
@@ -560,7 +560,7 @@ def _threshold(text: str) -> str | float:
 
 
 class LearnFiles(Record, title="Probabilities of arcs"):
-    """What is written about the probabilities of the arcs."""
+    """Files of the probabilities of the arcs."""
 
     edges: Annotated[Path | None, Opt(
         "File to write: the probability of every arc, link and path.", "--edges CSV", front=True)] = None

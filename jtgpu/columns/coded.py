@@ -97,8 +97,8 @@ def _encode_column(lookup: StateLookup, column: Any, out: NDArray[Any]) -> bool:
     _reject_type(lookup, column)
     at, rejected = 0, False
     for piece in getattr(column, "chunks", [column]):
-        found = distinct(lookup.name, piece, occurring=False)
-        rejected |= _look_up([*map(lookup.number, found.cells)], found.index, out[at : at + len(piece)])
+        read = distinct(lookup.name, piece, occurring=False)
+        rejected |= _look_up([*map(lookup.number, read.cells)], read.index, out[at : at + len(piece)])
         at += len(piece)
     return rejected
 

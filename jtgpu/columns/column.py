@@ -74,8 +74,8 @@ def known_cells(name: str, column: Any, row_name: Callable[[int], str] = "row {}
     """The distinct cells of a column that are not missing."""
     # raises DataError: If a cell is not a single value, or is infinite or complex; names the column, and the row by
     #     `row_name`.
-    found = distinct(name, column)
-    codes, cells = found.index.astype(np.int64, copy=False), found.cells
+    read = distinct(name, column)
+    codes, cells = read.index.astype(np.int64, copy=False), read.cells
     place = np.cumsum([not is_missing(cell) for cell in cells], dtype=np.int64) - 1
     if len(place) and place[-1] < len(cells) - 1:
         missing = np.array([is_missing(cell) for cell in cells] + [True], np.bool_)  # the last one for code -1

@@ -1,4 +1,4 @@
-"""What the cells of a column are if nobody says it: numbers, truth values, moments or words; the states' names."""
+"""The kind of a column whose cells nobody declared (numbers, truth values, moments or words), and its states' names."""
 
 from __future__ import annotations
 

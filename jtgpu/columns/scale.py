@@ -151,8 +151,8 @@ def read_scale(table: Table, name: str, kind: Kind, categories: tuple[Any, ...])
         return plain
     if isinstance(column, np.ndarray) and column.dtype.kind == "M" and kind == "dates":
         return np.asarray(np.where(np.isnat(column), np.nan, column.astype("datetime64[s]").astype(np.float64)))
-    found = known_cells(name, column, table.row_name)
-    codes, values = found.index, found.cells
+    read = known_cells(name, column, table.row_name)
+    codes, values = read.index, read.cells
     numbers = np.full(len(values) + 1, np.nan)
     places = places_of(categories)
     for i, value in enumerate(values):

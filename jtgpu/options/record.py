@@ -9,7 +9,7 @@ from ..util.arguments import choice, flag, number, unknown_keyword, whole_number
 
 
 class Opt(NamedTuple):
-    """What is said about an option beside its type and default."""
+    """All that is said about an option, but for its type and default."""
 
     help: str  # one sentence, of --help, the documentation and OpenAPI
     flag: str = ""  # on the command line: "-n, --rows N"; "FILE" of an argument. Default: by the name of the field
@@ -52,7 +52,7 @@ def kinds_of(kind: Any) -> tuple[Any, ...]:
     return tuple(part for part in get_args(kind) if part is not type(None))
 
 
-_FIELDS: dict[type, dict[str, Field]] = {}  # that were asked for
+_FIELDS: dict[type, dict[str, Field]] = {}  # of records seen so far
 
 
 def fields_of(record: type) -> dict[str, Field]:

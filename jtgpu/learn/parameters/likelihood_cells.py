@@ -89,15 +89,15 @@ class LikelihoodCells:
 
     def _split(self, column: Any, lookup: Any, v: int) -> tuple[Any, Ints | None]:
         """A column without its likelihoods, and their codes, 0 in other cells; None if there are none."""
-        found = distinct(lookup.name, column)
-        codes = np.zeros(len(found.cells) + 1, np.int64)
-        for i, value in enumerate(found.cells):
+        read = distinct(lookup.name, column)
+        codes = np.zeros(len(read.cells) + 1, np.int64)
+        for i, value in enumerate(read.cells):
             if is_likelihood(value) and lookup.number(value) == REJECTED:
                 codes[i] = self._code(v, value)
         if not codes.any():
             return column, None
-        rows = codes[found.index]  # of an index of -1, the last one
-        return Column(np.where(rows < 0, -1, found.index), found.cells), rows
+        rows = codes[read.index]  # of an index of -1, the last one
+        return Column(np.where(rows < 0, -1, read.index), read.cells), rows
 
     def _code(self, v: int, text: str) -> int:
         """The code of a text."""

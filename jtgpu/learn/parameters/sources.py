@@ -265,8 +265,8 @@ def _note_words(source: TableSource | FileSource, encoder: Encoder) -> None:
 
 def _numbers(source: CaseSource, name: str, column: Any, first: int) -> Floats:
     """Cells of a column as numbers."""
-    found = distinct(name, column)
-    codes, values = found.index, found.cells
+    read = distinct(name, column)
+    codes, values = read.index, read.cells
     as_numbers = np.full(len(values) + 1, np.nan)
     for i, value in enumerate(values):
         try:
