@@ -97,7 +97,7 @@ def fit(
             "resume": o.resume,
         }  # fmt: skip
         if with_numbers:
-            fitted: Any = fit_numbers(net, o.cases, data.numbers, from_data, options)
+            fitted: Any = fit_numbers(net, o.cases, data.numbers, from_data, options | {"checkpoint": checkpoint})
         else:
             structure: Any = {v: net.parents(v) for v in net} if from_data else net
             options["codes"] = parse_codes(net.variables, o.codes) if from_data and o.codes else None

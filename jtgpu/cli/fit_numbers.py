@@ -19,13 +19,10 @@ from .networks import split_names
 if TYPE_CHECKING:
     from ..mixed.fit_result import MixedFit
 
-REFUSED = {
-    "hidden": "--hidden", "fixed": "--fixed", "tied": "--tie", "step": "--step",
-    "cluster": "--cluster", "resume": "--resume",
-}  # fmt: skip
+REFUSED = {"step": "--step", "cluster": "--cluster"}
 KEPT = (
-    "weights", "missing", "bins", "prior", "start", "iterations", "tolerance", "threads", "dialect", "na_values",
-    "progress",
+    "weights", "missing", "bins", "prior", "hidden", "fixed", "tied", "start", "restarts", "seed", "iterations",
+    "tolerance", "accelerate", "threads", "dialect", "na_values", "checkpoint", "resume", "progress",
 )  # fmt: skip
 
 

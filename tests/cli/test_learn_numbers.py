@@ -200,6 +200,16 @@ def test_fit(patients: Path, learned: Path, tmp_path: Path) -> None:
     assert jtgpu.read(net, kind=jtgpu.MixedNetwork).numbers == ("age", "pressure", "dose")
 
 
+def test_fit_of_numbers_takes_the_options_of_fit(patients: Path, learned: Path, tmp_path: Path) -> None:
+    out, before = tmp_path / "fitted.mixed.json", jtgpu.read(learned, kind=jtgpu.MixedNetwork)
+    done = run(
+        "fit", learned, patients, "-o", out, "--fixed", "dose", "--restarts", "2", "--seed", "3", "--no-accelerate",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert jtgpu.read(out, kind=jtgpu.MixedNetwork).gaussian("dose") == before.gaussian("dose")
+    assert not list(tmp_path.glob("*.unfinished"))
+
+
 def test_fit_of_kinds(patients: Path, tmp_path: Path) -> None:
     jtgpu.write(jtgpu.BayesianNetwork(
         {"smoker": ["current", "former", "never"], "age": ["0", "1"], "pressure": ["0", "1"]},
@@ -219,7 +229,7 @@ def test_fit_of_kinds(patients: Path, tmp_path: Path) -> None:
     [
         (("--numbers", "dose=normal"), "'dose=normal' is neither gaussian, intervals, states, nor NAME=KIND"),
         (("--numbers", "dosis=gaussian"), "there is no variable 'dosis'; did you mean 'dose'?"),
-        (("--hidden", "dose"), "networks with numbers do not take this option"),
+        (("--step", "0.7"), "networks with numbers do not take this option"),
         (("-o", "x.bif"), "a BIF file cannot contain numbers"),
     ],
 )
