@@ -90,7 +90,8 @@ class Step:
         self._sets = Sets(self.plan.model, self.plan.plan)
         self.before_number, self.after_number = self._place(self.before), self._place(self.after)
         self.joints = {s: self._place(s) for s in joints}
-        self._trees: LRU[Any, _Slice] = LRU(MOST_VARIANTS)
+        self._trees: LRU[Any, _Slice] = LRU(MOST_VARIANTS)  # of slices with interventions
+        self._uncut: LRU[Any, _Slice] = LRU(self.order + 1)  # all others: streams hold them
         self.n_variables = len(self.names)
         self.backend(0)
 
@@ -145,19 +146,19 @@ class Step:
     def reload(self, net: DynamicNetwork) -> None:
         """Replace the CPTs; plans and programs stay."""
         self.net = net
-        for x in self._trees.values():
+        for x in (*self._uncut.values(), *self._trees.values()):
             x.tree.reload(self._model(x.kind, x.cut))
 
     def close(self) -> None:
         """Free the memory of all backends."""
-        for x in self._trees.values():
+        for x in (*self._uncut.values(), *self._trees.values()):
             x.release.detach()
             x.tree.close()
 
     def tree(self, t: int, cut: frozenset[int] = frozenset()) -> JunctionTree:
         """The compiled step network of slice t, which is closed when it was dropped and nothing refers to it."""
-        kind = min(t, self.order)
-        known = self._trees.get((kind, cut))
+        kind, trees = min(t, self.order), self._trees if cut else self._uncut
+        known = trees.get((kind, cut))
         if known is not None:
             return known.tree
 
@@ -167,7 +168,7 @@ class Step:
             release.atexit = False
             return _Slice(tree, kind, cut, release)
 
-        return self._trees.get_or_make((kind, cut), make).tree
+        return trees.get_or_make((kind, cut), make).tree
 
     def backend(self, t: int, cut: frozenset[int] = frozenset()) -> Backend:
         """The backend that runs slice t."""

@@ -58,6 +58,7 @@ class Stream:
         self._alpha: Floats = step.first()
         self._power, self._low, self._is_ordinary = np.zeros(step.cells, np.int64), 0, True  # all of `_power` are 0
         self._least = [step.least(t, frozenset()) for t in range(step.order + 1)]
+        self._trees = [step.tree(t) for t in range(step.order + 1)]
         self.log_evidence = 0.0
         ptr: list[int] = step.backend(0).cell_ptr.tolist()
         self._own = ptr[step.after_number], ptr[step.after_number + 1]
@@ -100,7 +101,8 @@ class Stream:
             given = read_findings(step.net, evidence, likelihood)
             state, weights = np.full(step.n_variables, -1, np.int32), dict(given.likelihood)
             state[: step.n] = given.state
-        low = self._least[self._t if self._t < step.order else -1]
+        kind = self._t if self._t < step.order else -1
+        low = self._least[kind]
         for table in weights.values():
             low += math.frexp(table.min(where=table > 0, initial=1.0))[1] - 1
         if self._low + low < LEAST:
@@ -113,7 +115,7 @@ class Stream:
             cells = step.cells_of(number, step.before, cells[None])[0]
         weights[number] = weights[number] * cells if number in weights else cells
         try:
-            result = step.backend(self._t).run(Evidence(state, weights), self._targets)
+            result = step.backend_of(self._trees[kind]).run(Evidence(state, weights), self._targets)
         except ImpossibleEvidence:
             raise ImpossibleEvidence(f"slice {self._t}: the evidence up to this slice has probability 0") from None
         answer, (first, last) = result.posterior, self._own
