@@ -31,7 +31,7 @@ EXIT_CODES = (
 OUTPUT = "Results go to stdout: aligned tables on a terminal, tab-separated values in a pipe."
 
 
-class _Value(click.ParamType):  # type: ignore[type-arg]
+class _FieldType(click.ParamType):  # type: ignore[type-arg]
     """The value of a field from its text."""
 
     name = "value"
@@ -85,12 +85,12 @@ def _parameter(name: str, field: Field) -> click.Parameter:
     if flag and not flag.startswith("-"):
         shown = flag if needed or not flag.isupper() else f"[{flag.rstrip('.')}]{'...' * several}"
         return click.Argument(
-            [name], required=needed, metavar=shown, type=_Value(field), nargs=-1 if several else 1, **more
+            [name], required=needed, metavar=shown, type=_FieldType(field), nargs=-1 if several else 1, **more
         )
     flags = spelt(name, field)[0]
     if kinds_of(field.kind) == (bool,):
         return click.Option([*flags, name], is_flag=True, **more)
-    return click.Option([*flags, name], required=needed, multiple=several, type=_Value(field), **more)
+    return click.Option([*flags, name], required=needed, multiple=several, type=_FieldType(field), **more)
 
 
 def is_repeated(field: Field) -> bool:
@@ -134,7 +134,7 @@ def _unbroken(text: str) -> str:
     return re.sub(r"--[\w-]+", lambda option: option[0].replace("-", HYPHEN), text)
 
 
-class _Command(click.Command):
+class _ClickCommand(click.Command):
     """A command, whose module is imported when it runs."""
 
     def __init__(self, name: str, declared: Command):
@@ -225,7 +225,7 @@ class _Group(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """A command, without its module."""
-        return _Command(cmd_name, COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
+        return _ClickCommand(cmd_name, COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """The command of the first word; the error for another word suggests one."""
@@ -283,7 +283,8 @@ def _completion(ctx: click.Context, param: click.Parameter, wanted: bool) -> Non
     before = path.read_text(encoding="utf-8") if path.is_file() else ""
     if line not in before:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{before.rstrip()}\n{line}\n".lstrip("\n"), encoding="utf-8")
+        with path.open("a", encoding="utf-8") as f:  # what the file has is never written again: it could be lost
+            f.write(f"{line}\n" if before[-1:] in ("", "\n") else f"\n{line}\n")
     _exit_after(f"{path} has completion for {shell}; it works in the next shell", ctx)
 
 

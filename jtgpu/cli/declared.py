@@ -60,7 +60,7 @@ class File(Record):
     file: Annotated[str, Opt(FILE_HELP, "FILE", complete="networks")]
 
 
-class Coded(Record):
+class WithCodes(Record):
     """The meaning of codes."""
 
     codes: Annotated[Names, Opt(
@@ -68,15 +68,15 @@ class Coded(Record):
         "Repeatable. Default: a number is the name of a state.", "--codes NAME:CODE=STATE,...")] = ()
 
 
-class Given(File):
+class WithEvidence(File):
     """A network and evidence."""
 
     evidence: Annotated[Names, Opt(
-        "Observed state, by name or number; several states separated by commas: one of them. Repeatable.",
+        "Observed state; several states separated by commas: one of them. Repeatable.",
         "-e, --evidence NAME=STATE", complete="findings")] = ()
 
 
-class Case(Coded, Given):
+class Case(WithCodes, WithEvidence):
     """A network and the evidence of a case."""
 
     evidence_file: Annotated[str | None, Opt(
@@ -131,7 +131,7 @@ class ClusterOptions(Record, title="Cluster"):
         "Number of workers on the cluster. Default: as many as fit.", least=1)] = None
 
 
-class Columns(Record):
+class TableColumns(Record):
     """Which columns are used."""
 
     columns: Annotated[Names | None, Opt(
@@ -209,7 +209,7 @@ class Sensitivity(Case, Numbers):
     spread: Annotated[float, Opt("Change of each parameter, relative to its value.", above=0)] = 0.1
 
 
-class Decide(Coded, Given, Numbers, Force):
+class Decide(WithCodes, WithEvidence, Numbers, Force):
     """Find the policy of a decision network with the highest expected utility.
 
     Prints what to choose in each situation, or the options of one decision (--option), or what to observe before it
@@ -259,7 +259,7 @@ class Solve(Printed, Shown):
 # Tables of cases.
 
 
-class Batch(Coded, File, Printed):
+class Batch(WithCodes, File, Printed):
     """Compute the posteriors of every case in a file.
 
     Probabilities are in columns named variable=state, means and standard deviations of variables that are numbers in
@@ -285,7 +285,7 @@ class Batch(Coded, File, Printed):
 QUESTIONS = Literal["filter", "smooth", "predict", "mpe", "fit", "sample", "info", "unroll"]
 
 
-class Dynamic(Coded, Targets, Numbers):
+class Dynamic(WithCodes, Targets, Numbers):
     """Compute posteriors of sequences by a dynamic network.
 
     filter: posteriors in every slice given the evidence up to it. smooth: given the whole sequence. predict: of the
@@ -370,7 +370,7 @@ class FitCases(Record, title="Cases"):
     chunk: Annotated[int, Opt("Rows that are read at a time.", least=1)] = 100_000
 
 
-class Fit(Coded, File, Printed, Force):
+class Fit(WithCodes, File, Printed, Force):
     """Estimate the CPTs of a network from cases.
 
     Complete cases are counted in one pass. If cells are missing or variables hidden, the EM algorithm uses every case,
@@ -390,7 +390,7 @@ class Fit(Coded, File, Printed, Force):
     resume: Annotated[bool, Opt("Continue an interrupted run.")] = False
 
 
-class Validate(Coded, File, Printed, Force):
+class Validate(WithCodes, File, Printed, Force):
     """Measure how well a network predicts a variable: accuracy, log loss, AUC, calibration.
 
     Of a number: root mean square error, R squared, log density and coverage.
@@ -417,7 +417,7 @@ class Validate(Coded, File, Printed, Force):
         "file.")] = None
 
 
-class Screen(Columns, Coded, Printed, Force, Shown):
+class Screen(TableColumns, WithCodes, Printed, Force, Shown):
     """Find outlier rows of a table, by nearest-neighbour distance or by likelihood under a network.
 
     A row's weight is the sum of its distances to its nearest rows; the N rows of largest weight are printed, with the
@@ -453,7 +453,7 @@ class Screen(Columns, Coded, Printed, Force, Shown):
     devices: Devices = None
 
 
-class Whiten(Columns, Printed, Force):
+class Whiten(TableColumns, Printed, Force):
     """Fit autoregressive models to time series, and write residuals or cases over time slices.
 
     Prints a line for each series: the order of its model, the variance that the model leaves, and the lags whose

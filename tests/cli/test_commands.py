@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from jtgpu.cli import app
-from jtgpu.cli.commands import _Command, offered, summary
+from jtgpu.cli.commands import _ClickCommand, offered, summary
 from jtgpu.cli.declared import COMMANDS, Command
 from jtgpu.options.record import Opt, Record, fields_of
 
@@ -69,7 +69,7 @@ class Words(Record):
     ],
 )
 def test_values_of_options(words: list[str], expected: dict[str, Any]) -> None:
-    context = _Command("words", Command("", Words)).make_context("words", words)
+    context = _ClickCommand("words", Command("", Words)).make_context("words", words)
     given = {k: x for k, x in context.params.items() if k in expected}
     assert given == expected
 
@@ -77,4 +77,4 @@ def test_values_of_options(words: list[str], expected: dict[str, Any]) -> None:
 @pytest.mark.parametrize("line", ["a --n 0", "a --n x", "a --share -1", "a --n 1.5", ""])
 def test_wrong_values_are_usage_errors(line: str) -> None:
     with pytest.raises(click.UsageError):
-        _Command("words", Command("", Words)).make_context("words", line.split())
+        _ClickCommand("words", Command("", Words)).make_context("words", line.split())

@@ -14,7 +14,7 @@ import pytest
 from jtgpu import learn, screen
 from jtgpu.backends import BACKENDS
 from jtgpu.cases.query import TableKeywords
-from jtgpu.cli.commands import _Value, offered
+from jtgpu.cli.commands import _FieldType, offered
 from jtgpu.cli.declared import COMMANDS
 from jtgpu.errors import ArgumentError
 from jtgpu.inference.network_plan import NetworkPlan
@@ -58,7 +58,7 @@ def test_python_the_command_line_and_http_accept_the_same_choices() -> None:
             with pytest.raises(ArgumentError, match=name):
                 TableOptions(**wrong)
             with pytest.raises(click.BadParameter, match=", ".join(field.choices)):
-                _Value(field).convert("nothing", None, None)
+                _FieldType(field).convert("nothing", None, None)
 
 
 def test_http_describes_the_options_of_tables_with_their_defaults() -> None:

@@ -24,7 +24,7 @@ FALL = 1e-9  # fall of the objective that rounding explains, relative to its siz
 CALM = 1e-6  # of the weight of the rows: below it, an objective near 0 counts as this much for the tolerance
 LARGER = 4.0  # factor of the longest extrapolation, after one that reached it
 
-Theta = list[Floats]  # parameters or sums, an array a variable: CPTs and counts; see `Density` for numbers
+Theta = list[Floats]  # parameters or sums, an array a variable: CPTs and counts; see `DensityFamily` for numbers
 
 
 class Rule(NamedTuple):

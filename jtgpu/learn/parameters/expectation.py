@@ -32,7 +32,7 @@ Tables = list[Floats]
 class Evaluation(NamedTuple):
     """Result of one pass."""
 
-    sums: Tables  # expected counts; see `Density` for numbers
+    sums: Tables  # expected counts; see `DensityFamily` for numbers
     log_likelihood: float
     impossible: list[Bools]  # rows of probability zero, block by block
     weight: float = 0.0  # of the possible rows: their number is the unit in which ln P is rounded

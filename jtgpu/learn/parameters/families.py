@@ -118,7 +118,7 @@ def _add_complete(
         count += np.bincount(at, None if plain else weights, minlength=count.size)
 
 
-class Table(NamedTuple):
+class CptFamily(NamedTuple):
     """The CPT of one variable or of several tied ones, as EM estimates it; its sums are counts."""
 
     members: tuple[int, ...]

@@ -24,7 +24,7 @@ from .families import MAX_ENTRIES, read_structure, warn_of_sparse
 from .mixed_slices import fit_mixed_sequences
 from .numbers import fit_numbers
 from .result import Fit
-from .runs import Search, fit_rows, fit_stepwise
+from .runs import FitRun, fit_rows, fit_stepwise
 from .setup import set_up
 from .slices import Columns, Model, fit_sequences
 from .sources import open_source
@@ -246,7 +246,7 @@ def fit(  # noqa: PLR0913
     structure, states = with_codes(converted(structure), states, codes)
     columns = Columns(id, time, on_gap, likelihood, weights, missing, dialect, na_values)
     model = Model(states, bins, prior, zeros, fixed, tied, hidden, start, max_table, codes)
-    search = Search(
+    run = FitRun(
         rule, restarts, seed, backend, order, threads, on_impossible == "flag", _listener(progress), checkpoint,
         resume, flag("errors", errors), devices, cluster,
     )  # fmt: skip
@@ -255,16 +255,16 @@ def fit(  # noqa: PLR0913
             "step": step, "cluster": cluster, "devices": devices, "chunk": chunk, "memory_limit": memory_limit,
         }, "sequences")  # fmt: skip
         if numbers is None and not isinstance(structure, MixedDynamicNetwork):
-            return fit_sequences(structure, cases, columns, model, search)
+            return fit_sequences(structure, cases, columns, model, run)
         _reject({"errors": errors or None, "checkpoint": checkpoint}, "sequences of numbers")
-        return fit_mixed_sequences(structure, cases, columns, model, search, numbers)
+        return fit_mixed_sequences(structure, cases, columns, model, run, numbers)
     if numbers is not None or isinstance(structure, MixedNetwork):
         _reject({
             "likelihood": likelihood, "step": step, "cluster": cluster, "devices": devices,
             "memory_limit": memory_limit,
         }, "numbers")  # fmt: skip
         # a MixedFit, which has no place in the type of the result
-        fitted: Fit = cast(Any, fit_numbers)(structure, cases, numbers, columns, model, search)
+        fitted: Fit = cast(Any, fit_numbers)(structure, cases, numbers, columns, model, run)
         return fitted
     given = read_structure(structure)
     mapping("likelihood", likelihood)
@@ -278,13 +278,13 @@ def fit(  # noqa: PLR0913
         raise ArgumentError("missing='available' cannot fit hidden variables; use missing='em'")
     if step is not None:
         blocks = (block for block, _ in weighted_chunks(setup.model, source, setup.columns, weights))
-        return fit_stepwise(setup, CodedCases(setup.model, source), blocks, (rows, step), search)
+        return fit_stepwise(setup, CodedCases(setup.model, source), blocks, (rows, step), run)
     table = read_cases(setup.model, source, setup.columns, weights, missing)
     warn_of_sparse(setup.model, table.n_rows)
     if table.n_dropped:
         warn_of_few(table.n_rows, table.n_rows + table.n_dropped, table.missing(setup.columns).cells)
     with closing(table):
-        return fit_rows(setup, table, search, available=missing == "available")
+        return fit_rows(setup, table, run, available=missing == "available")
 
 
 def _reject(options: Mapping[str, Any], kind: str) -> None:

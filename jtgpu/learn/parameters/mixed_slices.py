@@ -19,7 +19,7 @@ from ...util.arguments import choice, mapping, names
 from ...util.cells import MissingReport
 from .likelihood_cells import hidden_states
 from .mixed_starts import least_sd, mixed_template, random_densities, weighted_regression
-from .runs import Search, best_of_starts
+from .runs import FitRun, best_of_starts
 from .sequence_fit import SequenceFit
 from .slice_steps import FirstSlices, SliceExpectation
 from .slices import Columns, Model, holes_of, result_of, set_up, weights_of, without_order
@@ -132,11 +132,11 @@ def _regressed(g: Gaussian, x: Floats, design: Floats, share: Floats, least: flo
 
 
 def fit_mixed_sequences(
-    structure: Any, cases: Any, columns: Columns, model: Model, search: Search, numbers: Any = "gaussian"
+    structure: Any, cases: Any, columns: Columns, model: Model, run: FitRun, numbers: Any = "gaussian"
 ) -> MixedSequenceFit:
     """Fit a dynamic network with numbers; see `jtgpu.learn.fit`."""
     choice("missing", columns.missing, ("em", "error"))
-    without_order(search.order)
+    without_order(run.order)
     if isinstance(cases, (str, os.PathLike)):
         words = known_states(structure, model.states)
         cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values, states=words)
@@ -182,22 +182,22 @@ def fit_mixed_sequences(
     model = model._replace(fixed=[*(v for v in fixed if v not in held), *net.joined])
     setup = set_up(slices, True, model, hidden, "given")
     options: dict[str, Any] = {}
-    backend: BackendName = "cpu" if search.backend == "auto" else search.backend  # type: ignore[assignment]
-    if search.threads is not None and backend == "cpu":
-        options["threads"] = search.threads
+    backend: BackendName = "cpu" if run.backend == "auto" else run.backend  # type: ignore[assignment]
+    if run.threads is not None and backend == "cpu":
+        options["threads"] = run.threads
     engine = _NumberExpectation(net, rows, slices, weights, backend, options, held)
-    rule = search.rule._replace(accelerate=False)
+    rule = run.rule._replace(accelerate=False)
     best: tuple[EMState, dict[str, Any], Any] | None = None
     objectives: list[float] = []
-    for n in range(search.restarts):
+    for n in range(run.restarts):
         first: Setup = setup
         densities: dict[str, Sequence[Gaussian]] = {y: net.gaussians(y) for y in net.numbers}
         if n or not has_numbers or model.start == "random":
             first = replace(setup, start="random")
-            drawn = random_densities(net, rows, np.random.default_rng([search.seed, n]))
+            drawn = random_densities(net, rows, np.random.default_rng([run.seed, n]))
             densities |= {y: g for y, g in drawn.items() if y not in held}
         engine.begin(densities)
-        state, more = best_of_starts(first, engine, search._replace(rule=rule, restarts=1, seed=search.seed + n), dict)
+        state, more = best_of_starts(first, engine, run._replace(rule=rule, restarts=1, seed=run.seed + n), dict)
         objectives.append(state.objective)
         if best is None or state.objective > best[0].objective:
             best = state, more, engine.densities

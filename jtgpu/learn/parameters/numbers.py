@@ -27,7 +27,7 @@ from ...util.cells import is_missing, warn_of_few
 from ..columns import MANY_NUMBERS, sample_weights
 from .families import read_structure
 from .likelihood_cells import hidden_states, labels_of, of_discretiser
-from .runs import Search, best_of_starts
+from .runs import FitRun, best_of_starts
 from .setup import read_sharing
 from .value_steps import Values
 
@@ -41,7 +41,7 @@ DEFAULT_BINS = 5
 
 
 def fit_numbers(
-    structure: Any, cases: Any, numbers: str | Mapping[str, str] | None, columns: Columns, model: Model, search: Search
+    structure: Any, cases: Any, numbers: str | Mapping[str, str] | None, columns: Columns, model: Model, run: FitRun
 ) -> MixedFit:
     """Fit a network with numbers; see `jtgpu.learn.fit`."""
     choice("missing", columns.missing, ("em", "error", "drop"))
@@ -74,15 +74,15 @@ def fit_numbers(
         if odd is not None or columns.weights is not None:
             what = "weights" if odd is None else f"{odd!r} as states"
             raise ArgumentError(f"a table on a GPU is fitted as numbers='gaussian', without {what}; copy it first")
-        return fit_on_device(parents, on_device, _prior(model.prior)[0], search.listen)
+        return fit_on_device(parents, on_device, _prior(model.prior)[0], run.listen)
     given = start if isinstance(start, MixedNetwork) else structure if isinstance(structure, MixedNetwork) else None
     model = model._replace(states={**mapping("states", known), **hide}, hidden=tuple(hide), start=start, codes=codes)
-    return _fit_table(open_table(None, cases), parents, kinds, columns, model, search, given)
+    return _fit_table(open_table(None, cases), parents, kinds, columns, model, run, given)
 
 
 def _fit_table(
     table: Cells, parents: Mapping[str, Sequence[str]], numbers: str | Mapping[str, str], columns: Columns,
-    model: Model, search: Search, given: MixedNetwork | None,
+    model: Model, run: FitRun, given: MixedNetwork | None,
 ) -> MixedFit:  # fmt: skip
     # given: a network whose parameters fixed variables keep
     observed = [v for v in parents if v not in model.hidden]
@@ -112,16 +112,16 @@ def _fit_table(
     held = [v for v in fixed if not shell.is_number(v)]
     sharing = read_sharing(shell.discrete, shell.discrete, held, model.tied)
     values = Values(
-        first, read, row_weights, strength, {"threads": search.threads}, fixed=fixed, sharing=sharing,
+        first, read, row_weights, strength, {"threads": run.threads}, fixed=fixed, sharing=sharing,
         hidden=model.hidden, source=(table, rows),
     )  # fmt: skip
     more: dict[str, Any] = {}
     with closing(values):
         if values.is_complete and not fixed:  # that may make a row impossible
-            state, method = values.counted(search.listen), "counts"
+            state, method = values.counted(run.listen), "counts"
         else:
             method = "em"
-            state, more = best_of_starts(values, values, search, values.digests)
+            state, more = best_of_starts(values, values, run, values.digests)
         if not state.interrupted:
             warn_of_errors(values.errors)
     network, used = values.network(state.tables), values.weights > 0

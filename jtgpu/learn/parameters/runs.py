@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 Tables = list[Floats]
 
 
-class Search(NamedTuple):
-    """How the parameters are found, and where passes run; see `jtgpu.learn.fit`."""
+class FitRun(NamedTuple):
+    """How EM runs, and where its passes run; see `jtgpu.learn.fit`."""
 
     rule: Rule
     restarts: int
@@ -90,21 +90,21 @@ def named_errors(setup: Setup, state: EMState, passes: Passes | None) -> dict[st
     return {name: errors.get(v, np.zeros(state.tables[v].shape)) for v, name in enumerate(setup.model)}
 
 
-def fit_rows(setup: Setup, cases: CodedCases, search: Search, *, available: bool) -> Fit:
+def fit_rows(setup: Setup, cases: CodedCases, run: FitRun, *, available: bool) -> Fit:
     """Count in one pass, or EM from every start."""
     # available: each family over the rows in which it is complete
     if available or (cases.is_complete and not setup.keeps_zeros):
-        state = counted(setup, partial(available_counts, cases), search.seed)
+        state = counted(setup, partial(available_counts, cases), run.seed)
         more: dict[str, Any] = {"restarts": (state.objective,)}
-        if search.errors:
+        if run.errors:
             more["_errors"] = named_errors(setup, state, None)
         return _result(setup, cases, state, "counts" if cases.is_complete else "available", **more)
     cases.merge_equal_rows()
-    first = setup.start_tables(partial(available_counts, cases), search.seed, 0)
-    engine = Expectation(cases, first, search.backend, search.order, search.threads, search.devices, search.cluster)
+    first = setup.start_tables(partial(available_counts, cases), run.seed, 0)
+    engine = Expectation(cases, first, run.backend, run.order, run.threads, run.devices, run.cluster)
     with closing(engine):
-        state, more = best_of_starts(setup, engine, search, lambda: fingerprints(setup, cases.digest()))
-        if search.errors:
+        state, more = best_of_starts(setup, engine, run, lambda: fingerprints(setup, cases.digest()))
+        if run.errors:
             more["_errors"] = named_errors(setup, state, engine)
     return _result(setup, cases, state, "em", **more)
 
@@ -120,36 +120,36 @@ class Starts(Protocol):
 
 
 def best_of_starts(
-    setup: Starts, engine: Steps, search: Search, decisive: Callable[[], dict[str, str]]
+    setup: Starts, engine: Steps, run: FitRun, decisive: Callable[[], dict[str, str]]
 ) -> tuple[EMState, dict[str, Any]]:
     """The best state that EM reaches from some starts, and entries of the result."""
     # decisive: Digests of what decides the result, by name, for a checkpoint
     saved = None
-    if search.checkpoint is not None:
-        options = {"seed": search.seed, "accelerate": search.rule.accelerate, "flag": search.flag}
+    if run.checkpoint is not None:
+        options = {"seed": run.seed, "accelerate": run.rule.accelerate, "flag": run.flag}
         digests = {**decisive(), **{name: repr(value) for name, value in options.items()}}
-        saved = Checkpoint(search.checkpoint, digests, resume=search.resume)
+        saved = Checkpoint(run.checkpoint, digests, resume=run.resume)
     objectives = list(saved.objectives) if saved is not None else []
     best = saved.best if saved is not None else None
     problem = Problem(engine.evaluate, setup.families)
     n_left_out = 0
 
     def keep(state: EMState) -> None:
-        search.listen(state.history[-1])
+        run.listen(state.history[-1])
         if saved is not None:
             saved.write(state, objectives, best)
 
-    for n in range(len(objectives), search.restarts):
+    for n in range(len(objectives), run.restarts):
         resumed = saved.resumed() if saved is not None else None
-        tables = setup.start_tables(engine.complete_counts, search.seed, n) if resumed is None else resumed.tables
-        evaluation, left_out = _possible(engine, tables, search.flag)
+        tables = setup.start_tables(engine.complete_counts, run.seed, n) if resumed is None else resumed.tables
+        evaluation, left_out = _possible(engine, tables, run.flag)
         n_left_out += left_out
         if resumed is None:
             state = first_state(problem, tables, evaluation)
-            search.listen(state.history[-1])
+            run.listen(state.history[-1])
         else:
             state = replace(resumed, evaluation=evaluation)
-        state = run_em(problem, state, search.rule, keep)
+        state = run_em(problem, state, run.rule, keep)
         if saved is not None and state.interrupted:
             saved.write(state, objectives, best, now=True)
         if best is None or state.objective > best.objective:
@@ -190,14 +190,14 @@ def _in_chunks(blocks: Iterator[Block], rows: int) -> Iterator[Block]:
 
 
 def fit_stepwise(
-    setup: Setup, cases: CodedCases, blocks: Iterator[Block], chunk: tuple[int, float], search: Search
+    setup: Setup, cases: CodedCases, blocks: Iterator[Block], chunk: tuple[int, float], run: FitRun
 ) -> Fit:
     """Stepwise EM in one pass; CPTs that `start` would count are uniform at the start."""
     # cases: Without rows: those of the blocks are noted there
     # chunk: (int, float): Rows of a chunk, and the power of the shares
     rows, power = chunk
-    tables = setup.start_tables(partial(available_counts, cases), search.seed, 0)
-    engine = Expectation(cases, tables, search.backend, search.order, search.threads, search.devices)
+    tables = setup.start_tables(partial(available_counts, cases), run.seed, 0)
+    engine = Expectation(cases, tables, run.backend, run.order, run.threads, run.devices)
 
     def noted() -> Iterator[Block]:
         for block in _in_chunks(map(cases.without_weightless, blocks), rows):
@@ -206,8 +206,8 @@ def fit_stepwise(
 
     try:
         outcome = run_stepwise(
-            engine.evaluate_block, noted(), tables, setup.families, power, flag=search.flag,
-            listener=search.listen,
+            engine.evaluate_block, noted(), tables, setup.families, power, flag=run.flag,
+            listener=run.listen,
         )  # fmt: skip
     finally:
         engine.close()

@@ -16,7 +16,7 @@ from ...util.arguments import choice, described, names, several, whole_number
 from ...util.arrays import Floats
 from ..columns import warn_of_near_equal
 from .coded_cases import table_columns
-from .families import Sharing, Table, check_sizes, expected_prior_counts, family_scopes, family_shapes
+from .families import CptFamily, Sharing, check_sizes, expected_prior_counts, family_scopes, family_shapes
 from .likelihood_cells import hidden_states, of_discretiser, states_given
 from .sources import CaseSource
 
@@ -186,8 +186,8 @@ class Setup:
     ends: Mapping[str, tuple[float, float]]  # least and greatest number of variables that were cut into intervals
 
     @property
-    def families(self) -> tuple[Table, ...]:
-        return tuple(Table(group, self.prior[group[0]]) for group in self.sharing.groups)
+    def families(self) -> tuple[CptFamily, ...]:
+        return tuple(CptFamily(group, self.prior[group[0]]) for group in self.sharing.groups)
 
     @property
     def hidden_numbers(self) -> list[int]:

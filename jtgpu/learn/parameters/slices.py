@@ -22,7 +22,7 @@ from ...util.cells import MissingReport
 from .checkpoint import fingerprints
 from .families import check_sizes
 from .likelihood_cells import hidden_states
-from .runs import Search, best_of_starts, counted, named_errors
+from .runs import FitRun, best_of_starts, counted, named_errors
 from .sequence_fit import SequenceFit
 from .setup import STARTS, Setup, kept_prior, read_sharing
 from .slice_steps import FirstSlices, SliceExpectation
@@ -65,11 +65,11 @@ class Model(NamedTuple):
     codes: CodesByVariable | None
 
 
-def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, search: Search) -> SequenceFit:
+def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, run: FitRun) -> SequenceFit:
     """Fit a dynamic network; see `jtgpu.learn.fit`."""
     choice("missing", columns.missing, ("em", "error"))
     choice("zeros", model.zeros, ("keep", "free"))
-    without_order(search.order)
+    without_order(run.order)
     if isinstance(cases, (str, os.PathLike)):
         words = known_states(structure, model.states)
         cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values, states=words)
@@ -95,17 +95,17 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, se
     setup = set_up(slices, has_numbers, model, hidden, start)
     _warn_of_few(slices, setup.sharing, sequences.lengths[weights > 0])
     options: dict[str, Any] = {}
-    backend: BackendName = "cpu" if search.backend == "auto" else search.backend  # type: ignore[assignment]
-    if search.threads is not None and backend == "cpu":
-        options["threads"] = search.threads
+    backend: BackendName = "cpu" if run.backend == "auto" else run.backend  # type: ignore[assignment]
+    if run.threads is not None and backend == "cpu":
+        options["threads"] = run.threads
     with closing(SliceExpectation(slices, sequences, weights, backend, options)) as engine:
         method = "em"
         if not hidden and not any(holes.values()) and not setup.keeps_zeros and _is_plain(dyn, sequences):
-            state, method = counted(setup, engine.complete_counts, search.seed), "counts"
+            state, method = counted(setup, engine.complete_counts, run.seed), "counts"
             more: dict[str, Any] = {"restarts": (state.objective,)}
         else:
-            state, more = best_of_starts(setup, engine, search, lambda: fingerprints(setup, engine.digest()))
-        if search.errors:
+            state, more = best_of_starts(setup, engine, run, lambda: fingerprints(setup, engine.digest()))
+        if run.errors:
             errors = named_errors(setup, state, engine if method == "em" else None)
             more["_errors"] = {title: errors[v] for v in errors if (title := slices.title(v)) is not None}
     weightless = {"n_weightless": int((weights <= 0).sum()), "missing": MissingReport(holes)}

@@ -29,7 +29,7 @@ from ...mixed.tree import MixedTree
 from ...util.elementary import exp, exps, logs
 from .em import EMState, Problem, Theta, first_state, maximise
 from .expectation import Evaluation
-from .families import LEAST_ROWS, Sharing, Table
+from .families import LEAST_ROWS, CptFamily, Sharing
 from .information import standard_errors
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 LEAST_SD = 0.1  # of a standard deviation: what an extrapolation leaves of it
 
 
-class Density(NamedTuple):
+class DensityFamily(NamedTuple):
     """The density of a number, as EM estimates it: (K, m + 2) intercept, slopes and sd, scaled."""
 
     members: tuple[int, ...]
@@ -154,10 +154,10 @@ class Values:
         names = start.discrete.variables
         groups = [(i,) for i, v in enumerate(names) if v not in fixed] if sharing is None else sharing.groups
         families: list[Any] = [
-            Table(tuple(start.index(names[i]) for i in group), prior.counts[names[group[0]]]) for group in groups
+            CptFamily(tuple(start.index(names[i]) for i in group), prior.counts[names[group[0]]]) for group in groups
         ]
         families += [
-            Density(
+            DensityFamily(
                 (start.index(v),), numbers, g, prior.moments[g], rows, self.errors,
                 (shift / numbers.scale)[[*numbers.parents[g]]],
             ) for g, v in enumerate(start.numbers) if v not in fixed
@@ -178,7 +178,7 @@ class Values:
         for family in self.families:
             first, *others = family.members
             own = np.array(theta[first])
-            if not isinstance(family, Density):
+            if not isinstance(family, DensityFamily):
                 own = rng.standard_exponential(own.shape) + 1e-9
                 own /= own.sum(axis=-1, keepdims=True)
             elif len(own) > 1:  # around rows

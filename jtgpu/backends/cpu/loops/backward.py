@@ -251,6 +251,7 @@ def _plain_slice(arena, steps, step, states, values, work):  # type: ignore[no-u
             work[q] = 0
         for i in range(cells):
             values[i] = arena[a] if t == 0 else values[i] * arena[a]
+            # `_next_cell` here, inlined by Numba, takes twice the time of the whole loop
             for q in range(m - 1, -1, -1):
                 work[q] += 1
                 a += steps[strides + q]
