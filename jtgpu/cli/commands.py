@@ -163,7 +163,9 @@ class _ClickCommand(click.Command):
             try:
                 records.append(record(**own))
             except ArgumentError as error:
-                raise click.UsageError(str(error), ctx) from None
+                option, _, reason = str(error).partition(" ")
+                known = spelt(option, self.fields[option])[0][-1] if option in self.fields else option
+                raise click.UsageError(f"{known} {reason}", ctx) from None
         module = importlib.import_module(f".{declared.module or name}", __package__)
         return importlib.import_module(".console", __package__).run(getattr(module, name), records, ctx)
 
