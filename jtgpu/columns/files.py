@@ -21,7 +21,7 @@ from ..util.system import free_memory
 from ..util.text_table import intervals_of
 from .arrow import arrow, arrow_parquet, compute, without_words
 from .csv_file import CsvFile
-from .kinds import typed_words
+from .kinds import INFINITE, typed_words
 from .names import reject_repeated
 from .source import ParquetFile, Source
 
@@ -54,6 +54,7 @@ def open_cases(path: Path, model: DiscreteModel, dialect: CsvDialect | None = No
 FIRST_ROWS, FIRST_COLUMNS = 1000, 64  # among whose cells the names of columns are sought
 CELL_BYTES = 20  # that a cell needs besides its text: Arrow's array and the codes made of it
 HEAD = 50  # cells, any of which shows that a column is words
+DAY = 10  # characters: 2024-08-28
 ROWS = 100_000  # that are parsed at a time
 DECIMAL_COMMA = r"^\s*[+-]?\d+,\d+\s*$"
 
@@ -185,7 +186,7 @@ def _read_csv(file: CsvFile) -> list[Any]:
 
 
 # numerals without leading zeros that are no codes by their digits, and those of which two may be one number
-_PLAIN = r"^[+-]?(?:0|[1-9][0-9]{0,14})?(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?$"
+_PLAIN = r"(?i)^[+-]?(?:inf(?:inity)?|(?:0|[1-9][0-9]{0,14})?(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)$"
 _REWRITTEN = r"[+eE]|^-?\."
 
 
@@ -193,7 +194,7 @@ def _typed(column: Any, words: frozenset[str], marks: Marks) -> Any:
     """A column of text as numbers, truth values or moments, None if not all its words are such; see `typed_words`."""
     pa, pc = arrow(), compute()
     head = [x for x in column.slice(0, HEAD).to_pylist() if x is not None and not is_na_word(x, words)]
-    if any(isinstance(typed_words([x], marks)[0], str) for x in head):
+    if any(isinstance(typed_words([x], marks)[0], str) and not INFINITE.fullmatch(x.strip()) for x in head):
         return None
     text = pc.utf8_trim_whitespace(column)
     text = pc.if_else(pc.is_in(text, pa.array(sorted(words), pa.string())), None, text)
@@ -209,7 +210,7 @@ def _typed(column: Any, words: frozenset[str], marks: Marks) -> Any:
                 break
     if head and moment(head[0]) is not None:
         with suppress(pa.ArrowInvalid):
-            return text.cast(pa.timestamp("us"))
+            return text.cast(pa.date32() if pc.max(pc.binary_length(text)).as_py() == DAY else pa.timestamp("us"))
     coded = text.combine_chunks().dictionary_encode()
     cells = typed_words(coded.dictionary.to_pylist(), marks)
     if isinstance(cells[0], str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -15,6 +16,7 @@ from ..util.text_table import intervals_of
 
 MOMENTS = (date, np.datetime64)
 NAMELESS = (time, timedelta, np.timedelta64)
+INFINITE = re.compile("[+-]?inf(inity)?", re.IGNORECASE)
 
 
 def typed_words(words: Sequence[Any], marks: Marks = POINT) -> list[Any]:

@@ -5,7 +5,6 @@ Structures, posteriors, fits and ``jtgpu explore`` decide here; one error lists 
 
 from __future__ import annotations
 
-import re
 import unicodedata
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +19,7 @@ from ..util.calls import outside
 from ..util.cells import plain_numeral
 from ..util.text_table import counted, interval_labels
 from .cut_points import quantile_cuts
-from .kinds import MOMENTS, NAMELESS, in_order, names_of
+from .kinds import INFINITE, MOMENTS, NAMELESS, in_order, names_of
 from .scale import Scale, number_of, whole_dates
 
 MAX_STATES = 255  # of a variable of a graph, whose states are uint8; and different numbers that are states
@@ -29,7 +28,6 @@ MAX_FRACTIONS = 20  # different numbers that are not all whole: more are measure
 FOR_EACH_WORD = 20  # different numerals for each word, from which the words are no names of states
 MIN_IDENTIFIER = 20  # known cells above which a column of different ones is taken for an identifier
 MOST_SHOWN = 3  # words in a message
-_INFINITE = re.compile("[+-]?inf(inity)?", re.IGNORECASE)
 Kind = Literal["constant", "identifier", "dates", "numbers", "text"]
 
 
@@ -159,7 +157,7 @@ class Schema:
         are_texts = all(isinstance(v, str) for v in odd)
         different = {x for x in numbers if x is not None}
         declare = f"declare the states: states={{{name!r}: [...]}}"
-        if odd and different and are_texts and all(_INFINITE.fullmatch(v.strip()) for v in odd):
+        if odd and different and are_texts and all(INFINITE.fullmatch(v.strip()) for v in odd):
             raise _Refusal("numbers", f"numbers and {odd[0]!r}, which is not finite", "")
         if len(odd) > MAX_FRACTIONS and are_texts and all(map(_has_comma, odd)):
             raise _Refusal(
