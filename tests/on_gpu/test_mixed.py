@@ -1,5 +1,10 @@
-"""Networks with numbers whose discrete part is on a GPU: the test of the emulated one, on the real one."""
+"""Networks with numbers whose discrete part is on a GPU."""
 
-from tests.mixed.test_gpu import test_the_discrete_part_is_on_the_gpu
+from __future__ import annotations
 
-__all__ = ["test_the_discrete_part_is_on_the_gpu"]
+from jtgpu.device.context import Device
+from tests.mixed.test_gpu import check
+
+
+def test_the_discrete_part_is_on_the_gpu(gpu: Device) -> None:
+    check(2_000)
