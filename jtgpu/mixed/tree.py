@@ -21,7 +21,6 @@ from .answers import Answerer
 from .case_results import MixedCasePosteriors, NumberColumns
 from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
-from .gpu_tables import gpu_tables
 from .information import InformationQueries
 from .results import MixedPosteriors, NumberPosterior
 from .sampling import MixedSamples, draw_bounded, draw_numbers
@@ -65,7 +64,6 @@ class MixedTree(InformationQueries):
         self._everything: tuple[tuple[str, ...], list[str], tuple[int, ...]] | None = None  # all variables as targets
         self._engines: LRU[tuple[tuple[int, ...], ...], SetEngine] = LRU(MOST_ENGINES)
         self.answerer = Answerer(net, numbers_of(net), self.engine, self._max_configurations)
-        self.answerer.gpu = gpu_tables(self.answerer, self.engine, self._backend, self._compile_options)
 
     def close(self) -> None:
         """Free the memory of the backends. Queries that need them raise `JtgpuError` from then on."""
