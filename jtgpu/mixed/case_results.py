@@ -94,19 +94,6 @@ class NumberTable:
             below[rows] = (normal_cdf(z) * weights).sum(axis=1)
         return log_density, below
 
-    def only_case(self, bounds: Mapping[int, tuple[float, float]]) -> list[NumberPosterior]:
-        """The mixtures of all numbers of a table of one case; `bounds`: of columns."""
-        result = []
-        each = zip(self.names, self.mean[0].tolist(), self.sd[0].tolist(), self._parts, strict=True)
-        for i, (name, mean, sd, held) in enumerate(each):
-            if held:
-                (_, weights, means, sds), place = held[0]
-                parts = Parts(weights[0], means[0, :, place], sds[:, place])
-                result.append(NumberPosterior(name, parts, bounds.get(i), (mean, sd)))
-            else:
-                result.append(NumberPosterior(name, Parts(ONE, self.mean[0, i : i + 1], ZERO), None, (mean, sd)))
-        return result
-
     def case(self, column: int, row: int, bounds: tuple[float, float] | None = None) -> NumberPosterior:
         """The mixture of one case."""
         name, moments = self.names[column], (float(self.mean[row, column]), float(self.sd[row, column]))
