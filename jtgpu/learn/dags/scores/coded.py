@@ -106,7 +106,7 @@ def code_column(
     place = {s: i for i, s in enumerate(schema.states[name])}
     numbers = np.full(len(column.cells) + 1, -1, np.int16)  # the last one for missing cells
     numbers[places] = [place[s] for s in names]
-    return np.asarray(numbers[column.index], np.int16), missing_words
+    return np.asarray(numbers[column.index]), missing_words
 
 
 def _by_declared_states(
@@ -124,7 +124,7 @@ def _by_declared_states(
         if len(rows):
             value = column.cells[column.index[rows[0]]]
             raise DataError(f"row {rows[0]}: column {name!r}: {lookup.reason(value)}")
-    return np.array([*numbers, -1], np.int16)[column.index]
+    return np.asarray(np.array([*numbers, -1], np.int16)[column.index])
 
 
 def complete_rows(
