@@ -57,7 +57,7 @@ def _no_evidence(model: DiscreteModel, columns: Sequence[str], are_targets: bool
     some = _some(columns)
     hint = closest(columns[0], model.variables)
     of = repr(model.name) if model.name else f"the network ({_some(model.variables)})"
-    return UnknownVariable(f"no column of {source} is a variable of {of}: {some}{hint or delimiter_hint(columns)}")
+    return UnknownVariable(f"no column of {source} is a variable of {of}: {some}{delimiter_hint(columns) or hint}")
 
 
 def delimiter_hint(columns: Sequence[str]) -> str:

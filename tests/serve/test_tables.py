@@ -112,7 +112,7 @@ def test_files_are_read_by_their_options(client: Client) -> None:
     found = post(client, "?targets=lung&header=xray,note&encoding=latin-1&quote=none&keep=note", b'yes,"\xe9\n')
     assert found.status_code == 200, found.text
     assert found.text.splitlines()[1].startswith('"""é",')
-    assert post(client, "?targets=lung&encoding=utf-7", b"xray\nyes\n").status_code == 422
+    assert post(client, "?targets=lung&encoding=utf-16", b"xray\nyes\n").status_code == 422
 
 
 @pytest.fixture
