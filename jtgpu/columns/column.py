@@ -137,15 +137,22 @@ def distinct(name: str, column: Any, *, occurring: bool = True) -> Column:
 
 def _of_cells(cells: list[Any]) -> Column:
     """See `distinct`; of a list. Where a cell cannot be hashed, each one is its own."""
-    types = {*map(type, cells)} - {NoneType}
-    keys = [(SPECIAL.get(type(c)), c) for c in cells] if len(types) > 1 and types & SPECIAL.keys() else cells
-    places = _Places()
+    keys, places = cells, _Places()
     try:
         index = np.fromiter(map(places.__getitem__, keys), np.int32, len(cells))
+        if not all(key is None or isinstance(key, str) for key in places) and _needs_types(cells):
+            keys, places = [(SPECIAL.get(type(c)), c) for c in cells], _Places()  # True is not 1
+            index = np.fromiter(map(places.__getitem__, keys), np.int32, len(cells))
     except TypeError:
         known = [None if is_missing(c) else c for c in cells]  # numpy.ma.masked cannot be hashed
         return Column(np.arange(len(cells)), cells) if [*map(id, known)] == [*map(id, cells)] else _of_cells(known)
     return Column(index, [key[1] for key in places] if keys is not cells else [*places])
+
+
+def _needs_types(cells: list[Any]) -> bool:
+    """Whether some cells may equal others of another type, and mean something else."""
+    types = {*map(type, cells)} - {NoneType}
+    return len(types) > 1 and not types.isdisjoint(SPECIAL)
 
 
 def _of_arrow(name: str, column: Any) -> Column:

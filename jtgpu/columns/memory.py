@@ -434,8 +434,11 @@ def read_states(model: DiscreteModel, cases: Any) -> tuple[NDArray[np.int32], Ta
         encoded = encoder.encode(columns, table.n, each, first_only=True)
     for row, reason in encoded.rejected.items():
         raise UnknownState(at_row(table, row, reason))
-    states[:] = -1
-    states[:, variables] = encoded.codes.T
+    if variables == [*range(len(model))]:  # without a list of columns, which is slower
+        states[:] = encoded.codes.T
+    else:
+        states[:] = -1
+        states[:, variables] = encoded.codes.T
     return states, table
 
 
