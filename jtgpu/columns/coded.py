@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ class Encoder:
     """Converts the columns of evidence variables to state numbers."""
     # variables: sequence of int: Evidence variables, in the order of the columns passed to `encode`
     # words: frozenset of str: Words that mean "not observed" unless they are states
-    # by_index: Whether numbers are always numbers of states; see `StateLookup`
+    # by_index: Whether numbers are always numbers of states, except for `named` variables; see `StateLookup`
 
     def __init__(
         self,
@@ -51,9 +51,10 @@ class Encoder:
         words: frozenset[str] = frozenset(),
         *,
         by_index: bool = False,
+        named: Collection[int] = (),
     ):
         def values(v: int) -> StateValues:
-            return StateValues(model.states(v), "index") if by_index else model.state_values(v)
+            return StateValues(model.states(v), "index") if by_index and v not in named else model.state_values(v)
 
         self.lookups = [StateLookup(model.variables[v], values(v), words) for v in variables]
         most = max((len(x.states) for x in self.lookups), default=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import stat
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ CELL_BYTES = 20  # that a cell needs besides its text: Arrow's array and the cod
 HEAD = 50  # cells, any of which shows that a column is words
 DAY = 10  # characters: 2024-08-28
 ROWS = 100_000  # that are parsed at a time
-DECIMAL_COMMA = r"^\s*[+-]?\d+,\d+\s*$"
+DECIMAL_COMMA = re.compile(r"\s*[+-]?[0-9]+,[0-9]+\s*")
 
 
 def read_file(
@@ -103,7 +103,11 @@ def read_file(
                 for name, text, column in zip(source.columns, texts, columns, strict=True)
             ]
             columns = [text if typed is None else typed for text, typed in zip(texts, columns, strict=True)]
-            if marks != UNDECIDED or not (decimal := _decimal_of(source, columns)):
+            words_of = (
+                (name, compute().filter(c, compute().match_substring(c, ",")).unique().to_pylist())
+                for name, c in zip(source.columns, columns, strict=True) if pa.types.is_string(c.type)
+            )
+            if marks != UNDECIDED or not (decimal := decimal_of(source.name, words_of)):
                 break
             marks = decimal, marks[1]
         table = pa.table(columns, source.columns)
@@ -225,23 +229,22 @@ def _typed(column: Any, words: frozenset[str], marks: Marks) -> Any:
     return pa.array(np.array(cells)).take(coded.indices)
 
 
-def _decimal_of(file: CsvFile, columns: Sequence[Any]) -> str:
-    """The decimal mark that columns of text show, if the beginning of the file has not: a comma, or none."""
+def decimal_of(title: str, columns: Iterable[tuple[str, Iterable[str]]]) -> str:
+    """The decimal mark that words of columns show, if the beginning of the file has not: a comma, or none."""
     # raises DataError: Where commas may separate thousands: each one of the file is followed by three digits.
     first = None
-    for name, column in zip(file.columns, columns, strict=True):
-        if not arrow().types.is_string(column.type):
-            continue
-        cells = compute().filter(column, compute().match_substring_regex(column, DECIMAL_COMMA))
-        for cell in cells.unique().to_pylist():
-            if not GROUPED.fullmatch(cell.strip()):
+    for name, words in columns:
+        for word in words:
+            if not DECIMAL_COMMA.fullmatch(word):
+                continue
+            if not GROUPED.fullmatch(word.strip()):
                 return ","  # 53,0
-            first = first or (name, cell.strip())
+            first = first or (name, word.strip())
     if first is not None:
         name, cell = first
         whole, fraction = cell.replace(",", ""), cell.replace(",", ".")
         raise DataError(
-            f"{file.name}: column {name!r}: {cell} may be {whole} or {fraction}, and every comma of the file is "
+            f"{title}: column {name!r}: {cell} may be {whole} or {fraction}, and every comma of the file is "
             f"followed by three digits: decimal=',' (--decimal) or thousands=',' (--thousands)"
         )
     return ""

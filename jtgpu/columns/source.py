@@ -74,7 +74,7 @@ class ParquetFile:
                 self._schema = file.schema_arrow
                 groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
                 self._groups, self._bytes = [g.num_rows for g in groups], sum(g.total_byte_size for g in groups)
-        except (arrow().ArrowInvalid, OSError) as error:
+        except (arrow().ArrowInvalid, arrow().ArrowNotImplementedError, OSError) as error:
             raise ParseError(f"this Parquet file cannot be read: {error}", self.name) from None
         self.columns: list[str] = list(self._schema.names)
         self.declared = frozenset(f.name for f in self._schema if arrow().types.is_dictionary(f.type))

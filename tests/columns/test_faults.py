@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import jtgpu
@@ -45,3 +47,32 @@ def test_r15_brackets_take_no_quadratic_time(tmp_path: Path) -> None:
     begun = time.process_time()
     assert len(jtgpu.learn.fit({"x": []}, path).network.states("x")) == 4
     assert time.process_time() - begun < 10.0  # 0.9 s for each 16 KB before
+
+
+def test_a_fit_of_a_file_asks_for_the_mark_of_thousands(tmp_path: Path) -> None:
+    """T1's sibling: a fit read the words 1,200 and 900 where a structure refused."""
+    path = tmp_path / "price.tsv"
+    path.write_text("price\tclass\n" + "900\tlow\n1,200\thigh\n" * 20)
+    for learner in (jtgpu.learn.structure, lambda table: jtgpu.learn.fit({"class": ["price"]}, table)):
+        with pytest.raises(jtgpu.DataError, match=r"column 'price': 1,200 may be 1200 or 1\.200"):
+            learner(path)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float64, object])
+def test_a_fit_of_an_array_counts_the_numbers_that_it_names(kind: Any) -> None:
+    """States were 5 and 9 by name, and read by number; -1, not observed in arrays, was a state, so that 0 was '-1'."""
+    array = np.array([[0, 5], [0, 9], [1, -1], [1, 5], [-1, 5]] * 4).astype(kind)
+    fit = jtgpu.learn.fit({"x": [], "y": []}, array, prior=0)
+    assert (fit.network.states("x"), fit.network.states("y")) == (("0", "1"), ("5", "9"))
+    assert fit.network.cpt("x").tolist() == pytest.approx([1 / 2, 1 / 2])
+    assert fit.network.cpt("y").tolist() == pytest.approx([3 / 4, 1 / 4])
+    assert fit.missing.cells == {"x": 4, "y": 4}
+
+
+def test_a_fit_of_no_rows_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    path.write_text("x,y\n")
+    tables: list[Any] = [path, {"x": [], "y": []}]
+    for table in tables:
+        with pytest.raises(jtgpu.DataError, match="has no rows"):
+            jtgpu.learn.fit({"y": ["x"]}, table)

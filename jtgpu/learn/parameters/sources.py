@@ -23,7 +23,8 @@ from ...columns import (
     read_column,
 )  # fmt: skip
 from ...columns.coded import Encoder
-from ...columns.files import open_cases
+from ...columns.column import Column
+from ...columns.files import decimal_of, open_cases
 from ...columns.kinds import typed_words
 from ...columns.schema import Schema
 from ...columns.source import CaseChunk, Source
@@ -31,7 +32,7 @@ from ...errors import ArgumentError, DataError, ParseError, UnknownState
 from ...model.discrete import DiscreteModel
 from ...options.tables import CsvDialect
 from ...util.arrays import Floats
-from ...util.cells import Marks, is_na_word, na_words
+from ...util.cells import UNDECIDED, Marks, is_na_word, na_words
 from ...util.rows import extremes
 from .likelihood_cells import LikelihoodCells, is_likelihood
 
@@ -126,35 +127,52 @@ class TableSource:
         self._table, self._words, self._array = table, words, array
         self.names, self.title = table.names, "the table"
         self.na_found: dict[str, set[str]] = {}
+        self._named: set[str] = set()  # columns of an array without names whose numbers are names of states
 
     def schema(self, columns: Sequence[str], bins: int | None = None) -> Schema:
         """See `CaseSource.schema`."""
         schema = Schema(bins=bins)
         for name in columns:
             column = read_column(name, self._table)
-            _, cells, counts = column.used(lambda v: is_na_word(v, self._words) or is_likelihood(v))
+            _, cells, counts = column.used(
+                lambda v: is_na_word(v, self._words) or is_likelihood(v) or (self._table.by_index and v == -1)
+            )
             schema.add(name, cells, counts, declared=column.declared)
+        if columns:
+            _require_rows(self._table.n, self.title)
         schema.settle()
+        if self._table.by_index:
+            self._named = {v for v, own in schema.states.items() if own != tuple(map(str, range(len(own))))}
         return schema
 
     def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
         """See `CaseSource.chunks`; one chunk."""
         table = self._table
         self.cells = LikelihoodCells(model)
-        if self._array is not None and list(columns) == list(model.variables) and weights is None:
+        if self._array is not None and not self._named and list(columns) == list(model.variables) and weights is None:
             low, high = extremes(self._array)
             if (low >= -1).all() and (high < model.cardinality).all():
                 codes = self._array.astype(np.int8 if model.cardinality.max() <= 127 else np.int32, order="C")
                 yield CodedChunk(codes.T, None, table.n, table.n)
                 return
         variables = [model.index(c) for c in columns]
-        encoder = Encoder(model, variables, self._words, by_index=table.by_index)
-        encoded = self.cells.encode(encoder, [table.column(c) for c in columns], variables, table.n)
+        named = [model.index(c) for c in columns if c in self._named]
+        encoder = Encoder(model, variables, self._words, by_index=table.by_index, named=named)
+        encoded = self.cells.encode(encoder, [*map(self._column, columns)], variables, table.n)
         for row, reason in encoded.rejected.items():
             raise UnknownState(at_row(table, row, reason))
         _note_words(self, encoder)
         own = None if weights is None else _numbers(self, weights, table.column(weights), 0)
         yield CodedChunk(encoded.codes, own, table.n, table.n)
+
+    def _column(self, name: str) -> Any:
+        """A column; -1 is missing in an array without names of columns."""
+        column = self._table.column(name)
+        if name not in self._named:
+            return column
+        read = distinct(name, column)
+        gone = [i for i, v in enumerate(read.cells) if v == -1]
+        return Column(np.where(np.isin(read.index, gone), -1, read.index), read.cells)
 
     def row_name(self, row: int) -> str:
         return self._table.row_name(row)
@@ -197,14 +215,18 @@ class FileSource:
     def schema(self, columns: Sequence[str], bins: int | None = None) -> Schema:
         """See `CaseSource.schema`; reads the files once."""
         counters: dict[str, Counter[Any]] = {c: Counter() for c in columns}
-        marks = None
+        marks, n_rows = None, 0
         if columns:
-            for chunk, _, _ in self._loaded(columns):
+            for chunk, first, _ in self._loaded(columns):
+                n_rows = first + chunk.n
                 words, marks = self._words[chunk.is_text], chunk.marks if chunk.is_text else marks
                 for name, column in zip(columns, chunk.columns, strict=True):
                     known = known_cells(name, column, partial(_location, chunk))
                     _, cells, ns = known.used(lambda v, words=words: is_na_word(v, words) or is_likelihood(v))  # type: ignore[misc]
                     counters[name].update(dict(zip(cells, ns, strict=True)))
+            _require_rows(n_rows, self.title)
+        if marks == UNDECIDED:
+            marks = decimal_of(self.title, counters.items()), ""
         schema = Schema(bins=bins)
         for name, counts in counters.items():
             used = counts if marks is None else _typed(counts, marks)
@@ -233,6 +255,11 @@ class FileSource:
             if first <= row < first + chunk.n:
                 return _location(chunk, row - first)
         return f"row {row}"
+
+
+def _require_rows(n: int, title: str) -> None:
+    if not n:
+        raise DataError(f"{title} has no rows")
 
 
 def _typed(counts: Counter[Any], marks: Marks) -> Counter[Any]:
