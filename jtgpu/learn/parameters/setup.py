@@ -253,7 +253,7 @@ def set_up(  # noqa: PLR0913
             )
     model = DirectedModel({v: known[v] for v in variables}, given.parents, name=name)
     model = model.with_codes(network.state_codes if network is not None and codes is None else codes)
-    check_sizes(model, whole_number("max_table", max_table, 1), memory_limit)
+    check_sizes(model, max_table, memory_limit)
     if network is not None and any(network.states(v) != model.states(v) for v in variables):
         if start == "given" or fixed:
             v = next(v for v in variables if network.states(v) != model.states(v))
