@@ -105,7 +105,7 @@ def fit(n: int, width: int, device: Device) -> dict[str, Any]:
         table: Any = OnDevice(memory.put(values, device.stream()), values.shape, values.strides, values.dtype)
         for _ in range(RUNS + 1):
             begin = time.perf_counter()
-            net: Any = jtgpu.learn.fit(parents, table, numbers="gaussian").network
+            net: Any = jtgpu.learn.fit(parents, table, continuous="gaussian").network
             seconds.append(time.perf_counter() - begin)
             found.append([float(net.gaussian(v).sd) for v in parents])
     few = values[:, :4]

@@ -38,6 +38,7 @@ from .networks import check_output, check_picture, split_names
 from .numbers import numeric_writer_of
 from .saving import save_network
 from .tables import on_terminal, print_rows, status
+from ..options.compute import Compute
 
 if TYPE_CHECKING:
     from ..learn.dags.posterior.result import StructurePosterior
@@ -212,9 +213,7 @@ class _Learning:
                 self.notes.append("EM ended before it had converged, because of the time limit")
                 raise KeyboardInterrupt
 
-        return fit(
-            learned, cases, prior="bdeu:1", states=self.declared, numbers=self.kinds, progress=out_of_time, **options
-        ).network  # fmt: skip
+        return fit(learned, cases, pseudo_counts="bdeu:1", states=self.declared, continuous=self.kinds, compute=Compute(progress=out_of_time), **options).network  # fmt: skip
 
     def judged(self, target: str, seconds_of_one: float, entries: float) -> Validation | NumberValidation | None:
         """Predictions of networks that the rows did not help to learn; None: there are too few rows, or no time."""
@@ -235,7 +234,7 @@ class _Learning:
                 return validate(network, cases, target, folds=folds, seed=self.options["seed"])
             order = np.random.Generator(np.random.Philox(key=[self.options["seed"], 1])).permutation(n)
             fifth = n // FOLDS
-            return validate(network(cases.take(order[fifth:])), cases.take(order[:fifth]), target, on_impossible="flag")
+            return validate(network(cases.take(order[fifth:])), cases.take(order[:fifth]), target, on_error="flag")
         return None
 
 

@@ -24,6 +24,7 @@ from .columns import read_data, state_labels
 from .number_validation import NumberValidation
 from .parameters.fit import fit
 from .validation_result import Validation
+from ..options.tables import ReadOptions
 
 if TYPE_CHECKING:
     from ..model.states import CodesByVariable
@@ -233,7 +234,7 @@ def _fitted(model: Any, table: _Cases, rows: Ints, options: Mapping[str, Any]) -
         return model(train)
     net = _network(model)
     # with numbers its result is a MixedFit
-    fitted: Any = fit(net if net is not None else model, train, codes=table.codes, **options)
+    fitted: Any = fit(net if net is not None else model, train, read=ReadOptions(codes=table.codes), **options)
     return fitted.network
 
 

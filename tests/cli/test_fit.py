@@ -61,7 +61,7 @@ def test_files_are_read_in_chunks_and_folders_as_one(cases: Path, tmp_path: Path
     net = jtgpu.read(ASIA)
     whole = jtgpu.learn.fit(net, cases)
     for given in (folder, [folder / "0.csv", folder / "1.csv", folder / "2.csv"]):
-        parts = jtgpu.learn.fit(net, given, chunk=7)
+        parts = jtgpu.learn.fit(net, given, read=jtgpu.ReadOptions(chunk=7))
         assert parts.network == whole.network
         assert parts.n_rows == 300
     result = run("fit", ASIA, str(folder), "-o", str(tmp_path / "a.net"), "--chunk", "50", "--json")
@@ -133,7 +133,7 @@ def test_an_interrupted_run_resumes(cases: Path, tmp_path: Path, monkeypatch: py
     assert out.exists()
     assert run(*words).exit_code == 6
     assert run(*words, "--resume").exit_code == 0
-    direct = jtgpu.learn.fit(jtgpu.read(ASIA), cases, tolerance=1e-12)
+    direct = jtgpu.learn.fit(jtgpu.read(ASIA), cases, em=jtgpu.learn.EM(tolerance=1e-12))
     fitted = jtgpu.read(out)
     assert isinstance(fitted, jtgpu.BayesianNetwork)
     for v in fitted:

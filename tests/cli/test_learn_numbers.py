@@ -94,7 +94,7 @@ def test_predictions_are_better_than_the_mean(patients: Path, tmp_path: Path) ->
     frame = pandas.read_csv(patients).drop(columns=["id", "visit", "note"])
     post = jtgpu.learn.posterior(frame, score="bic-cg", missing="drop")
     jtgpu.draw.arcs(post).save(tmp_path / "patients.svg")
-    fit: Any = jtgpu.learn.fit(post.structure, frame, numbers="gaussian")  # EM: every row counts
+    fit: Any = jtgpu.learn.fit(post.structure, frame, continuous="gaussian")  # EM: every row counts
     tree: Any = fit.network.compile()
     predicted = tree.predict(frame.drop(columns="pressure"), "pressure")
     assert (tmp_path / "patients.svg").read_text().startswith("<svg")

@@ -110,7 +110,7 @@ def filtered_file(net: Known, table: Path, folder: Path) -> str | None:
 
 
 def fitted(net: Known, table: Any, folder: Path) -> str | None:
-    fit = learn.fit(net.net, table, prior=1e-6)
+    fit = learn.fit(net.net, table, pseudo_counts=1e-6)
     return None if fit.missing.cells.get("x") else net.by_weights(fit.network.cpt("x"))
 
 

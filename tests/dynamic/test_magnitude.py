@@ -102,7 +102,7 @@ def test_a_fit_counts_such_a_sequence_and_goes_on(make: Any) -> None:
     assert (together.failed < 0).all()
     x = together.cpts[net.index("x")]
     np.testing.assert_allclose(x, [[2000.0 + 125, 0.0 + 125], [341.0 + 125, 682.0 + 125]], rtol=1e-12)
-    fitted = jtgpu.learn.fit(net, rows, hidden="s", prior=1, iterations=3, start="given")
+    fitted = jtgpu.learn.fit(net, rows, hidden="s", pseudo_counts=1, em=jtgpu.learn.EM(iterations=3, start="given"))
     assert np.isfinite(fitted.log_likelihood)
 
 

@@ -22,7 +22,7 @@ def test_em_rises_and_finds_the_densities() -> None:
     data = drawn(truth, 150, 20, 3)
     data["y"][::7, 3] = NAN
     start = truth.replace(gaussians={"y": [jtgpu.Gaussian([-0.2, 0.4], sd=1.5)]})
-    fit: Any = jtgpu.learn.fit(start, data, hidden=["s"], prior=0)
+    fit: Any = jtgpu.learn.fit(start, data, hidden=["s"], pseudo_counts=0)
     rises = np.diff([one.objective for one in fit.history])
     assert fit.converged
     assert (rises > -1e-6).all()
@@ -39,7 +39,7 @@ def test_em_rises_and_finds_the_densities() -> None:
         jtgpu.learn.fit(start, data, hidden=["s"], missing="error")
     assert fit.empty_rows == {}
     with pytest.raises(jtgpu.ArgumentError, match="checkpoint= is not offered with sequences of numbers"):
-        jtgpu.learn.fit(start, data, hidden=["s"], checkpoint="fit.unfinished")
+        jtgpu.learn.fit(start, data, hidden=["s"], em=jtgpu.learn.EM(checkpoint="fit.unfinished"))
 
 
 def test_several_starts_find_what_one_misses() -> None:
@@ -57,14 +57,14 @@ def test_several_starts_find_what_one_misses() -> None:
         jtgpu.Gaussian(np.zeros(3), {"u[t-1]": np.zeros(3)})]})  # fmt: skip
     options: Any = {"id": "sequence", "time": "slice", "hidden": "s", "seed": 2, "tolerance": 1e-5}
     alone: Any = jtgpu.learn.fit(flat, data, **options)
-    made: Any = jtgpu.learn.fit(flat, data, **options, restarts=4)
+    made: Any = jtgpu.learn.fit(flat, data, em=jtgpu.learn.EM(restarts=4), **options)
     assert len(made.restarts) == 4
     assert made.restarts[0] == alone.objective
     assert made.objective == max(made.restarts) > alone.objective + 50
     assert np.allclose(np.sort(made.network.gaussian("y").mean), [-3, 0, 3], atol=0.2)
     total = made.network.compile("cpu").log_likelihood(data, id="sequence", time="slice").sum()
     assert made.log_likelihood == pytest.approx(total, rel=1e-9)
-    again: Any = jtgpu.learn.fit(flat, data, **options, restarts=4)
+    again: Any = jtgpu.learn.fit(flat, data, em=jtgpu.learn.EM(restarts=4), **options)
     assert (again.network, again.restarts) == (made.network, made.restarts)
     parents: Any = {"s": [("s", 1)], "y": ["s"], "u": ["s", ("u", 1)]}
     given = {**options, "hidden": {"s": 3}, "numbers": "gaussian", "restarts": 3}
@@ -80,11 +80,11 @@ def test_structures_with_numbers() -> None:
     data = long_frame(net, 20, 10, 1, "a")
     parents: Any = {v: net.parents(v) for v in net}
     keys: Any = {"id": "sequence", "time": "slice", "hidden": {"a": 3}, "iterations": 3}
-    found: Any = jtgpu.learn.fit(parents, data, **keys, numbers="gaussian")
+    found: Any = jtgpu.learn.fit(parents, data, continuous="gaussian", **keys)
     assert found.network.numbers == net.numbers
     assert [found.network.parents(v) for v in net] == [net.parents(v) for v in net]
     kinds = dict.fromkeys(net.numbers, "gaussian")
-    assert jtgpu.learn.fit(parents, data, **keys, numbers=kinds).network == found.network
+    assert jtgpu.learn.fit(parents, data, continuous=kinds, **keys).network == found.network
     for options, error, text in (
         ({"start": "given"}, jtgpu.ArgumentError, "start='given' requires"),
         ({"numbers": {"x": "intervals", **dict.fromkeys("yzwv", "gaussian")}}, jtgpu.ArgumentError, "use bins="),
@@ -94,11 +94,11 @@ def test_structures_with_numbers() -> None:
         with pytest.raises(error, match=text):
             jtgpu.learn.fit(parents, data, **{**keys, "numbers": "gaussian", **options})
     with pytest.raises(jtgpu.ArgumentError, match="numbers= is for parents"):
-        jtgpu.learn.fit(net.discrete, data, **keys, numbers="gaussian")
+        jtgpu.learn.fit(net.discrete, data, continuous="gaussian", **keys)
     for number, text in ((2.0, "column 'x' is constant, 2 in all rows"), (2e13, "last digits of 2e[+]13 only")):
         column = [number + i % 3 * (number > 1e12) for i in range(len(data["x"]))]
         with pytest.raises(jtgpu.DataError, match=text):
-            jtgpu.learn.fit(parents, {**data, "x": column}, **keys, numbers="gaussian")
+            jtgpu.learn.fit(parents, {**data, "x": column}, continuous="gaussian", **keys)
 
 
 def test_densities_can_be_fixed_and_a_network_is_a_start() -> None:
@@ -112,12 +112,12 @@ def test_densities_can_be_fixed_and_a_network_is_a_start() -> None:
     assert np.array_equal(made.network.cpt("b"), net.cpt("b"))
     parents: Any = {v: net.parents(v) for v in net}
     expected: Any = jtgpu.learn.fit(net, data, **keys)
-    started: Any = jtgpu.learn.fit(parents, data, **keys, numbers="gaussian", start=net)
+    started: Any = jtgpu.learn.fit(parents, data, continuous="gaussian", em=jtgpu.learn.EM(start=net), **keys)
     assert started.network == expected.network
     with pytest.raises(jtgpu.ArgumentError, match="other variables or parents"):
-        jtgpu.learn.fit({**parents, "w": ["b"]}, data, **keys, numbers="gaussian", start=net)
+        jtgpu.learn.fit({**parents, "w": ["b"]}, data, continuous="gaussian", em=jtgpu.learn.EM(start=net), **keys)
     with pytest.raises(jtgpu.ArgumentError, match="fixed requires a network"):
-        jtgpu.learn.fit(parents, data, **{**keys, "hidden": {"a": 3}}, numbers="gaussian", fixed="x")
+        jtgpu.learn.fit(parents, data, continuous="gaussian", fixed="x", **{**keys, "hidden": {"a": 3}})
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_bits_depend_neither_on_threads_nor_on_other_sequences() -> None:
         assert np.array_equal(a.mean[y], b.mean[y])
     assert np.array_equal(one.mpe(data).states, two.mpe(data).states)
     options: Any = {"hidden": ["a", "b"], "iterations": 3, "restarts": 2}
-    fits: list[Any] = [jtgpu.learn.fit(net, data, threads=n, **options) for n in (1, 2)]
+    fits: list[Any] = [jtgpu.learn.fit(net, data, compute=jtgpu.Compute(threads=n), **options) for n in (1, 2)]
     assert fits[0].network == fits[1].network
     assert fits[0].restarts == fits[1].restarts
 

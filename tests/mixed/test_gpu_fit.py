@@ -63,7 +63,7 @@ def table(n: int) -> np.ndarray:
 @pytest.mark.parametrize("prior", [0, 2])
 def test_as_on_the_cpu(gpu: Device, n: int, prior: int) -> None:
     rows = table(n)
-    expected: Any = jtgpu.learn.fit(PARENTS, dict(zip(PARENTS, rows.T, strict=True)), numbers="gaussian", prior=prior)
+    expected: Any = jtgpu.learn.fit(PARENTS, dict(zip(PARENTS, rows.T, strict=True)), continuous="gaussian", pseudo_counts=prior)
     others: list[Any]
     with uploaded(gpu, rows) as whole, uploaded(gpu, np.ascontiguousarray(rows.T)) as turned:
         by_rows = {v: whole.column(i) for i, v in enumerate(PARENTS)}
@@ -71,7 +71,7 @@ def test_as_on_the_cpu(gpu: Device, n: int, prior: int) -> None:
         starts = {v: turned.address + i * side for i, v in enumerate(PARENTS)}
         dense: dict[str, Any] = {v: OnDevice(at, (n,), (8,), float) for v, at in starts.items()}
         found, *others = (
-            jtgpu.learn.fit(PARENTS, x, numbers="gaussian", prior=prior) for x in (whole, by_rows, dense)
+            jtgpu.learn.fit(PARENTS, x, continuous="gaussian", pseudo_counts=prior) for x in (whole, by_rows, dense)
         )
     assert found.n_rows == n
     assert found.log_likelihood == pytest.approx(expected.log_likelihood, rel=1e-9)
@@ -90,7 +90,7 @@ def test_nearly_collinear_columns_say_how_many_digits_they_have(gpu: Device) -> 
     rows = np.random.default_rng(1).normal(size=(500, 2))
     rows[:, 1] = rows[:, 0] + 1e-5 * rows[:, 1]
     with uploaded(gpu, rows) as whole, pytest.warns(UserWarning, match="sd of 'b' have about [345] correct digits"):
-        jtgpu.learn.fit({"a": [], "b": ["a"]}, whole, numbers="gaussian")
+        jtgpu.learn.fit({"a": [], "b": ["a"]}, whole, continuous="gaussian")
 
 
 def test_many_columns_of_float32(gpu: Device) -> None:
@@ -98,9 +98,9 @@ def test_many_columns_of_float32(gpu: Device) -> None:
     rows = rng.normal(size=(300, 50)).astype(np.float32)
     parents = {f"x{i}": [f"x{i - 1}"] if i else [] for i in range(50)}
     columns = dict(zip(parents, rows.T.astype(np.float64), strict=True))
-    expected: Any = jtgpu.learn.fit(parents, columns, numbers="gaussian").network
+    expected: Any = jtgpu.learn.fit(parents, columns, continuous="gaussian").network
     with uploaded(gpu, rows) as whole:
-        found: Any = jtgpu.learn.fit(parents, whole, numbers="gaussian").network
+        found: Any = jtgpu.learn.fit(parents, whole, continuous="gaussian").network
     for v in parents:
         np.testing.assert_allclose(found.gaussian(v).mean, expected.gaussian(v).mean, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(found.gaussian(v).sd, expected.gaussian(v).sd, rtol=1e-12)
@@ -112,20 +112,20 @@ def test_what_cannot_be_fitted(gpu: Device) -> None:
     fit = jtgpu.learn.fit
     with uploaded(gpu, rows) as whole, uploaded(gpu, np.ones((50, 4))) as ones:
         with pytest.raises(DataError, match="'c' of the table on the device has missing"):
-            fit(PARENTS, whole, numbers="gaussian")
+            fit(PARENTS, whole, continuous="gaussian")
         with pytest.raises(DataError, match="'a' is constant"):
-            fit(PARENTS, ones, numbers="gaussian")
+            fit(PARENTS, ones, continuous="gaussian")
         with pytest.raises(ArgumentError, match="'b' as states"):
-            fit(PARENTS, whole, numbers={"a": "gaussian", "c": "gaussian", "d": "gaussian"})
+            fit(PARENTS, whole, continuous={"a": "gaussian", "c": "gaussian", "d": "gaussian"})
         with pytest.raises(ArgumentError, match="without weights"):
-            fit(PARENTS, whole, numbers="gaussian", weights=np.ones(50))
+            fit(PARENTS, whole, continuous="gaussian", weights=np.ones(50))
         with pytest.raises(DataError, match=r"expected \(rows, 1"):
-            fit({"a": []}, whole, numbers="gaussian")
+            fit({"a": []}, whole, continuous="gaussian")
         columns: dict[str, Any] = {v: whole.column(i) for i, v in enumerate(PARENTS)}
         with pytest.raises(DataError, match="no column 'd'"):
-            fit(PARENTS, {v: x for v, x in columns.items() if v != "d"}, numbers="gaussian")
+            fit(PARENTS, {v: x for v, x in columns.items() if v != "d"}, continuous="gaussian")
         with pytest.raises(DataError, match="'d' is in host memory"):
-            fit(PARENTS, {**columns, "d": rows[:, 3]}, numbers="gaussian")
+            fit(PARENTS, {**columns, "d": rows[:, 3]}, continuous="gaussian")
         short: Any = OnDevice(whole.address, (49,), (8,), float)
         with pytest.raises(DataError, match="'b' has shape"):
-            fit(PARENTS, {**columns, "b": short}, numbers="gaussian")
+            fit(PARENTS, {**columns, "b": short}, continuous="gaussian")

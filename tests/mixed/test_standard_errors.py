@@ -22,7 +22,7 @@ def sample(seed: int, n: int = 200) -> dict[str, Any]:
 
 
 def fitted(data: dict[str, Any], **options: Any) -> Any:
-    return jtgpu.learn.fit(STRUCTURE, data, numbers={"x": "gaussian", "y": "gaussian"}, prior=0, **options)
+    return jtgpu.learn.fit(STRUCTURE, data, continuous={"x": "gaussian", "y": "gaussian"}, pseudo_counts=0, **options)
 
 
 def test_least_squares() -> None:
@@ -57,7 +57,7 @@ def test_spread_of_repeated_fits() -> None:
 def test_what_the_rows_do_not_determine() -> None:
     data = sample(3, 40)
     weights = np.where(data["g"] == "b", 0.0, 2.0)
-    fit: Any = jtgpu.learn.fit(STRUCTURE, data, numbers={"x": "gaussian", "y": "gaussian"}, weights=weights)
+    fit: Any = jtgpu.learn.fit(STRUCTURE, data, continuous={"x": "gaussian", "y": "gaussian"}, weights=weights)
     errors = fit.standard_errors("y")
     assert np.isinf([errors.mean[1], errors.coefficients["x"][1], errors.sd[1]]).all()
     assert np.isfinite([errors.mean[0], errors.coefficients["x"][0], errors.sd[0]]).all()

@@ -16,6 +16,8 @@ from jtgpu.plans.compiler import model_factors
 from tests.backends.gpu.test_counts import *  # noqa: F403 (tests of both GPUs)
 from tests.backends.test_counts import assert_same, other_numbers
 from tests.support.bundled import bundled
+from jtgpu.options.compute import Compute
+from jtgpu.options.learning import EM
 
 pytestmark = pytest.mark.gpu
 
@@ -83,9 +85,9 @@ def test_fit_is_that_of_the_cpu(gpu: Device) -> None:
     net = bundled("alarm")
     devices = device_numbers("all")
     found = [
-        fit(net, states, iterations=5, tolerance=0, backend="gpu"),
-        fit(net, states, iterations=5, tolerance=0, backend="gpu", devices=devices),
-        fit(net, states, iterations=5, tolerance=0, backend="cpu"),
+        fit(net, states, em=EM(iterations=5, tolerance=0), compute="gpu"),
+        fit(net, states, em=EM(iterations=5, tolerance=0), compute=Compute(backend="gpu", devices=devices)),
+        fit(net, states, em=EM(iterations=5, tolerance=0), compute="cpu"),
     ]
     for v in net:
         np.testing.assert_array_equal(found[0].network.cpt(v), found[1].network.cpt(v))

@@ -199,7 +199,7 @@ def test_fit_on_a_gpu_is_that_of_the_cpu(
     states = np.concatenate([random_states(net, 200, 0.3, 9), [[0, 2, 0, 0, 0]]])  # the last one is impossible
     options: Any = {"start": "given", "iterations": 4, "tolerance": 0, "on_impossible": "flag"}
     devices = two_at_most() if several else None
-    found = [fit(net, states, backend="gpu", devices=devices, **options), fit(net, states, backend="cpu", **options)]
+    found = [fit(net, states, compute=jtgpu.Compute(backend="gpu", devices=devices), **options), fit(net, states, compute="cpu", **options)]
     assert found[0].n_impossible == found[1].n_impossible > 0
     assert found[0].log_likelihood == pytest.approx(found[1].log_likelihood)
     for v in net:
@@ -209,6 +209,6 @@ def test_fit_on_a_gpu_is_that_of_the_cpu(
 def test_fit_refuses_devices_that_are_not_used() -> None:
     net = two_parts()
     with pytest.raises(jtgpu.ArgumentError, match="devices are GPUs"):
-        fit(net, random_states(net, 5, 0.3, 1), backend="cpu", devices=[0])
+        fit(net, random_states(net, 5, 0.3, 1), compute=jtgpu.Compute(backend="cpu", devices=[0]))
     with pytest.raises(jtgpu.ArgumentError, match="counts on CPUs"):
-        fit(net, random_states(net, 5, 0.3, 1), backend="gpu", cluster="local")
+        fit(net, random_states(net, 5, 0.3, 1), compute=jtgpu.Compute(backend="gpu", cluster="local"))

@@ -83,13 +83,13 @@ def test_rows_of_probability_zero() -> None:
     net = jtgpu.network("a->b", "{x|y}", cpts={"a": [1.0, 0.0], "b": [[0.5, 0.5], [0.5, 0.5]]})
     table = {"a": ["x", "y", None, "y"], "b": ["x", "x", "y", "x"]}
     with pytest.raises(ImpossibleEvidence, match="row 1: this row has probability 0 at the start: a = 'y'; b = 'x'"):
-        fit(net, table, start="given")
-    found = fit(net, table, start="given", on_impossible="flag")
+        fit(net, table, em=jtgpu.learn.EM(start="given"))
+    found = fit(net, table, em=jtgpu.learn.EM(start="given", on_error="flag"))
     assert found.n_impossible == 1  # two equal rows
     assert found.network.cpt("a").tolist() == [1.0, 0.0]
-    assert fit(net, table, start="given", zeros="free").network.cpt("a")[1] > 0
+    assert fit(net, table, em=jtgpu.learn.EM(start="given", zeros="free")).network.cpt("a")[1] > 0
     with pytest.raises(ImpossibleEvidence):
-        fit(net, {"a": ["y"], "b": ["x"]}, start="given", on_impossible="flag")
+        fit(net, {"a": ["y"], "b": ["x"]}, em=jtgpu.learn.EM(start="given", on_error="flag"))
 
 
 def test_files(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_files(tmp_path: Path) -> None:
         fit(net, path)
     path.write_text("a,b,w\nx,x,1\ny,y,1\n")
     with pytest.raises(ImpossibleEvidence, match=r"cases\.csv:3: this row has probability 0"):
-        fit(net, path, start="given")
+        fit(net, path, em=jtgpu.learn.EM(start="given"))
     path.write_text("a,b,w\nx,x,1\nx,y,-2\n")
     with pytest.raises(DataError, match=r"cases\.csv:3: the weight -2 is negative"):
         fit(net, path, weights="w")
