@@ -204,7 +204,13 @@ def em(made: Template, n: int, length: int, runs: int) -> list[dict[str, Any]]:
     arrays = made.arrays(codes)
 
     def fitted(passes: int) -> Any:
-        return jtgpu.learn.fit(made.net, arrays, pseudo_counts=0, em=jtgpu.learn.EM(start="given", iterations=passes, tolerance=0.0, accelerate=False), hidden=made.hidden)  # fmt: skip
+        return jtgpu.learn.fit(
+            made.net,
+            arrays,
+            pseudo_counts=0,
+            em=jtgpu.learn.EM(start="given", iterations=passes, tolerance=0.0, accelerate=False),
+            hidden=made.hidden,
+        )
 
     works: dict[str, Callable[[], Any]] = {
         "jtgpu smoothing": lambda: made.smooth(tree, codes), "jtgpu em 1": lambda: fitted(1),

@@ -57,7 +57,13 @@ def counting(smoke: bool, runs: int) -> Rows:
             at = np.ravel_multi_index(tuple(states[:, family].T.astype(np.int64)), net.cpt(v).shape)
             if not np.array_equal(np.bincount(at, minlength=net.cpt(v).size), found.counts[v].ravel()):
                 raise SystemExit(f"the counts of {v} are wrong; nothing is timed")
-        yield row("count", "alarm", "jtgpu", cpu_seconds(lambda s=states, m=net: fit(m, s, compute=jtgpu.Compute(threads=1)), runs), rows=n)  # type: ignore[misc]
+        yield row(
+            "count",
+            "alarm",
+            "jtgpu",
+            cpu_seconds(lambda s=states, m=net: fit(m, s, compute=jtgpu.Compute(threads=1)), runs),
+            rows=n,
+        )  # type: ignore[misc]
 
 
 def iterations(smoke: bool, runs: int) -> Rows:
@@ -68,7 +74,12 @@ def iterations(smoke: bool, runs: int) -> Rows:
         net, states = sample(name, n, missing)
 
         def run(k: int, net: Any = net, states: Any = states) -> Any:
-            return fit(net, states, em=jtgpu.learn.EM(iterations=k, tolerance=0, accelerate=False), compute=jtgpu.Compute(threads=1))
+            return fit(
+                net,
+                states,
+                em=jtgpu.learn.EM(iterations=k, tolerance=0, accelerate=False),
+                compute=jtgpu.Compute(threads=1),
+            )
 
         spread, one = cpu_seconds(lambda count=count: run(count), runs), cpu_seconds(lambda: run(1), runs)  # type: ignore[misc]
         each = (spread.minimum - one.minimum) / (n * max(count - 1, 1))
@@ -105,7 +116,13 @@ def peers(smoke: bool, runs: int) -> Rows:
             begin = time.process_time()
             made[k] = theirs(k)
             seconds[k] = time.process_time() - begin
-    mine = fit(made[1], states, em=jtgpu.learn.EM(start="given", iterations=1), pseudo_counts=1, compute=jtgpu.Compute(threads=1)).network
+    mine = fit(
+        made[1],
+        states,
+        em=jtgpu.learn.EM(start="given", iterations=1),
+        pseudo_counts=1,
+        compute=jtgpu.Compute(threads=1),
+    ).network
     gap = max(float(np.abs(mine.cpt(v) - made[2].cpt(v)).max()) for v in net)
     if not gap <= TOLERANCE:
         raise SystemExit(f"an iteration differs from pyAgrum's by {gap:g}; nothing is timed")
@@ -113,7 +130,15 @@ def peers(smoke: bool, runs: int) -> Rows:
     spread = timing.Spread.of([seconds[count]])
     yield row("peers", name, f"pyagrum {gum.__version__}", spread, rows=n, missing=0.1, iterations=count, per_row=each)
     own, one = (
-        cpu_seconds(lambda k=k: fit(net, states, em=jtgpu.learn.EM(iterations=k, tolerance=0, accelerate=False), compute=jtgpu.Compute(threads=1)), runs)  # type: ignore[misc]
+        cpu_seconds(
+            lambda k=k: fit(
+                net,
+                states,
+                em=jtgpu.learn.EM(iterations=k, tolerance=0, accelerate=False),
+                compute=jtgpu.Compute(threads=1),
+            ),
+            runs,
+        )  # type: ignore[misc]
         for k in (21, 1)
     )
     each = (own.minimum - one.minimum) / (n * 20)
@@ -191,7 +216,14 @@ def by_pgmpy(smoke: bool, runs: int) -> Rows:
         return fitted(estimator, net, frame, {"Cancer"})
 
     def own(k: int) -> Any:
-        return fit(net, frame, hidden="Cancer", pseudo_counts=0, em=jtgpu.learn.EM(start="given", iterations=k, tolerance=0, accelerate=False), compute=jtgpu.Compute(threads=1))  # fmt: skip
+        return fit(
+            net,
+            frame,
+            hidden="Cancer",
+            pseudo_counts=0,
+            em=jtgpu.learn.EM(start="given", iterations=k, tolerance=0, accelerate=False),
+            compute=jtgpu.Compute(threads=1),
+        )
 
     gap = difference(net, theirs(1), own(1))
     if not gap <= TOLERANCE:

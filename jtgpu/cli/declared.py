@@ -15,7 +15,7 @@ from ..options.compute import Compute, CutPlanning, Devices, MemoryLimit, Planni
 from ..options.learning import EM, Chains, Constraints, Search
 from ..options.record import Opt, Record, fields_of
 from ..options.serving import Limits
-from ..options.tables import CsvDialect, FileOptions, TableOptions
+from ..options.tables import CsvDialect, FileOptions, ReadOptions, TableOptions
 
 Names = tuple[str, ...]
 FILE_HELP = (
@@ -100,13 +100,14 @@ class ChanceOnly(Record):
     )] = False
 
 
+LOCAL = "backend threads dtype devices progress"
+
+
 @dataclass(frozen=True)
 class CsvOptions(CsvDialect):
     """How CSV files are read and written."""
 
-    na_values: Annotated[Names | None, Opt(
-        "Word that means a missing cell, unless it is a state. Repeatable. Besides NA, N/A, NaN, None, null and the "
-        "others of pandas.read_csv, unless WORD is empty. Empty cells are always missing.", "--na-values WORD")] = None
+    na_values: Annotated[Names | None, fields_of(ReadOptions)["na_values"].opt] = None
     escape_formulas: Annotated[bool, Opt(
         "Put an apostrophe before cells of a CSV that a spreadsheet would run as a formula (=, +, -, @ first), as "
         "OWASP recommends.")] = False
@@ -116,6 +117,10 @@ class CsvOptions(CsvDialect):
         if self.delimiter == "":
             raise BadParameter("'none' is not a single ASCII character", param_hint="--delimiter")
         return CsvDialect(**{name: getattr(self, name) for name in fields_of(CsvDialect)})
+
+    def reading(self, **more: Any) -> ReadOptions:
+        """The argument ``read`` of Python's functions."""
+        return ReadOptions(**vars(self.dialect()), na_values=self.na_values, **more)
 
 
 INPUT = "delimiter quote encoding decimal thousands header na_values"  # of commands that write no CSV files
@@ -342,16 +347,14 @@ class Dynamic(WithCodes, Targets, Numbers):
 class FitModel(Record, title="Model"):
     """The tables to estimate."""
 
-    prior: Annotated[str, Opt(
+    pseudo_counts: Annotated[str, Opt(
         "Added to each count: a number, bdeu:ESS, or net:ESS (the network's distribution). 0: maximum likelihood.",
-        "--prior P", front=True)] = "1"
+        "--pseudo-counts P", front=True)] = "1"
     hidden: Annotated[Names, Opt(
         "Variable without a column, and its number of states. Repeatable.", "--hidden NAME[=N]", front=True)] = ()
     fixed: Annotated[Names, Opt(
         "Variables whose tables stay those of the network. Repeatable.", "--fixed A,B", complete="targets")] = ()
     tie: Annotated[Names, Opt("Variables that share one table. Repeatable.", "--tie A,B")] = ()
-    zeros: Annotated[Literal["keep", "free"], Opt(
-        "With --start given: whether zeros of the network stay.")] = "keep"
 
 
 class FitCases(Record, title="Cases"):
@@ -363,11 +366,11 @@ class FitCases(Record, title="Cases"):
         "rows.", "--missing, --incomplete HOW", front=True)] = "em"
     states: Annotated[Literal["given", "data"] | None, Opt(
         "States of the network, or those in the data, sorted. Default: given; data with --bins.")] = None
-    numbers: Annotated[Names | None, Opt(
+    continuous: Annotated[Names | None, Opt(
         "What columns of numbers are: gaussian, intervals, or states; of all, or of the named ones.",
-        "--numbers KIND|NAME=KIND", front=True)] = None
+        "--continuous KIND|NAME=KIND", front=True)] = None
     bins: Annotated[int | None, Opt("Make N intervals of each column of more different numbers.", least=2)] = None
-    chunk: Annotated[int, Opt("Rows that are read at a time.", least=1)] = 100_000
+    chunk: Annotated[int | None, fields_of(ReadOptions)["chunk"].opt] = None
 
 
 class Fit(WithCodes, File, Printed, Force):
@@ -379,9 +382,9 @@ class Fit(WithCodes, File, Printed, Force):
 
     examples = (
         "jtgpu fit alarm cases.csv -o fitted.bif",
-        "jtgpu fit asia cases.parquet -o fitted.net --hidden smoke --restarts 10 --prior bdeu:10",
+        "jtgpu fit asia cases.parquet -o fitted.net --hidden smoke --restarts 10 --pseudo-counts bdeu:10",
         "jtgpu fit asia day1.csv.gz day2.csv.gz -o fitted.net --start given --report fit.json",
-        "jtgpu fit patients.net patients.csv -o fitted.mixed.json --numbers bp=gaussian,age=intervals",
+        "jtgpu fit patients.net patients.csv -o fitted.mixed.json --continuous bp=gaussian,age=intervals",
         "jtgpu fit alarm cases.parquet -o fitted.net --devices all",
     )
     cases: Annotated[Names, Opt("CSV (plain, .gz, .zst) or Parquet files, or folders of them.", "CASES...")]
@@ -842,6 +845,7 @@ class Warmup(Printed, Shown):
 
 QUERIES, TABLES, NETWORKS, SPEED = "Queries of one case", "Tables of cases", "Networks and plans", "Speed"
 BUT_DEVICES, BUT_DTYPE = "backend threads dtype progress", "backend threads devices progress"
+FITS = "start zeros restarts seed iterations tolerance accelerate stepwise standard_errors"
 ONE_BY_ONE = "backend threads progress"
 
 
@@ -860,7 +864,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "query": Command(QUERIES, Query, {CutPlanning: "", Compute: ""}),
+    "query": Command(QUERIES, Query, {CutPlanning: "", Compute: LOCAL}),
     "mpe": Command(QUERIES, Mpe, {Planning: "", Compute: ONE_BY_ONE}, "explain"),
     "voi": Command(QUERIES, Voi, {Planning: "", Compute: BUT_DEVICES}, "explain"),
     "sensitivity": Command(QUERIES, Sensitivity, {Planning: "", Compute: ONE_BY_ONE}, "explain"),
@@ -868,12 +872,12 @@ COMMANDS = {
     "solve": Command(QUERIES, Solve, {
         Planning: "order plan memory_limit max_table order_seed no_cache", Compute: "backend"}),
     "batch": Command(TABLES, Batch, {
-        TableOptions: "", FileOptions: "", CsvOptions: "", ClusterOptions: "", Planning: "", Compute: ""}),
+        TableOptions: "", FileOptions: "", CsvOptions: "", ClusterOptions: "", Planning: "", Compute: LOCAL}),
     "dynamic": Command(TABLES, Dynamic, {
         FileOptions: "resume force compression chunk", CsvOptions: "", FitModel: "",
-        EM: "start restarts iterations tolerance accelerate", Compute: ONE_BY_ONE}),
+        EM: "start zeros restarts iterations tolerance accelerate", Compute: ONE_BY_ONE}),
     "fit": Command(TABLES, Fit, {
-        FitModel: "", EM: "", FitCases: "", CsvOptions: INPUT, ClusterOptions: "", Compute: BUT_DTYPE}),
+        FitModel: "", EM: FITS, FitCases: "", CsvOptions: INPUT, ClusterOptions: "", Compute: BUT_DTYPE}),
     "validate": Command(TABLES, Validate, {CsvOptions: INPUT}),
     "screen": Command(TABLES, Screen, {CsvOptions: INPUT, ClusterOptions: "cluster"}, "preprocess"),
     "whiten": Command(TABLES, Whiten, {CsvOptions: INPUT}, "preprocess"),
@@ -885,8 +889,8 @@ COMMANDS = {
     "explore": Command(NETWORKS, Explore, {CsvOptions: INPUT}),
     "info": Command(NETWORKS, Info),
     "convert": Command(NETWORKS, Convert, {}, "export"),
-    "show": Command(NETWORKS, Show, {Planning: "", Compute: ""}, "export"),
-    "serve": Command(NETWORKS, Serve, {Address: "", Access: "", Limits: "", CutPlanning: "", Compute: ""}),
+    "show": Command(NETWORKS, Show, {Planning: "", Compute: LOCAL}, "export"),
+    "serve": Command(NETWORKS, Serve, {Address: "", Access: "", Limits: "", CutPlanning: "", Compute: LOCAL}),
     "rank": Command(NETWORKS, Rank, {CsvOptions: INPUT}),
     "plan": Command(NETWORKS, Plan, {CutPlanning: ""}),
     "time": Command(SPEED, Time, {Planning: "", Compute: ONE_BY_ONE}, "speed"),

@@ -28,6 +28,7 @@ from ..learn.parameters.fit import fit
 from ..learn.parameters.sources import open_source
 from ..learn.validation import validate
 from ..model.network import BayesianNetwork
+from ..options.compute import Compute
 from ..util import late_imports
 from ..util.atomic_file import write_text
 from ..util.text_table import counted
@@ -38,7 +39,6 @@ from .networks import check_output, check_picture, split_names
 from .numbers import numeric_writer_of
 from .saving import save_network
 from .tables import on_terminal, print_rows, status
-from ..options.compute import Compute
 
 if TYPE_CHECKING:
     from ..learn.dags.posterior.result import StructurePosterior
@@ -213,7 +213,10 @@ class _Learning:
                 self.notes.append("EM ended before it had converged, because of the time limit")
                 raise KeyboardInterrupt
 
-        return fit(learned, cases, pseudo_counts="bdeu:1", states=self.declared, continuous=self.kinds, compute=Compute(progress=out_of_time), **options).network  # fmt: skip
+        return fit(
+            learned, cases, pseudo_counts="bdeu:1", states=self.declared, continuous=self.kinds,
+            compute=Compute(progress=out_of_time), **options,
+        ).network  # fmt: skip
 
     def judged(self, target: str, seconds_of_one: float, entries: float) -> Validation | NumberValidation | None:
         """Predictions of networks that the rows did not help to learn; None: there are too few rows, or no time."""

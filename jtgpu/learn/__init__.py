@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .validation_result import Validation
 
 __all__ = [
-    "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "CredibleIntervals", "Discretiser", "EM", "Fit",
+    "EM", "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "CredibleIntervals", "Discretiser", "Fit",
     "JunctionTreeClassifier", "Keys", "MissingReport", "MixedSequenceFit", "NumberCheck", "NumberValidation", "Online",
     "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "SequenceFit", "Structure", "StructureLearner",
     "StructurePosterior", "Validation", "check", "discretise", "fit", "load", "posterior", "score_table", "structure",

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from ..errors import ArgumentError
 from .record import Opt, Record
 
-
 MAX_ENTRIES = 100_000_000  # of a CPT
 
 

@@ -95,12 +95,18 @@ def test_fits_learn_from_codes_and_keep_them(tmp_path: Path) -> None:
     right = jtgpu.learn.validate(net, named, "bronc")
     model: Any
     for model in (net, net.compile("cpu")):
-        assert jtgpu.learn.validate(model, numbers, "bronc", read=jtgpu.ReadOptions(codes=CODES)).log_loss == right.log_loss
+        assert (
+            jtgpu.learn.validate(model, numbers, "bronc", read=jtgpu.ReadOptions(codes=CODES)).log_loss
+            == right.log_loss
+        )
     assert jtgpu.learn.validate(net.with_codes(CODES), numbers, "bronc").log_loss == right.log_loss
     for model in (net, {"bronc": ["smoke"]}):
         own = {v: CODES[v] for v in ("bronc", "smoke")} if isinstance(model, dict) else CODES
         tables = ((numbers, own), (named, None))
-        folds = [jtgpu.learn.validate(model, table, "bronc", folds=2, read=jtgpu.ReadOptions(codes=c)).accuracy for table, c in tables]
+        folds = [
+            jtgpu.learn.validate(model, table, "bronc", folds=2, read=jtgpu.ReadOptions(codes=c)).accuracy
+            for table, c in tables
+        ]
         assert folds[0] == folds[1]
     online = jtgpu.learn.Online(net.with_codes(CODES))
     for _ in range(2):  # the second time with the CPTs of the first
@@ -157,7 +163,10 @@ def test_networks_with_numbers_decisions_and_time_take_codes() -> None:
     named = {**table, **{v: ["yes" if x else "no" for x in table[v]] for v in ("rain", "wet")}}
     for structure in (net, parents_of):
         fits: list[Any] = [
-            jtgpu.learn.fit(structure, t, keys=jtgpu.learn.Keys(id="id", time="t"), read=jtgpu.ReadOptions(codes=c), states=None if c else declared)
+            jtgpu.learn.fit(
+                structure, t, keys=jtgpu.learn.Keys(id="id", time="t"), read=jtgpu.ReadOptions(codes=c),
+                states=None if c else declared,
+            )
             for t, c, declared in ((table, wet, None), (named, None, {v: ["yes", "no"] for v in wet}))
             if c or structure is not net
         ]  # fmt: skip

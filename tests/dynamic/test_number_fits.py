@@ -55,7 +55,11 @@ def test_several_starts_find_what_one_misses() -> None:
     flat = flat.replace(flat.discrete.replace(cpt={"s": np.full((3, 3), 1 / 3)}, start={"s": np.full(3, 1 / 3)}))
     flat = flat.replace(gaussians={"u": [jtgpu.Gaussian(0.0 * np.ones(3))] * 1 + [
         jtgpu.Gaussian(np.zeros(3), {"u[t-1]": np.zeros(3)})]})  # fmt: skip
-    options: Any = {"id": "sequence", "time": "slice", "hidden": "s", "seed": 2, "tolerance": 1e-5}
+    options: Any = {
+        "keys": jtgpu.learn.Keys(id="sequence", time="slice"),
+        "hidden": "s",
+        "em": jtgpu.learn.EM(seed=2, tolerance=1e-5),
+    }
     alone: Any = jtgpu.learn.fit(flat, data, **options)
     made: Any = jtgpu.learn.fit(flat, data, em=jtgpu.learn.EM(restarts=4), **options)
     assert len(made.restarts) == 4
@@ -67,7 +71,7 @@ def test_several_starts_find_what_one_misses() -> None:
     again: Any = jtgpu.learn.fit(flat, data, em=jtgpu.learn.EM(restarts=4), **options)
     assert (again.network, again.restarts) == (made.network, made.restarts)
     parents: Any = {"s": [("s", 1)], "y": ["s"], "u": ["s", ("u", 1)]}
-    given = {**options, "hidden": {"s": 3}, "numbers": "gaussian", "restarts": 3}
+    given = {**options, "hidden": {"s": 3}, "continuous": "gaussian", "em": jtgpu.learn.EM(restarts=3)}
     found: Any = jtgpu.learn.fit(parents, data, **given)
     assert found.network.numbers == ("y", "u")
     assert found.objective == pytest.approx(made.objective, rel=1e-3)
@@ -79,20 +83,24 @@ def test_structures_with_numbers() -> None:
     net = template(np.random.default_rng(2), True)
     data = long_frame(net, 20, 10, 1, "a")
     parents: Any = {v: net.parents(v) for v in net}
-    keys: Any = {"id": "sequence", "time": "slice", "hidden": {"a": 3}, "iterations": 3}
+    keys: Any = {
+        "keys": jtgpu.learn.Keys(id="sequence", time="slice"),
+        "hidden": {"a": 3},
+        "em": jtgpu.learn.EM(iterations=3),
+    }
     found: Any = jtgpu.learn.fit(parents, data, continuous="gaussian", **keys)
     assert found.network.numbers == net.numbers
     assert [found.network.parents(v) for v in net] == [net.parents(v) for v in net]
     kinds = dict.fromkeys(net.numbers, "gaussian")
     assert jtgpu.learn.fit(parents, data, continuous=kinds, **keys).network == found.network
     for options, error, text in (
-        ({"start": "given"}, jtgpu.ArgumentError, "start='given' requires"),
-        ({"numbers": {"x": "intervals", **dict.fromkeys("yzwv", "gaussian")}}, jtgpu.ArgumentError, "use bins="),
-        ({"numbers": "states"}, jtgpu.DataError, "no column of the structure has numbers"),
-        ({"numbers": {"q": "gaussian"}}, jtgpu.ArgumentError, "numbers: there is no variable 'q'"),
+        ({"em": jtgpu.learn.EM(start="given")}, jtgpu.ArgumentError, "start='given' requires"),
+        ({"continuous": {"x": "intervals", **dict.fromkeys("yzwv", "gaussian")}}, jtgpu.ArgumentError, "use bins="),
+        ({"continuous": "states"}, jtgpu.DataError, "no column of the structure has numbers"),
+        ({"continuous": {"q": "gaussian"}}, jtgpu.ArgumentError, "numbers: there is no variable 'q'"),
     ):
         with pytest.raises(error, match=text):
-            jtgpu.learn.fit(parents, data, **{**keys, "numbers": "gaussian", **options})
+            jtgpu.learn.fit(parents, data, **{**keys, "continuous": "gaussian", **options})
     with pytest.raises(jtgpu.ArgumentError, match="numbers= is for parents"):
         jtgpu.learn.fit(net.discrete, data, continuous="gaussian", **keys)
     for number, text in ((2.0, "column 'x' is constant, 2 in all rows"), (2e13, "last digits of 2e[+]13 only")):
@@ -104,7 +112,11 @@ def test_structures_with_numbers() -> None:
 def test_densities_can_be_fixed_and_a_network_is_a_start() -> None:
     net = template(np.random.default_rng(2))
     data = long_frame(net, 15, 8, 1, "a")
-    keys: Any = {"id": "sequence", "time": "slice", "hidden": "a", "iterations": 3}
+    keys: Any = {
+        "keys": jtgpu.learn.Keys(id="sequence", time="slice"),
+        "hidden": "a",
+        "em": jtgpu.learn.EM(iterations=3),
+    }
     made: Any = jtgpu.learn.fit(net, data, **keys, fixed=["x", "b"])
     assert made.fixed == ("b[0]", "b", "x")
     assert np.array_equal(made.network.gaussian("x").mean, net.gaussian("x").mean)
@@ -134,7 +146,7 @@ def test_fits_of_autoregressive_numbers_depend_on_no_unit(offset: float, unit: f
         )  # fmt: skip
 
     drawn = np.asarray(network(1.0, 0.0).compile("reference").sample(10, length=60, seed=3)["y"], float)
-    options: Any = {"hidden": "s", "iterations": 8, "tolerance": 0}
+    options: Any = {"hidden": "s", "em": jtgpu.learn.EM(iterations=8, tolerance=0)}
     plain: Any = jtgpu.learn.fit(network(1.0, 0.0), {"y": drawn}, **options)
     other: Any = jtgpu.learn.fit(network(unit, offset), {"y": offset + unit * drawn}, **options)
     mine, theirs = plain.network.gaussian("y"), other.network.gaussian("y")
@@ -158,7 +170,7 @@ def test_bits_depend_neither_on_threads_nor_on_other_sequences() -> None:
     for y in a.mean:
         assert np.array_equal(a.mean[y], b.mean[y])
     assert np.array_equal(one.mpe(data).states, two.mpe(data).states)
-    options: Any = {"hidden": ["a", "b"], "iterations": 3, "restarts": 2}
+    options: Any = {"hidden": ["a", "b"], "em": jtgpu.learn.EM(iterations=3, restarts=2)}
     fits: list[Any] = [jtgpu.learn.fit(net, data, compute=jtgpu.Compute(threads=n), **options) for n in (1, 2)]
     assert fits[0].network == fits[1].network
     assert fits[0].restarts == fits[1].restarts

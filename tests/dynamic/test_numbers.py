@@ -330,7 +330,9 @@ def test_slices_that_only_numbers_join(states: bool, tmp_path: Path) -> None:
     assert list(tree.mpe(data)) == ["s"] * states
     frame = long_frame(net, 30, 40, 2, "none")
     parents = {v: net.parents(v) for v in net}
-    made: Any = jtgpu.learn.fit(parents, frame, keys=jtgpu.learn.Keys(id="sequence", time="slice"), continuous="gaussian")
+    made: Any = jtgpu.learn.fit(
+        parents, frame, keys=jtgpu.learn.Keys(id="sequence", time="slice"), continuous="gaussian"
+    )
     assert np.allclose(made.network.gaussian("y").coefficients["y[t-1]"], 0.5, atol=0.12)
     jtgpu.write(net, tmp_path / "a.dynamic.json")
     assert jtgpu.read(tmp_path / "a.dynamic.json") == net

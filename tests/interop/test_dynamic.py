@@ -89,7 +89,7 @@ def test_dynamic_networks_of_others_are_structures_of_fits() -> None:
     pytest.importorskip("pgmpy")
     pytest.importorskip("pyagrum.ktbn")
     days = {"umbrella": [["yes", "no", "yes"], ["no", "no", "yes"]]}
-    options: Any = {"hidden": "rain", "start": "given", "iterations": 3}
+    options: Any = {"hidden": "rain", "em": jtgpu.learn.EM(start="given", iterations=3)}
     expected: Any = jtgpu.learn.fit(umbrella(), days, **options)
     for theirs in (jtgpu.to_pyagrum(umbrella()), jtgpu.to_pgmpy(umbrella())):
         made: Any = jtgpu.learn.fit(theirs, days, **options)

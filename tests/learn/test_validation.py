@@ -112,7 +112,9 @@ def test_folds_are_predicted_by_models_of_the_others() -> None:
         net = jtgpu.learn.fit(CHAIN, train, pseudo_counts=0.5).network
         test = {v: [x for x, own in zip(c, result.fold, strict=True) if own == f] for v, c in table.items()}
         assert np.allclose(validate(net, test, "b").probabilities, result.probabilities[result.fold == f], atol=1e-12)
-    assert (validate(CHAIN, table, "b", folds=result.fold, pseudo_counts=0.5).probabilities == result.probabilities).all()
+    assert (
+        validate(CHAIN, table, "b", folds=result.fold, pseudo_counts=0.5).probabilities == result.probabilities
+    ).all()
     by_function = validate(
         lambda train: jtgpu.learn.fit(CHAIN, train, pseudo_counts=0.5).network, table, "b", folds=result.fold
     )

@@ -52,7 +52,13 @@ def test_monotone_gaps_have_a_closed_form() -> None:
     x = rng.normal(size=500)
     y = 1 + 2 * x + rng.normal(size=500)
     y[x > 0.3] = np.nan
-    found = fit({"x": ["y"]}, {"x": x, "y": y}, continuous="gaussian", pseudo_counts=0, em=jtgpu.learn.EM(tolerance=1e-14, iterations=2000))
+    found = fit(
+        {"x": ["y"]},
+        {"x": x, "y": y},
+        continuous="gaussian",
+        pseudo_counts=0,
+        em=jtgpu.learn.EM(tolerance=1e-14, iterations=2000),
+    )
     seen = ~np.isnan(y)
     slope, intercept = np.polyfit(x[seen], y[seen], 1)
     residual = np.mean((y[seen] - intercept - slope * x[seen]) ** 2)
@@ -70,7 +76,9 @@ def test_the_objective_rises(seed: int) -> None:
     for column in table.columns:
         table.loc[rng.random(len(table)) < 0.25, column] = None
     states: dict[str, Any] = {v: net.states(v) for v in net.discrete}
-    found = fit({v: net.parents(v) for v in net}, table, continuous="gaussian", states=states, em=jtgpu.learn.EM(iterations=15))
+    found = fit(
+        {v: net.parents(v) for v in net}, table, continuous="gaussian", states=states, em=jtgpu.learn.EM(iterations=15)
+    )
     objectives = [entry.objective for entry in found.history]
     assert all(b >= a - 1e-9 * abs(a) for a, b in itertools.pairwise(objectives))
     rows = found.network.compile("cpu").log_likelihood(table)
@@ -104,15 +112,15 @@ def test_a_configuration_without_rows_has_the_pooled_regression() -> None:
     ("table", "options", "words"),
     [
         ({"x": [1.0, 1.0, 1.0], "y": [1.0, 2.0, 4.0]}, {}, "'x' is constant"),
-        ({"x": [1.0, 2.0, 3.0], "y": ["a", "b", "a"]}, {"numbers": {"y": "gaussian"}}, "'y' holds text"),
-        ({"x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 3.0]}, {"numbers": {"z": "gaussian"}}, "no variable 'z'"),
-        ({"x": [*(np.arange(30) / 7)], "y": [1.0, 2.0] * 15}, {"numbers": {"y": "gaussian"}}, "name its kind"),
+        ({"x": [1.0, 2.0, 3.0], "y": ["a", "b", "a"]}, {"continuous": {"y": "gaussian"}}, "'y' holds text"),
+        ({"x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 3.0]}, {"continuous": {"z": "gaussian"}}, "no variable 'z'"),
+        ({"x": [*(np.arange(30) / 7)], "y": [1.0, 2.0] * 15}, {"continuous": {"y": "gaussian"}}, "name its kind"),
         ({"x": [1.0, 2.0, np.inf], "y": [1.0, 2.0, 4.0]}, {}, "infinite"),
     ],
 )
 def test_bad_tables(table: dict[str, Any], options: dict[str, Any], words: str) -> None:
     with pytest.raises(jtgpu.JtgpuError, match=words):
-        fit({"y": ["x"]}, table, **{"numbers": "gaussian", **options})
+        fit({"y": ["x"]}, table, **{"continuous": "gaussian", **options})
 
 
 def test_collinear_parents_are_named() -> None:
@@ -138,7 +146,7 @@ def test_numbers_far_from_0_keep_their_digits(hole: bool) -> None:
     y = x * np.where(s, 0.5, 0.9) + s + 0.3 * rng.normal(size=600)
     y[::7] = np.nan if hole else y[::7]
     parents: Any = {"y": ["s", "x"]}
-    options: Any = {"numbers": "gaussian", "prior": 1}
+    options: Any = {"continuous": "gaussian", "pseudo_counts": 1}
     near: Any = jtgpu.learn.fit(parents, {"s": s.astype(str), "x": x, "y": y}, **options)
     for offset in (1e6, 1e9):
         far: Any = jtgpu.learn.fit(parents, {"s": s.astype(str), "x": offset + x, "y": offset + y}, **options)
@@ -173,7 +181,13 @@ def test_an_interrupted_fit_is_that_of_the_last_whole_iteration() -> None:
 
         return progress
 
-    found = fit(structure, table, continuous="gaussian", em=jtgpu.learn.EM(tolerance=0), compute=jtgpu.Compute(progress=stop_at(3)))
+    found = fit(
+        structure,
+        table,
+        continuous="gaussian",
+        em=jtgpu.learn.EM(tolerance=0),
+        compute=jtgpu.Compute(progress=stop_at(3)),
+    )
     assert (found.interrupted, found.converged, len(found.history)) == (True, False, 4)
     same = fit(structure, table, continuous="gaussian", em=jtgpu.learn.EM(tolerance=0, iterations=3))
     assert (found.network, found.log_likelihood) == (same.network, same.log_likelihood)
@@ -252,7 +266,9 @@ def test_a_start_is_a_network_of_the_structure() -> None:
     cpts: dict[str, Any] = {"s": [0.9, 0.1], "x": jtgpu.Gaussian([0.0, 1.0]), "y": jtgpu.Gaussian(0, {"x": 1.0})}
     states: dict[str, Any] = {"y": float, "x": float, "s": ["a", "b"]}  # in another order
     start = jtgpu.MixedNetwork(states, structure, cpts)
-    found = fit(structure, table, continuous="gaussian", em=jtgpu.learn.EM(tolerance=1e-12, start=start), pseudo_counts=0)
+    found = fit(
+        structure, table, continuous="gaussian", em=jtgpu.learn.EM(tolerance=1e-12, start=start), pseudo_counts=0
+    )
     for v in "xy":
         assert found.network.gaussian(v).mean == pytest.approx(expected.network.gaussian(v).mean, abs=1e-4)
     others = (
@@ -355,7 +371,9 @@ def test_the_likelihood_does_not_depend_on_threads_of_blas() -> None:
     found = []
     for n in (1, 2):
         with threads(n, "blas"):
-            found.append(fit({"x": []}, {"x": x}, continuous="gaussian", em=jtgpu.learn.EM(iterations=1)).log_likelihood)
+            found.append(
+                fit({"x": []}, {"x": x}, continuous="gaussian", em=jtgpu.learn.EM(iterations=1)).log_likelihood
+            )
     assert found[0] == found[1]
 
 
@@ -371,14 +389,22 @@ HIDDEN: dict[str, Any] = {"x": ["h"], "y": ["h", "x"]}
 
 def test_hidden_classes_of_numbers() -> None:
     table = mixture()
-    found = fit(HIDDEN, table, continuous="gaussian", hidden={"h": 2}, em=jtgpu.learn.EM(restarts=3, seed=1, tolerance=1e-9))
+    found = fit(
+        HIDDEN, table, continuous="gaussian", hidden={"h": 2}, em=jtgpu.learn.EM(restarts=3, seed=1, tolerance=1e-9)
+    )
     assert found.converged
     assert len(found.restarts) == 3
     assert found.objective == max(found.restarts)
     assert sorted(found.network.gaussian("x").mean.tolist()) == pytest.approx([-2, 3], abs=0.3)
     rows = found.network.compile("cpu").log_likelihood(table)
     assert found.log_likelihood == pytest.approx(rows.sum(), rel=1e-9)
-    plain = fit(HIDDEN, table, continuous="gaussian", hidden={"h": 2}, em=jtgpu.learn.EM(seed=1, tolerance=1e-9, accelerate=False))
+    plain = fit(
+        HIDDEN,
+        table,
+        continuous="gaussian",
+        hidden={"h": 2},
+        em=jtgpu.learn.EM(seed=1, tolerance=1e-9, accelerate=False),
+    )
     assert plain.objective == pytest.approx(found.objective, rel=1e-5)
     kept = fit(found.network, table, hidden="h", fixed=["x", "h"], em=jtgpu.learn.EM(start="given"))
     np.testing.assert_allclose(kept.network.gaussian("x").mean, found.network.gaussian("x").mean, rtol=1e-12)
@@ -394,10 +420,13 @@ def test_a_fit_of_numbers_goes_on_after_it_was_stopped(tmp_path: Path) -> None:
         if entry.number >= 4:
             raise KeyboardInterrupt
 
-    given: Any = {"numbers": "gaussian", "hidden": {"h": 2}, "seed": 1, "tolerance": 1e-9}
-    assert fit(HIDDEN, table, em=jtgpu.learn.EM(checkpoint=tmp_path / "c"), compute=jtgpu.Compute(progress=stop), **given).interrupted
-    whole = fit(HIDDEN, table, **given)
-    found = fit(HIDDEN, table, em=jtgpu.learn.EM(checkpoint=tmp_path / "c", resume=True), **given)
+    path, em = tmp_path / "c", dict[str, Any](seed=1, tolerance=1e-9)
+    given: Any = {"continuous": "gaussian", "hidden": {"h": 2}}
+    assert fit(
+        HIDDEN, table, em=jtgpu.learn.EM(checkpoint=path, **em), compute=jtgpu.Compute(progress=stop), **given
+    ).interrupted
+    whole = fit(HIDDEN, table, em=jtgpu.learn.EM(**em), **given)
+    found = fit(HIDDEN, table, em=jtgpu.learn.EM(checkpoint=path, resume=True, **em), **given)
     assert found.objective == pytest.approx(whole.objective, rel=1e-12)
     assert [e.number for e in found.history] == [e.number for e in whole.history]
     assert not (tmp_path / "c").exists()

@@ -63,7 +63,9 @@ def table(n: int) -> np.ndarray:
 @pytest.mark.parametrize("prior", [0, 2])
 def test_as_on_the_cpu(gpu: Device, n: int, prior: int) -> None:
     rows = table(n)
-    expected: Any = jtgpu.learn.fit(PARENTS, dict(zip(PARENTS, rows.T, strict=True)), continuous="gaussian", pseudo_counts=prior)
+    expected: Any = jtgpu.learn.fit(
+        PARENTS, dict(zip(PARENTS, rows.T, strict=True)), continuous="gaussian", pseudo_counts=prior
+    )
     others: list[Any]
     with uploaded(gpu, rows) as whole, uploaded(gpu, np.ascontiguousarray(rows.T)) as turned:
         by_rows = {v: whole.column(i) for i, v in enumerate(PARENTS)}

@@ -12,12 +12,12 @@ from jtgpu.backends.gpu.counts import engine, generated, held, warps
 from jtgpu.device.context import Device, device_numbers
 from jtgpu.inference.queries.counts import counting_backend
 from jtgpu.learn import fit
+from jtgpu.options.compute import Compute
+from jtgpu.options.learning import EM
 from jtgpu.plans.compiler import model_factors
 from tests.backends.gpu.test_counts import *  # noqa: F403 (tests of both GPUs)
 from tests.backends.test_counts import assert_same, other_numbers
 from tests.support.bundled import bundled
-from jtgpu.options.compute import Compute
-from jtgpu.options.learning import EM
 
 pytestmark = pytest.mark.gpu
 
@@ -31,9 +31,7 @@ def rows(name: str, n: int, missing: float) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["lanes", "tables"])
 @pytest.mark.parametrize(("name", "n"), [("alarm", 70_000), ("insurance", 1_000), ("water", 200)])
-def test_counts_agree_with_the_cpu(
-    name: str, n: int, kind: str, gpu: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counts_agree_with_the_cpu(name: str, n: int, kind: str, gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     if kind == "tables":
         monkeypatch.setattr(generated, "GENERATED_FLOPS", -1)
         monkeypatch.setattr(warps, "GAIN", np.inf)

@@ -63,7 +63,7 @@ def fit(  # noqa: PLR0913
     em: EM = EM(),
     keys: Keys = Keys(),
     read: ReadOptions = ReadOptions(),
-    compute: Compute | EngineName = "auto",
+    compute: Compute | EngineName = Compute(),
 ) -> Fit:
     """Estimate the CPTs of a structure from data.
 

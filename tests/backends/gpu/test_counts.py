@@ -197,9 +197,12 @@ def test_fit_on_a_gpu_is_that_of_the_cpu(
     monkeypatch.setattr("jtgpu.backends.wrappers.devices.MIN_ROWS", 1)
     net = two_parts()
     states = np.concatenate([random_states(net, 200, 0.3, 9), [[0, 2, 0, 0, 0]]])  # the last one is impossible
-    options: Any = {"start": "given", "iterations": 4, "tolerance": 0, "on_impossible": "flag"}
+    options: Any = {"em": jtgpu.learn.EM(start="given", iterations=4, tolerance=0, on_error="flag")}
     devices = two_at_most() if several else None
-    found = [fit(net, states, compute=jtgpu.Compute(backend="gpu", devices=devices), **options), fit(net, states, compute="cpu", **options)]
+    found = [
+        fit(net, states, compute=jtgpu.Compute(backend="gpu", devices=devices), **options),
+        fit(net, states, compute="cpu", **options),
+    ]
     assert found[0].n_impossible == found[1].n_impossible > 0
     assert found[0].log_likelihood == pytest.approx(found[1].log_likelihood)
     for v in net:

@@ -256,7 +256,11 @@ def test_counts_of_improbable_sequences_are_those_of_the_cpu(gpu: Device) -> Non
     soft = np.random.default_rng(1).random((12, 4, 3)) + 0.1
     soft[7, 2] = [1e-290, 0.0, 1e-300]
     codes[7, 2, 2] = -1
-    options: Any = {"start": "given", "iterations": 2, "tolerance": 0, "hidden": ["a", "b"], "likelihood": {"x": soft}}
+    options: Any = {
+        "em": jtgpu.learn.EM(start="given", iterations=2, tolerance=0),
+        "hidden": ["a", "b"],
+        "likelihood": {"x": soft},
+    }
     fits = [jtgpu.learn.fit(dyn, codes, compute=b, **options) for b in ("gpu", "cpu")]
     for v in dyn:
         np.testing.assert_allclose(fits[0].network.cpt(v), fits[1].network.cpt(v), atol=1e-9)
@@ -273,7 +277,9 @@ def test_other_questions_on_a_gpu_have_the_answers_of_the_cpu(gpu: Device) -> No
     np.testing.assert_allclose(tree.log_likelihood(codes), cpu.log_likelihood(codes), rtol=1e-12)
     assert tree.sample(2, codes, seed=1).states.shape == (2, 20, 5, 4)
     fits = [
-        jtgpu.learn.fit(dyn, codes, em=jtgpu.learn.EM(start="given", iterations=3, tolerance=0), compute=b, hidden=["a", "b"])
+        jtgpu.learn.fit(
+            dyn, codes, em=jtgpu.learn.EM(start="given", iterations=3, tolerance=0), compute=b, hidden=["a", "b"]
+        )
         for b in ("gpu", "cpu")
     ]
     for v in dyn:

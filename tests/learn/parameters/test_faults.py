@@ -57,7 +57,14 @@ def test_small_tables(rows: list[Any], weights: list[float], prior: Any, seed: i
     table = {v: [row[i] for row in rows] for i, v in enumerate("abc")}
     own = weights[: len(rows)]
     try:
-        found = fit(CHAIN, table, pseudo_counts=prior, weights=own, states=YES, em=jtgpu.learn.EM(start="random", seed=seed, iterations=50))
+        found = fit(
+            CHAIN,
+            table,
+            pseudo_counts=prior,
+            weights=own,
+            states=YES,
+            em=jtgpu.learn.EM(start="random", seed=seed, iterations=50),
+        )
     except DataError as error:
         assert "all weights are zero" in str(error) and not any(own)  # noqa: PT018, PT017
         return
@@ -88,7 +95,7 @@ def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, structure: Any, opt
         patch.setattr(checkpoint, "INTERVAL", 0.0)
         patch.setattr(checkpoint.Checkpoint, "write", write)
         with pytest.raises(Interrupt):
-            fit(structure, TABLE, **{"checkpoint": path, **options})
+            fit(structure, TABLE, **{"em": jtgpu.learn.EM(checkpoint=path), **options})
     assert path.is_file()
 
 
@@ -107,14 +114,30 @@ BIG = np.ones((2, 2))
     ("before", "after", "part"),
     [
         ((network(0.2), {"fixed": ["a"]}), (network(0.9), {"fixed": ["a"]}), "CPTs of the given network"),
-        ((network(0.2), {"start": "given"}), (network(0.9), {"start": "given"}), "CPTs of the given network"),
-        ((CHAIN, {"start": network(0.2)}), (CHAIN, {"start": network(0.9)}), "CPTs of the given network"),
-        ((network(0.2), {"prior": "net:50"}), (network(0.9), {"prior": "net:50"}), "prior"),
-        ((CHAIN, {"prior": {"b": BIG}}), (CHAIN, {"prior": {"b": 2 * BIG}}), "prior"),
+        (
+            (network(0.2), {"em": jtgpu.learn.EM(start="given")}),
+            (network(0.9), {"em": jtgpu.learn.EM(start="given")}),
+            "CPTs of the given network",
+        ),
+        (
+            (CHAIN, {"em": jtgpu.learn.EM(start=network(0.2))}),
+            (CHAIN, {"em": jtgpu.learn.EM(start=network(0.9))}),
+            "CPTs of the given network",
+        ),
+        ((network(0.2), {"pseudo_counts": "net:50"}), (network(0.9), {"pseudo_counts": "net:50"}), "prior"),
+        ((CHAIN, {"pseudo_counts": {"b": BIG}}), (CHAIN, {"pseudo_counts": {"b": 2 * BIG}}), "prior"),
         ((CHAIN, {"weights": [1, 1, 1, 1, 1]}), (CHAIN, {"weights": [1, 1, 1, 1, 2]}), "data"),
         ((CHAIN, {"tied": [("b", "c")]}), (CHAIN, {}), "tied or fixed variables"),
-        ((CHAIN, {"seed": 1, "start": "random"}), (CHAIN, {"seed": 2, "start": "random"}), "seed"),
-        ((CHAIN, {"accelerate": True}), (CHAIN, {"accelerate": False}), "accelerate"),
+        (
+            (CHAIN, {"em": jtgpu.learn.EM(seed=1, start="random")}),
+            (CHAIN, {"em": jtgpu.learn.EM(seed=2, start="random")}),
+            "seed",
+        ),
+        (
+            (CHAIN, {"em": jtgpu.learn.EM(accelerate=True)}),
+            (CHAIN, {"em": jtgpu.learn.EM(accelerate=False)}),
+            "accelerate",
+        ),
         ((CHAIN, {}), ({"b": ["a"], "c": ["a"]}, {}), "structure"),
     ],
 )

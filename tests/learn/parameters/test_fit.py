@@ -127,7 +127,16 @@ def test_the_objective_never_falls(data: st.DataObject) -> None:
     columns = {v: states[:, i] for i, v in enumerate(net) if v not in hidden}
     if not columns:
         return
-    found = fit(net, columns, pseudo_counts=data.draw(st.sampled_from([0, 0.5, "bdeu:3"])), tied=tied, fixed=fixed, hidden=hidden, em=jtgpu.learn.EM(iterations=12, accelerate=data.draw(st.booleans()), on_error="flag", seed=seed % 1000), compute="reference")  # fmt: skip
+    found = fit(
+        net,
+        columns,
+        pseudo_counts=data.draw(st.sampled_from([0, 0.5, "bdeu:3"])),
+        tied=tied,
+        fixed=fixed,
+        hidden=hidden,
+        em=jtgpu.learn.EM(iterations=12, accelerate=data.draw(st.booleans()), on_error="flag", seed=seed % 1000),
+        compute="reference",
+    )
     objectives = [entry.objective for entry in found.history]
     assert all(b >= a - 1e-9 * abs(a) for a, b in itertools.pairwise(objectives))
     for group in tied:
@@ -166,7 +175,14 @@ def test_a_hidden_chain_is_forward_backward() -> None:
     names = {h: [*"abc"] for h in hidden} | {f"o{t}": [*"wxyz"] for t in range(length)}
     cpts = {h: move if t else start for t, h in enumerate(hidden)} | {f"o{t}": emit for t in range(length)}
     net = jtgpu.BayesianNetwork(names, parents, cpts)
-    found = fit(net, {f"o{t}": ["wxyz"[s] for s in seen[:, t]] for t in range(length)}, hidden=hidden, em=jtgpu.learn.EM(start="given", iterations=1), pseudo_counts=0, tied=[hidden[1:], [f"o{t}" for t in range(length)]])  # fmt: skip
+    found = fit(
+        net,
+        {f"o{t}": ["wxyz"[s] for s in seen[:, t]] for t in range(length)},
+        hidden=hidden,
+        em=jtgpu.learn.EM(start="given", iterations=1),
+        pseudo_counts=0,
+        tied=[hidden[1:], [f"o{t}" for t in range(length)]],
+    )
     first, moves, emissions, log_likelihood = np.zeros(k), np.zeros((k, k)), np.zeros((k, m)), 0.0
     for row in seen:
         forward = [start * emit[:, row[0]]]
@@ -257,7 +273,13 @@ def test_standard_errors_of_hidden_classes_are_those_of_all_parameters() -> None
     h = rng.random(n) < 0.5
     x = np.stack([rng.random(n) < np.where(h, 0.7, 0.4) for _ in range(3)], axis=1)
     data = {f"x{i}": np.where(x[:, i], "yes", "no").tolist() for i in range(3)}
-    found = fit({v: ["h"] for v in data}, data, hidden={"h": 2}, pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True, seed=1, tolerance=1e-11, iterations=100_000))  # fmt: skip
+    found = fit(
+        {v: ["h"] for v in data},
+        data,
+        hidden={"h": 2},
+        pseudo_counts=0,
+        em=jtgpu.learn.EM(standard_errors=True, seed=1, tolerance=1e-11, iterations=100_000),
+    )
     yes = [found.network.states(v).index("yes") for v in data]
 
     def log_likelihood(theta: np.ndarray) -> float:
@@ -291,7 +313,9 @@ def test_standard_errors_of_complete_families_among_missing_cells() -> None:
     found = fit(net, states, pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True))
     p = found.network.cpt("smoke")[0]
     np.testing.assert_allclose(found.standard_errors("smoke"), np.sqrt(p * (1 - p) / 500), rtol=1e-12)
-    alone = fit(net, states[states[:, net.index("dysp")] >= 0], pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True))
+    alone = fit(
+        net, states[states[:, net.index("dysp")] >= 0], pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True)
+    )
     for k in np.ndindex(2, 2):  # rows whose child is missing say nothing
         if np.isfinite(alone.standard_errors("dysp")[k]).all():
             np.testing.assert_allclose(found.standard_errors("dysp")[k], alone.standard_errors("dysp")[k], rtol=0.05)
@@ -300,7 +324,10 @@ def test_standard_errors_of_complete_families_among_missing_cells() -> None:
 def test_stepwise_approaches_em() -> None:
     net = bundled("survey")
     states = drawn(net, 4000, 0.1)
-    whole, passed = fit(net, states), fit(net, states, em=jtgpu.learn.EM(stepwise=0.7), read=jtgpu.ReadOptions(chunk=200))
+    whole, passed = (
+        fit(net, states),
+        fit(net, states, em=jtgpu.learn.EM(stepwise=0.7), read=jtgpu.ReadOptions(chunk=200)),
+    )
     assert passed.method == "stepwise"
     assert len(passed.history) == 20
     assert not passed.converged
@@ -331,7 +358,7 @@ def test_a_run_continues_from_its_checkpoint(tmp_path: Any) -> None:
         if entry.number == 3:
             raise KeyboardInterrupt
 
-    options: dict[str, Any] = {"tolerance": 0, "iterations": 6, "checkpoint": path}
+    options: dict[str, Any] = {"em": jtgpu.learn.EM(tolerance=0, iterations=6, checkpoint=path)}
     fit(net, states, compute=jtgpu.Compute(progress=stop), **options)
     assert path.exists()
     with pytest.raises(jtgpu.JtgpuError, match="another run: other prior"):
@@ -349,9 +376,11 @@ def test_the_prior_of_a_network_does_not_depend_on_the_order_of_its_variables() 
     cpts: dict[str, Any] = {"a": [0.9, 0.1], "b": [0.2, 0.8], "c": [[0.7, 0.3], [0.4, 0.6]]}
     cases = {"a": [*"nny"], "b": [*"yyn"], "c": [*"nyy"]}
     fits = [
-        jtgpu.learn.fit({"a": [], "b": [], "c": ["a"]}, cases, pseudo_counts="net:10", em=jtgpu.learn.EM(start=jtgpu.BayesianNetwork(
-            {v: states[v] for v in order}, {"c": ["a"]}, cpts
-        ))).network for order in ("abc", "cba", "bac")
+        jtgpu.learn.fit(
+            {"a": [], "b": [], "c": ["a"]}, cases, pseudo_counts="net:10",
+            em=jtgpu.learn.EM(start=jtgpu.BayesianNetwork({v: states[v] for v in order}, {"c": ["a"]}, cpts)),
+        ).network
+        for order in ("abc", "cba", "bac")
     ]  # fmt: skip
     assert np.asarray(fits[0].cpt("a")) == pytest.approx([11 / 13, 2 / 13])
     for other in fits[1:]:
@@ -365,7 +394,10 @@ def test_zeros_of_the_start_stay_zero_with_numbers() -> None:
         {"c": [0.5, 0.5], "d": [[1, 0], [0, 1]], "x": jtgpu.Gaussian([0.0, 5.0])},
     )  # fmt: skip
     data = {"c": ["n", "n", None, "y"], "d": ["n", "n", "y", "y"], "x": [0.1, 0.2, 5.0, None]}
-    assert jtgpu.learn.fit(net, data, em=jtgpu.learn.EM(start="given"), pseudo_counts=1).network.cpt("d").tolist() == [[1, 0], [0, 1]]
+    assert jtgpu.learn.fit(net, data, em=jtgpu.learn.EM(start="given"), pseudo_counts=1).network.cpt("d").tolist() == [
+        [1, 0],
+        [0, 1],
+    ]
     free = jtgpu.learn.fit(net, data, em=jtgpu.learn.EM(start="given", zeros="free"), pseudo_counts=1).network.cpt("d")
     assert free.min() > 0.1
     with pytest.raises(jtgpu.JtgpuError, match="zeros must be 'keep' or 'free'"):
@@ -380,7 +412,9 @@ def test_numbers_without_residual_are_an_error(seed: int) -> None:
     x = rng.normal(size=(m + 1, m)) * 10.0 ** rng.integers(-2, 3, m) + rng.normal(size=m) * 10.0 ** rng.integers(0, 3)
     data = {f"x{i}": x[:, i] for i in range(m)} | {"y": rng.normal(size=m + 1) * 10.0 ** rng.integers(-2, 3) + 50.0}
     with pytest.raises(jtgpu.DataError, match=r"constant, or a function of its parents|collinear"):
-        jtgpu.learn.fit({"y": [f"x{i}" for i in range(m)]}, data, continuous=dict.fromkeys(data, "gaussian"), pseudo_counts=0)
+        jtgpu.learn.fit(
+            {"y": [f"x{i}" for i in range(m)]}, data, continuous=dict.fromkeys(data, "gaussian"), pseudo_counts=0
+        )
 
 
 def test_the_number_of_rows_without_data_is_the_true_one() -> None:
@@ -410,7 +444,7 @@ def test_tables_that_are_far_larger_than_the_data() -> None:
         jtgpu.learn.fit(structure, data, compute=jtgpu.Compute(memory_limit="1MiB"))
 
 
-@pytest.mark.parametrize("options", [{}, {"numbers": "gaussian"}])
+@pytest.mark.parametrize("options", [{}, {"continuous": "gaussian"}])
 def test_a_structure_without_variables(options: dict[str, Any]) -> None:
     """T10: the error spoke of columns."""
     with pytest.raises(jtgpu.NetworkError, match=r"names no variable; \{'X': \[\]\}"):

@@ -64,7 +64,8 @@ def test_arrays_are_cells_are_files(tmp_path: Path) -> None:
     rows = [["" if c is None else c for c in row] for row in zip(*cells.values(), strict=True)]
     path.write_text("\n".join(",".join(row) for row in [list(net), *rows]) + "\n")
     for found in (
-        fit(net, states, likelihood={"Xray": likelihood}), fit(net, path), fit(net, path, read=jtgpu.ReadOptions(chunk=7)),
+        fit(net, states, likelihood={"Xray": likelihood}), fit(net, path),
+        fit(net, path, read=jtgpu.ReadOptions(chunk=7)),
         fit(net, {v: c for v, c in cells.items() if v != "Xray"} | {"Xray": np.array(cells["Xray"], object)}),
     ):  # fmt: skip
         assert found.objective == pytest.approx(by_cells.objective, rel=1e-12)
@@ -79,7 +80,7 @@ def test_a_variable_may_have_likelihoods_and_no_column() -> None:
     for row, s in enumerate(states[:, net.index("Xray")]):
         if s >= 0:
             sure[row] = np.eye(2)[s]
-    options: Any = {"start": "given", "iterations": 4, "accelerate": False}
+    options: Any = {"em": jtgpu.learn.EM(start="given", iterations=4, accelerate=False)}
     plain = fit(net, {**cells, "Xray": [None if str(c).startswith("[") else c for c in column]}, **options)
     found = fit(net, cells, likelihood={"Xray": sure}, **options)
     assert found.log_likelihood == pytest.approx(plain.log_likelihood)
@@ -92,7 +93,13 @@ def test_a_variable_may_have_likelihoods_and_no_column() -> None:
 def test_many_different_likelihoods_need_larger_codes() -> None:
     net, states, _, _ = table_with_likelihoods(300)
     weights = np.random.default_rng(2).random((300, 2))
-    found = fit(net, states.astype(np.int8), likelihood={"Xray": weights}, em=jtgpu.learn.EM(start="given", iterations=1), pseudo_counts=0)
+    found = fit(
+        net,
+        states.astype(np.int8),
+        likelihood={"Xray": weights},
+        em=jtgpu.learn.EM(start="given", iterations=1),
+        pseudo_counts=0,
+    )
     counts = net.compile("reference").expected_counts(states, likelihood={"Xray": weights})
     assert found.history[0].log_likelihood == pytest.approx(counts.log_likelihood, rel=1e-12)
 
@@ -115,7 +122,13 @@ def test_a_checkpoint_knows_its_likelihoods(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     path = tmp_path / "run.npz"
-    fit(net, states, likelihood={"Xray": likelihood}, em=jtgpu.learn.EM(checkpoint=path), compute=jtgpu.Compute(progress=stop))
+    fit(
+        net,
+        states,
+        likelihood={"Xray": likelihood},
+        em=jtgpu.learn.EM(checkpoint=path),
+        compute=jtgpu.Compute(progress=stop),
+    )
     with pytest.raises(jtgpu.JtgpuError, match="another run: other data"):
         fit(net, states, likelihood={"Xray": likelihood * 0.5}, em=jtgpu.learn.EM(checkpoint=path, resume=True))
 

@@ -22,7 +22,7 @@ FRAME = {
     "rain": ["yes", "no", "yes", "no", "no"],
     "umbrella": ["yes", "no", "no", "yes", "no"],
 }
-KEYS: Any = {"id": "id", "time": "day"}
+KEYS: Any = {"keys": jtgpu.learn.Keys(id="id", time="day")}
 DAYS = {"umbrella": [["yes", "yes", "no", None, "no"], ["no", "no", "yes", "yes", "yes"]]}
 
 
@@ -73,7 +73,14 @@ def test_one_step_of_em_is_that_of_the_unrolled_network(seed: int) -> None:
     for v in range(len(dyn)):
         codes[0, 0, v] = whole[0, 0, v]
     weights = rng.random(n) + 0.1
-    made: Any = fit(dyn, codes, em=jtgpu.learn.EM(start="given", zeros="free", iterations=1, accelerate=False), pseudo_counts=0.1, weights=weights, compute="cpu" if seed % 2 else "reference")  # fmt: skip
+    made: Any = fit(
+        dyn,
+        codes,
+        em=jtgpu.learn.EM(start="given", zeros="free", iterations=1, accelerate=False),
+        pseudo_counts=0.1,
+        weights=weights,
+        compute="cpu" if seed % 2 else "reference",
+    )
     if made.method == "counts":
         return
     assert made.method == "em"
@@ -132,7 +139,9 @@ def test_threads_give_the_same_bits_and_messages_made_again_the_same_network(mon
     one: Any = fit(umbrella(), codes, hidden="rain", em=jtgpu.learn.EM(iterations=5), compute=jtgpu.Compute(threads=1))
     two: Any = fit(umbrella(), codes, hidden="rain", em=jtgpu.learn.EM(iterations=5), compute=jtgpu.Compute(threads=2))
     monkeypatch.setattr(propagation, "KEPT", 0)
-    again: Any = fit(umbrella(), codes, hidden="rain", em=jtgpu.learn.EM(iterations=5), compute=jtgpu.Compute(threads=2))
+    again: Any = fit(
+        umbrella(), codes, hidden="rain", em=jtgpu.learn.EM(iterations=5), compute=jtgpu.Compute(threads=2)
+    )
     assert one.network == two.network
     assert one.history[-1].objective == two.history[-1].objective
     for mine, theirs in zip(cpts_of(one.network), cpts_of(again.network), strict=True):
@@ -172,7 +181,7 @@ def test_fixed_and_tied_cpts_and_priors_by_name() -> None:
     strong: Any = fit(dyn, FRAME, pseudo_counts="net:1e9", **KEYS)
     for mine, theirs in zip(cpts_of(strong.network), cpts_of(dyn), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-6)
-    for options in ({"fixed": "snow"}, {"prior": {"snow": 1}}, {"tied": [("rain", "snow")]}):
+    for options in ({"fixed": "snow"}, {"pseudo_counts": {"snow": 1}}, {"tied": [("rain", "snow")]}):
         with pytest.raises(jtgpu.ArgumentError, match="there is no variable 'snow'"):
             fit(dyn, FRAME, **KEYS, **options)
 
@@ -197,12 +206,20 @@ def test_a_run_continues_from_its_checkpoint(tmp_path: Path) -> None:
         if entry.number >= 5:
             raise KeyboardInterrupt
 
-    part: Any = fit(umbrella(), DAYS, hidden="rain", em=jtgpu.learn.EM(tolerance=0, iterations=12, checkpoint=file), compute=jtgpu.Compute(progress=stop))
+    part: Any = fit(
+        umbrella(),
+        DAYS,
+        hidden="rain",
+        em=jtgpu.learn.EM(tolerance=0, iterations=12, checkpoint=file),
+        compute=jtgpu.Compute(progress=stop),
+    )
     assert part.interrupted
     assert file.exists()
     with pytest.raises(jtgpu.JtgpuError, match="data"):
         fit(umbrella(), {"umbrella": [["yes"]] * 2}, hidden="rain", em=jtgpu.learn.EM(checkpoint=file, resume=True))
-    rest: Any = fit(umbrella(), DAYS, hidden="rain", em=jtgpu.learn.EM(tolerance=0, iterations=12, checkpoint=file, resume=True))
+    rest: Any = fit(
+        umbrella(), DAYS, hidden="rain", em=jtgpu.learn.EM(tolerance=0, iterations=12, checkpoint=file, resume=True)
+    )
     assert rest.network == whole.network
     assert not file.exists()
 
@@ -229,13 +246,13 @@ def test_one_sequence_does_not_determine_its_start() -> None:
     ("options", "error", "message"),
     [
         ({"missing": "drop"}, jtgpu.ArgumentError, "missing"),
-        ({"step": 0.7}, jtgpu.ArgumentError, "step= is not offered with sequences"),
-        ({"chunk": 5}, jtgpu.ArgumentError, "chunk= is not offered with sequences"),
+        ({"em": jtgpu.learn.EM(stepwise=0.7)}, jtgpu.ArgumentError, "step= is not offered with sequences"),
+        ({"read": jtgpu.ReadOptions(chunk=5)}, jtgpu.ArgumentError, "chunk= is not offered with sequences"),
         ({"hidden": "snow"}, jtgpu.ArgumentError, "there is no variable 'snow'"),
         ({"hidden": {"rain": 3}}, jtgpu.ArgumentError, "has 2 states in the network"),
         ({"hidden": "umbrella"}, jtgpu.DataError, "declared hidden"),
         ({"states": {"rain": ["a", "b"]}}, jtgpu.ArgumentError, "states"),
-        ({"time": "hour"}, jtgpu.DataError, "hour"),
+        ({"keys": jtgpu.learn.Keys(time="hour")}, jtgpu.DataError, "hour"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -257,7 +274,9 @@ def test_wrong_cases() -> None:
 
 
 def test_rows_without_counts_are_listed() -> None:
-    made: Any = fit(umbrella(), {"rain": [["yes", "yes"], ["yes", "no"]], "umbrella": [["no", "no"]] * 2}, pseudo_counts=1)
+    made: Any = fit(
+        umbrella(), {"rain": [["yes", "yes"], ["yes", "no"]], "umbrella": [["no", "no"]] * 2}, pseudo_counts=1
+    )
     assert made.empty_rows == {"rain": [{"rain[t-1]": "no"}]}
     assert made.report()["sequences"] == 2
     assert made.report()["parameters"] == 5
@@ -267,9 +286,21 @@ def test_rows_without_counts_are_listed() -> None:
 
 def test_gaps_are_slices_without_observations() -> None:
     rows = {"id": [1, 1, 2, 2], "day": [1, 3, 1, 2], "umbrella": ["yes", "yes", "no", "yes"]}
-    made: Any = fit(umbrella(), rows, hidden="rain", keys=jtgpu.learn.Keys(on_gap="empty"), em=jtgpu.learn.EM(start="given", iterations=3), **KEYS)
+    made: Any = fit(
+        umbrella(),
+        rows,
+        hidden="rain",
+        keys=jtgpu.learn.Keys(on_gap="empty"),
+        em=jtgpu.learn.EM(start="given", iterations=3),
+        **KEYS,
+    )
     assert made.n_rows == 5
-    arrays: Any = fit(umbrella(), [{"umbrella": ["yes", None, "yes"]}, {"umbrella": ["no", "yes"]}], hidden="rain", em=jtgpu.learn.EM(start="given", iterations=3))  # fmt: skip
+    arrays: Any = fit(
+        umbrella(),
+        [{"umbrella": ["yes", None, "yes"]}, {"umbrella": ["no", "yes"]}],
+        hidden="rain",
+        em=jtgpu.learn.EM(start="given", iterations=3),
+    )
     assert made.network == arrays.network
 
 
@@ -316,14 +347,26 @@ def test_standard_errors_of_sequences_of_one_slice_are_those_of_rows() -> None:
     rng = np.random.default_rng(5)
     h = rng.random(400) < 0.4
     x = {v: np.where(rng.random(400) < np.where(h, 0.9, 0.2), "yes", "no") for v in "xyz"}
-    rows = jtgpu.learn.fit({v: ["h"] for v in "xyz"}, x, hidden={"h": 2}, pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True, seed=1, tolerance=1e-12, iterations=2000))  # fmt: skip
+    rows = jtgpu.learn.fit(
+        {v: ["h"] for v in "xyz"},
+        x,
+        hidden={"h": 2},
+        pseudo_counts=0,
+        em=jtgpu.learn.EM(standard_errors=True, seed=1, tolerance=1e-12, iterations=2000),
+    )
     net = rows.network
     cpts = {v: net.cpt(v) for v in "xyz"} | {"h": np.full((2, 2), 0.5)}
     dyn = jtgpu.DynamicNetwork(
         {v: net.states(v) for v in net}, {v: ["h"] for v in "xyz"} | {"h": [("h", 1)]}, cpts,
         start={"h": net.cpt("h")},
     )  # fmt: skip
-    found = fit(dyn, {v: column[:, None] for v, column in x.items()}, hidden="h", pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True, start="given"))
+    found = fit(
+        dyn,
+        {v: column[:, None] for v, column in x.items()},
+        hidden="h",
+        pseudo_counts=0,
+        em=jtgpu.learn.EM(standard_errors=True, start="given"),
+    )
     np.testing.assert_allclose(found.standard_errors("h[0]"), rows.standard_errors("h"), rtol=1e-3)
     for v in "xyz":
         np.testing.assert_allclose(found.standard_errors(v), rows.standard_errors(v), rtol=1e-3)

@@ -59,9 +59,9 @@ def test_wrong_values_are_errors_of_jtgpu(
         ({"tied": ["a", "b"]}, "tied must be groups of names"),
         ({"states": 5}, "states must be a mapping"),
         ({"likelihood": 5}, "likelihood must be a mapping"),
-        ({"checkpoint": "none/x"}, "there is no folder .*none"),
-        ({"checkpoint": "."}, "is a folder; name a file in it"),
-        ({"checkpoint": 5}, "checkpoint must be a path"),
+        ({"em": jtgpu.learn.EM(checkpoint="none/x")}, "there is no folder .*none"),
+        ({"em": jtgpu.learn.EM(checkpoint=".")}, "is a folder; name a file in it"),
+        ({"em": jtgpu.learn.EM(checkpoint=5)}, "checkpoint must be a path"),
     ],
 )
 def test_messages(options: dict[str, Any], text: str) -> None:
