@@ -64,7 +64,7 @@ HIDDEN = jtgpu.DynamicNetwork({"s": ["a", "b"]}, {"s": [("s", 1)]}, {"s": RULE},
 WITH_NUMBERS = jtgpu.MixedDynamicNetwork(
     NUMBER["states"], {"s": [("s", 1)], "y": ["s"]}, {**NUMBER["cpts"], "s": RULE}, start={"s": [0.5, 0.5]}
 )
-SEQUENCES = {"likelihood": None, "do": None, "id": None, "time": None, "on_gap": "error", "on_impossible": "error"}
+SEQUENCES = {"likelihood": None, "do": None, "id": None, "time": None, "on_gap": "error", "on_error": "error"}
 
 # name: function, and right arguments; text in angle brackets is an entry of `fitted`
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {

@@ -330,7 +330,7 @@ class JunctionTreeClassifier(Estimator):
         if self._is_naive:
             p = np.ldexp(*self._products(states))
             return np.asarray(p / p.sum(axis=1, keepdims=True))
-        posteriors = self.tree_.posteriors_batch(states, targets=[self.target], on_impossible="flag")
+        posteriors = self.tree_.posteriors_batch(states, targets=[self.target], on_error="flag")
         self._check_possible(posteriors.impossible)
         return posteriors[self.target]
 
@@ -345,7 +345,7 @@ class JunctionTreeClassifier(Estimator):
             n, classes, tree = len(states), len(self.classes_), self.tree_
             each = np.repeat(states, classes, axis=0)
             each[:, tree.model.index(self.target)] = np.tile(np.arange(classes), n)
-            logs = tree.posteriors_batch(each, targets=[], on_impossible="flag").log_evidence.reshape(n, classes)
+            logs = tree.posteriors_batch(each, targets=[], on_error="flag").log_evidence.reshape(n, classes)
         best = logs.max(axis=1, keepdims=True)
         self._check_possible(np.isneginf(best[:, 0]))
         return np.asarray(logs - best - np.log(np.exp(logs - best).sum(axis=1, keepdims=True)))

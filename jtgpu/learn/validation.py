@@ -251,7 +251,7 @@ def _predicted(model: Any, table: _Cases, rows: Ints) -> tuple[Floats, Bools]:
             )
         tree: Any = model if isinstance(model, (JunctionTree, MixedTree)) else net.compile("cpu")
         cells = table.table(rows, False) or {table.target: [None] * len(rows)}
-        answer = tree.posteriors_batch(cells, targets=[table.target], on_impossible="flag", codes=table.codes)
+        answer = tree.posteriors_batch(cells, targets=[table.target], on_error="flag", codes=table.codes)
         if isinstance(net, MixedNetwork) and net.is_number(table.target):
             posterior = answer[table.target]
             x = np.array([table.values[k] for k in _of_rows(table, rows)], np.float64)

@@ -129,7 +129,9 @@ def updated(net: Known, table: Any, folder: Path) -> str | None:
 
 
 def filtered(net: Known, table: Any, folder: Path) -> str | None:
-    return net.by_up(float(net.slices.filter(table, id="id", time="t", targets="y")["y"][0, 0, 0]))
+    return net.by_up(
+        float(net.slices.filter(table, keys=jtgpu.learn.Keys(id="id", time="t"), targets="y")["y"][0, 0, 0])
+    )
 
 
 def predicted(net: Known, table: Any, folder: Path) -> str | None:

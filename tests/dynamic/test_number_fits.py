@@ -38,7 +38,9 @@ def test_em_rises_and_finds_the_densities() -> None:
     with pytest.raises(jtgpu.DataError, match=r"sequence 0, slice 3: the cell of 'y' is missing"):
         jtgpu.learn.fit(start, data, hidden=["s"], missing="error")
     assert fit.empty_rows == {}
-    with pytest.raises(jtgpu.ArgumentError, match="checkpoint= is not offered with sequences of numbers"):
+    with pytest.raises(
+        jtgpu.ArgumentError, match="checkpoint= is not offered with sequences with continuous variables"
+    ):
         jtgpu.learn.fit(start, data, hidden=["s"], em=jtgpu.learn.EM(checkpoint="fit.unfinished"))
 
 
@@ -55,23 +57,19 @@ def test_several_starts_find_what_one_misses() -> None:
     flat = flat.replace(flat.discrete.replace(cpt={"s": np.full((3, 3), 1 / 3)}, start={"s": np.full(3, 1 / 3)}))
     flat = flat.replace(gaussians={"u": [jtgpu.Gaussian(0.0 * np.ones(3))] * 1 + [
         jtgpu.Gaussian(np.zeros(3), {"u[t-1]": np.zeros(3)})]})  # fmt: skip
-    options: Any = {
-        "keys": jtgpu.learn.Keys(id="sequence", time="slice"),
-        "hidden": "s",
-        "em": jtgpu.learn.EM(seed=2, tolerance=1e-5),
-    }
-    alone: Any = jtgpu.learn.fit(flat, data, **options)
-    made: Any = jtgpu.learn.fit(flat, data, em=jtgpu.learn.EM(restarts=4), **options)
+    keys, em = jtgpu.learn.Keys(id="sequence", time="slice"), jtgpu.learn.EM(seed=2, tolerance=1e-5)
+    alone: Any = jtgpu.learn.fit(flat, data, hidden="s", keys=keys, em=em)
+    made: Any = jtgpu.learn.fit(flat, data, hidden="s", keys=keys, em=em.replaced(restarts=4))
     assert len(made.restarts) == 4
     assert made.restarts[0] == alone.objective
     assert made.objective == max(made.restarts) > alone.objective + 50
     assert np.allclose(np.sort(made.network.gaussian("y").mean), [-3, 0, 3], atol=0.2)
-    total = made.network.compile("cpu").log_likelihood(data, id="sequence", time="slice").sum()
+    total = made.network.compile("cpu").log_likelihood(data, keys=keys).sum()
     assert made.log_likelihood == pytest.approx(total, rel=1e-9)
-    again: Any = jtgpu.learn.fit(flat, data, em=jtgpu.learn.EM(restarts=4), **options)
+    again: Any = jtgpu.learn.fit(flat, data, hidden="s", keys=keys, em=em.replaced(restarts=4))
     assert (again.network, again.restarts) == (made.network, made.restarts)
     parents: Any = {"s": [("s", 1)], "y": ["s"], "u": ["s", ("u", 1)]}
-    given = {**options, "hidden": {"s": 3}, "continuous": "gaussian", "em": jtgpu.learn.EM(restarts=3)}
+    given: Any = {"hidden": {"s": 3}, "keys": keys, "em": em.replaced(restarts=3), "continuous": "gaussian"}
     found: Any = jtgpu.learn.fit(parents, data, **given)
     assert found.network.numbers == ("y", "u")
     assert found.objective == pytest.approx(made.objective, rel=1e-3)
@@ -94,14 +92,14 @@ def test_structures_with_numbers() -> None:
     kinds = dict.fromkeys(net.numbers, "gaussian")
     assert jtgpu.learn.fit(parents, data, continuous=kinds, **keys).network == found.network
     for options, error, text in (
-        ({"em": jtgpu.learn.EM(start="given")}, jtgpu.ArgumentError, "start='given' requires"),
+        ({"em": jtgpu.learn.EM(start="given", iterations=3)}, jtgpu.ArgumentError, "start='given' requires"),
         ({"continuous": {"x": "intervals", **dict.fromkeys("yzwv", "gaussian")}}, jtgpu.ArgumentError, "use bins="),
         ({"continuous": "states"}, jtgpu.DataError, "no column of the structure has numbers"),
-        ({"continuous": {"q": "gaussian"}}, jtgpu.ArgumentError, "numbers: there is no variable 'q'"),
+        ({"continuous": {"q": "gaussian"}}, jtgpu.ArgumentError, "continuous: there is no variable 'q'"),
     ):
         with pytest.raises(error, match=text):
             jtgpu.learn.fit(parents, data, **{**keys, "continuous": "gaussian", **options})
-    with pytest.raises(jtgpu.ArgumentError, match="numbers= is for parents"):
+    with pytest.raises(jtgpu.ArgumentError, match="continuous= is for parents"):
         jtgpu.learn.fit(net.discrete, data, continuous="gaussian", **keys)
     for number, text in ((2.0, "column 'x' is constant, 2 in all rows"), (2e13, "last digits of 2e[+]13 only")):
         column = [number + i % 3 * (number > 1e12) for i in range(len(data["x"]))]
@@ -124,10 +122,17 @@ def test_densities_can_be_fixed_and_a_network_is_a_start() -> None:
     assert np.array_equal(made.network.cpt("b"), net.cpt("b"))
     parents: Any = {v: net.parents(v) for v in net}
     expected: Any = jtgpu.learn.fit(net, data, **keys)
-    started: Any = jtgpu.learn.fit(parents, data, continuous="gaussian", em=jtgpu.learn.EM(start=net), **keys)
+    started: Any = jtgpu.learn.fit(
+        parents, data, continuous="gaussian", **{**keys, "em": jtgpu.learn.EM(start=net, iterations=3)}
+    )
     assert started.network == expected.network
     with pytest.raises(jtgpu.ArgumentError, match="other variables or parents"):
-        jtgpu.learn.fit({**parents, "w": ["b"]}, data, continuous="gaussian", em=jtgpu.learn.EM(start=net), **keys)
+        jtgpu.learn.fit(
+            {**parents, "w": ["b"]},
+            data,
+            continuous="gaussian",
+            **{**keys, "em": jtgpu.learn.EM(start=net, iterations=3)},
+        )
     with pytest.raises(jtgpu.ArgumentError, match="fixed requires a network"):
         jtgpu.learn.fit(parents, data, continuous="gaussian", fixed="x", **{**keys, "hidden": {"a": 3}})
 

@@ -25,8 +25,8 @@ def same(a: jtgpu.DynamicNetwork, b: jtgpu.DynamicNetwork, length: int = 5) -> b
     known = other.variables
     assert sorted(known) == sorted(full.variables[i] for i in order)
     columns = np.stack([cases[:, full.index(v)] for v in known], axis=1)
-    x = full.compile("cpu").posteriors_batch(cases, targets=[], on_impossible="flag").log_evidence
-    y = other.compile("cpu").posteriors_batch(columns, targets=[], on_impossible="flag").log_evidence
+    x = full.compile("cpu").posteriors_batch(cases, targets=[], on_error="flag").log_evidence
+    y = other.compile("cpu").posteriors_batch(columns, targets=[], on_error="flag").log_evidence
     return np.allclose(x, y, atol=1e-10)
 
 

@@ -169,7 +169,7 @@ def test_wrong_arguments() -> None:
     table = cases(20)
     with pytest.raises(UnknownVariable, match="no column 'd', the target"):
         validate(CHAIN, table, "d")
-    with pytest.raises(ArgumentError, match="prior= is an option of fitting"):
+    with pytest.raises(ArgumentError, match="pseudo_counts= is an option of fitting"):
         validate(CHAIN, table, "b", pseudo_counts=1)
     with pytest.raises(ArgumentError, match="validate needs a network, a tree"):
         validate({"b": ["a"]}, table, "b")

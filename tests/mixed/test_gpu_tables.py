@@ -33,7 +33,7 @@ def with_holes(net: jtgpu.MixedNetwork, n: int, seed: int, share: float = 0.3) -
 
 def check(net: jtgpu.MixedNetwork, cases: Any, lost: int = 0, **options: Any) -> None:
     """Hold the GPU's answers to the CPU's; `lost`: at least so many cases go to the host."""
-    expected = net.compile("cpu").posteriors_batch(cases, on_impossible="flag", **options)
+    expected = net.compile("cpu").posteriors_batch(cases, on_error="flag", **options)
     with net.compile("gpu") as tree:
         kernels, on_host = tree.answerer.gpu, list[int]()
         assert kernels is not None
@@ -44,7 +44,7 @@ def check(net: jtgpu.MixedNetwork, cases: Any, lost: int = 0, **options: Any) ->
             return plain(some, *more)
 
         setattr(tree.answerer, "answer_on_host", counted)  # noqa: B010 (of one object)
-        found, again = (tree.posteriors_batch(cases, on_impossible="flag", **options) for _ in range(2))
+        found, again = (tree.posteriors_batch(cases, on_error="flag", **options) for _ in range(2))
         assert kernels.microseconds > 0
         assert (sum(on_host) >= 2 * lost) if lost else not on_host
         np.testing.assert_array_equal(found.impossible, expected.impossible)

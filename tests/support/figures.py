@@ -161,7 +161,7 @@ def close() -> Found:
     )  # fmt: skip
     loads = {"load": np.random.default_rng(1).normal(2, 1.5, size=(5, 40))}
     answer = machine.compile("cpu").smooth(loads)
-    yield "sequences", [answer["state"], machine.compile("cpu").predict(loads, steps=2).mean["load"]]
+    yield "sequences", [answer["state"], machine.compile("cpu").predict(loads, ahead=2).mean["load"]]
     learnt: Any = learn.fit(machine, loads, hidden="state", em=learn.EM(iterations=5))
     yield "EM of sequences", [learnt.log_likelihood / 200, learnt.network.gaussian("load").mean]
 

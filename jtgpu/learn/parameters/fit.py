@@ -170,7 +170,7 @@ def fit(  # noqa: PLR0913
     rows = read.chunk or (100_000 if em.stepwise is None else 1_000)
     checkpoint = None if em.checkpoint is None else new_file_path("checkpoint", em.checkpoint)
     structure, states = with_codes(converted(structure), states, read.codes)
-    columns = Columns(keys.id, keys.time, keys.on_gap, likelihood, weights, missing, read, read.na_values)
+    columns = Columns(keys, likelihood, weights, missing, read, read.na_values)
     model = Model(states, bins, pseudo_counts, em.zeros, fixed, tied, hidden, em.start, em.max_cpt, read.codes)
     run = FitRun(
         Rule(em.iterations, em.tolerance, em.accelerate), em.restarts, em.seed, backend, em.order, compute.threads,

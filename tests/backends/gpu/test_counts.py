@@ -184,7 +184,7 @@ def test_a_tree_on_a_gpu_counts_there(gpu: Device) -> None:
     net = two_parts()
     states = random_states(net, 30, 0.3, 8)
     with net.compile("gpu") as tree, net.compile("cpu") as other:
-        mine, theirs = (t.expected_counts(states, on_impossible="flag") for t in (tree, other))
+        mine, theirs = (t.expected_counts(states, on_error="flag") for t in (tree, other))
     for v in net:
         np.testing.assert_allclose(mine[v], theirs[v], atol=1e-11)
     assert mine.log_likelihood == pytest.approx(theirs.log_likelihood)

@@ -190,8 +190,8 @@ def test_slices_that_are_dropped_are_closed(gpu: Device, monkeypatch: pytest.Mon
     with dyn.compile("gpu") as tree:
         for t in range(4):
             do = {"a": dict.fromkeys(range(t + 1), "1"), "b": {t: "0"}}
-            expected = dyn.compile("cpu").smooth(codes, do=do, on_impossible="flag")
-            assert_close(tree.smooth(codes, do=do, on_impossible="flag"), expected, dyn)
+            expected = dyn.compile("cpu").smooth(codes, do=do, on_error="flag")
+            assert_close(tree.smooth(codes, do=do, on_error="flag"), expected, dyn)
         gc.collect()
         assert len(closed) >= 4
     gc.collect()
@@ -228,7 +228,7 @@ def test_improbable_and_impossible_sequences_are_those_of_the_cpu(gpu: Device) -
     tree, cpu = dyn.compile("gpu"), dyn.compile("cpu")
     for name in ("filter", "smooth"):
         made, expected = (
-            getattr(t, name)(codes, likelihood={"x": soft}, on_impossible="flag") for t in (tree, cpu)
+            getattr(t, name)(codes, likelihood={"x": soft}, on_error="flag") for t in (tree, cpu)
         )
         assert_close(made, expected, dyn)
     with pytest.raises(jtgpu.ImpossibleEvidence, match="slice 1"):

@@ -155,7 +155,7 @@ def test_wrong_options_of_em(options: dict[str, Any], said: str) -> None:
     ("option", "said"),
     [
         ("prior", "it is pseudo_counts="), ("restarts", r"it is em=EM\(restarts=...\)"),
-        ("step", r"it is em=EM\(stepwise=...\)"), ("id", r"it is keys=Keys\(id=...\)"), ("numbers", "it is continuous="),
+        ("step", r"it is em=EM\(stepwise=...\)"), ("id", r"it is keys=Keys\(id=...\)"), ("numbers", "continuous="),
         ("threads", r"it is compute=Compute\(threads=...\)"), ("weigths", "did you mean 'weights'"),
     ],
 )  # fmt: skip

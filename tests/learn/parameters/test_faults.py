@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu.errors import ArgumentError, DataError, ImpossibleEvidence, JtgpuError
-from jtgpu.learn import fit
+from jtgpu.learn import EM, fit
 from jtgpu.learn.parameters import checkpoint
 
 CHAIN = {"b": ["a"], "c": ["b"]}
@@ -38,7 +38,7 @@ def test_an_objective_of_zero() -> None:
     table: dict[str, Any] = {"a": ["y"], "b": [None], "c": [None], "d": ["y"]}
     states = {v: ["n", "y"] for v in "abcd"}
     for seed in range(40):
-        found = fit(structure, table, pseudo_counts=0, em=jtgpu.learn.EM(start="random", seed=seed), states=states)
+        found = fit(structure, table, pseudo_counts=0, em=EM(start="random", seed=seed), states=states)
         assert found.converged, seed
         assert found.log_likelihood == pytest.approx(0.0, abs=1e-6)
 
@@ -63,7 +63,7 @@ def test_small_tables(rows: list[Any], weights: list[float], prior: Any, seed: i
             pseudo_counts=prior,
             weights=own,
             states=YES,
-            em=jtgpu.learn.EM(start="random", seed=seed, iterations=50),
+            em=EM(start="random", seed=seed, iterations=50),
         )
     except DataError as error:
         assert "all weights are zero" in str(error) and not any(own)  # noqa: PT018, PT017
@@ -82,6 +82,11 @@ class Interrupt(Exception):
     pass
 
 
+def with_checkpoint(path: Path, options: dict[str, Any], resume: bool = True) -> dict[str, Any]:
+    """The options of a fit with a checkpoint."""
+    return {**options, "em": options.get("em", EM()).replaced(checkpoint=path, resume=resume)}
+
+
 def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, structure: Any, options: dict[str, Any]) -> None:
     """Run one iteration with a checkpoint, as Ctrl-C ends it."""
 
@@ -95,7 +100,7 @@ def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, structure: Any, opt
         patch.setattr(checkpoint, "INTERVAL", 0.0)
         patch.setattr(checkpoint.Checkpoint, "write", write)
         with pytest.raises(Interrupt):
-            fit(structure, TABLE, **{"em": jtgpu.learn.EM(checkpoint=path), **options})
+            fit(structure, TABLE, **with_checkpoint(path, options, False))
     assert path.is_file()
 
 
@@ -115,13 +120,13 @@ BIG = np.ones((2, 2))
     [
         ((network(0.2), {"fixed": ["a"]}), (network(0.9), {"fixed": ["a"]}), "CPTs of the given network"),
         (
-            (network(0.2), {"em": jtgpu.learn.EM(start="given")}),
-            (network(0.9), {"em": jtgpu.learn.EM(start="given")}),
+            (network(0.2), {"em": EM(start="given")}),
+            (network(0.9), {"em": EM(start="given")}),
             "CPTs of the given network",
         ),
         (
-            (CHAIN, {"em": jtgpu.learn.EM(start=network(0.2))}),
-            (CHAIN, {"em": jtgpu.learn.EM(start=network(0.9))}),
+            (CHAIN, {"em": EM(start=network(0.2))}),
+            (CHAIN, {"em": EM(start=network(0.9))}),
             "CPTs of the given network",
         ),
         ((network(0.2), {"pseudo_counts": "net:50"}), (network(0.9), {"pseudo_counts": "net:50"}), "prior"),
@@ -129,13 +134,13 @@ BIG = np.ones((2, 2))
         ((CHAIN, {"weights": [1, 1, 1, 1, 1]}), (CHAIN, {"weights": [1, 1, 1, 1, 2]}), "data"),
         ((CHAIN, {"tied": [("b", "c")]}), (CHAIN, {}), "tied or fixed variables"),
         (
-            (CHAIN, {"em": jtgpu.learn.EM(seed=1, start="random")}),
-            (CHAIN, {"em": jtgpu.learn.EM(seed=2, start="random")}),
+            (CHAIN, {"em": EM(seed=1, start="random")}),
+            (CHAIN, {"em": EM(seed=2, start="random")}),
             "seed",
         ),
         (
-            (CHAIN, {"em": jtgpu.learn.EM(accelerate=True)}),
-            (CHAIN, {"em": jtgpu.learn.EM(accelerate=False)}),
+            (CHAIN, {"em": EM(accelerate=True)}),
+            (CHAIN, {"em": EM(accelerate=False)}),
             "accelerate",
         ),
         ((CHAIN, {}), ({"b": ["a"], "c": ["a"]}, {}), "structure"),
@@ -147,8 +152,8 @@ def test_a_checkpoint_of_another_run_is_refused(
     path = tmp_path / "run.npz"
     interrupted(path, monkeypatch, before[0], before[1])
     with pytest.raises(JtgpuError, match=f"is that of another run: other .*{part}"):
-        fit(after[0], TABLE, em=jtgpu.learn.EM(checkpoint=path, resume=True), **after[1])
-    resumed = fit(before[0], TABLE, em=jtgpu.learn.EM(checkpoint=path, resume=True), **before[1])
+        fit(after[0], TABLE, **with_checkpoint(path, after[1]))
+    resumed = fit(before[0], TABLE, **with_checkpoint(path, before[1]))
     whole = fit(before[0], TABLE, **before[1])
     assert all(np.array_equal(resumed.network.cpt(v), whole.network.cpt(v)) for v in "abc")
 
@@ -156,7 +161,7 @@ def test_a_checkpoint_of_another_run_is_refused(
 def test_numbers_that_do_not_decide_the_result_do_not_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.npz"
     interrupted(path, monkeypatch, network(0.2), {})
-    fit(network(0.9), TABLE, em=jtgpu.learn.EM(checkpoint=path, resume=True))
+    fit(network(0.9), TABLE, em=EM(checkpoint=path, resume=True))
 
 
 def test_the_prior_of_tied_variables() -> None:
@@ -177,7 +182,7 @@ def test_the_prior_of_tied_variables() -> None:
 
 def test_an_impossible_row_is_still_named() -> None:
     with pytest.raises(ImpossibleEvidence, match="row 1"):
-        fit(network(1.0), {"a": ["n", "y"], "b": ["n", "n"], "c": ["n", "n"]}, em=jtgpu.learn.EM(start="given"))
+        fit(network(1.0), {"a": ["n", "y"], "b": ["n", "n"], "c": ["n", "n"]}, em=EM(start="given"))
 
 
 def test_a_checkpoint_without_named_fields_is_refused(tmp_path: Path) -> None:
@@ -185,4 +190,4 @@ def test_a_checkpoint_without_named_fields_is_refused(tmp_path: Path) -> None:
     with path.open("wb") as file:
         np.savez(file, meta=np.array("[]"))
     with pytest.raises(JtgpuError, match="is of an earlier version"):
-        fit(network(0.9), TABLE, em=jtgpu.learn.EM(checkpoint=path, resume=True))
+        fit(network(0.9), TABLE, em=EM(checkpoint=path, resume=True))

@@ -358,13 +358,13 @@ def test_a_run_continues_from_its_checkpoint(tmp_path: Any) -> None:
         if entry.number == 3:
             raise KeyboardInterrupt
 
-    options: dict[str, Any] = {"em": jtgpu.learn.EM(tolerance=0, iterations=6, checkpoint=path)}
-    fit(net, states, compute=jtgpu.Compute(progress=stop), **options)
+    em = jtgpu.learn.EM(tolerance=0, iterations=6, checkpoint=path)
+    fit(net, states, compute=jtgpu.Compute(progress=stop), em=em)
     assert path.exists()
     with pytest.raises(jtgpu.JtgpuError, match="another run: other prior"):
-        fit(net, states, pseudo_counts=2, em=jtgpu.learn.EM(resume=True), **options)
+        fit(net, states, pseudo_counts=2, em=em.replaced(resume=True))
     seen: list[Iteration] = []
-    found = fit(net, states, em=jtgpu.learn.EM(resume=True), compute=jtgpu.Compute(progress=seen.append), **options)
+    found = fit(net, states, em=em.replaced(resume=True), compute=jtgpu.Compute(progress=seen.append))
     assert [entry.number for entry in found.history][-1] == 6
     assert seen[0].number > 3
     assert not path.exists()

@@ -98,7 +98,7 @@ def test_fading_taking_back_and_errors() -> None:
     sure = net.replace({"g": [1.0, 0.0]})
     with pytest.raises(ImpossibleEvidence):
         Online(sure).update({"g": "b"})
-    Online(sure).update([{"g": "b"}, {"g": "a", "x": 1.0}], on_impossible="flag")
+    Online(sure).update([{"g": "b"}, {"g": "a", "x": 1.0}], on_error="flag")
 
 
 def test_check_of_samples() -> None:

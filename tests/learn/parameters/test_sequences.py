@@ -246,7 +246,7 @@ def test_one_sequence_does_not_determine_its_start() -> None:
     ("options", "error", "message"),
     [
         ({"missing": "drop"}, jtgpu.ArgumentError, "missing"),
-        ({"em": jtgpu.learn.EM(stepwise=0.7)}, jtgpu.ArgumentError, "step= is not offered with sequences"),
+        ({"em": jtgpu.learn.EM(stepwise=0.7)}, jtgpu.ArgumentError, "stepwise= is not offered with sequences"),
         ({"read": jtgpu.ReadOptions(chunk=5)}, jtgpu.ArgumentError, "chunk= is not offered with sequences"),
         ({"hidden": "snow"}, jtgpu.ArgumentError, "there is no variable 'snow'"),
         ({"hidden": {"rain": 3}}, jtgpu.ArgumentError, "has 2 states in the network"),
@@ -290,9 +290,8 @@ def test_gaps_are_slices_without_observations() -> None:
         umbrella(),
         rows,
         hidden="rain",
-        keys=jtgpu.learn.Keys(on_gap="empty"),
+        keys=jtgpu.learn.Keys(id="id", time="day", on_gap="empty"),
         em=jtgpu.learn.EM(start="given", iterations=3),
-        **KEYS,
     )
     assert made.n_rows == 5
     arrays: Any = fit(
