@@ -78,7 +78,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "JunctionTreeClassifier": (
         lambda **given: estimator(JunctionTreeClassifier, **given),
-        {"X": {"a": [1, 2]}, "y": [1, 2], "structure": None, "target": "class", "pseudo_count": 1.0, "states": None,
+        {"X": {"a": [1, 2]}, "y": [1, 2], "structure": None, "target": "class", "pseudo_counts": 1.0, "states": None,
          "unknown": "error", "missing": "available", "order": "auto", "backend": "reference"},
     ),
     "ar": (series.ar, {"x": X, "order": 1, "demean": True, "on_error": "error", "time": None, "backend": "cpu"}),

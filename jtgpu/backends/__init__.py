@@ -74,9 +74,7 @@ def free_on_devices(name: str, devices: Any = None) -> int | None:
     return min(free)
 
 
-def tune_gpu(
-    plan: Plan, factors: Sequence[NDArray[np.float64]], device: int | None = None
-) -> tuple[str, list[Any]]:
+def tune_gpu(plan: Plan, factors: Sequence[NDArray[np.float64]], device: int | None = None) -> tuple[str, list[Any]]:
     """Measure the engines of the GPU backend for a plan, and store the choice."""
     single: Any = importlib.import_module(".gpu.select", __package__)
     name, tried = single.tune(plan, factors, device)

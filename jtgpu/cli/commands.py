@@ -100,7 +100,7 @@ def is_repeated(field: Field) -> bool:
 
 
 def _is_flag(field: Field) -> bool:
-    return kinds_of(field.kind)[0] is bool and " " not in field.opt.flag
+    return kinds_of(field.kind)[0] is bool and " " not in field.opt.flag.split(", ")[-1]
 
 
 def spelt(name: str, field: Field) -> tuple[list[str], str]:

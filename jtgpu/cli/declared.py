@@ -514,8 +514,8 @@ class LearnModel(Record, title="Model"):
     score: Annotated[Literal["bdeu", "bds", "k2", "bdj", "bic", "aic", "bge", "bic-cg"], Opt(
         "Of states: bdeu, bds, k2, bdj, bic, aic; of numbers: bge, bic-cg.", "--score NAME", front=True)] = "bdeu"
     ess: Annotated[float, Opt("Equivalent sample size of bdeu and bds.")] = 1.0
-    prior: Annotated[Literal["uniform", "fair", "order"], Opt(
-        "Prior weights of graphs: uniform, fair, or order (probabilities only).", "--prior NAME")] = "uniform"
+    graph_prior: Annotated[Literal["uniform", "fair", "order"], Opt(
+        "Prior weights of graphs: uniform, fair, or order (probabilities only).", "--graph-prior NAME")] = "uniform"
     max_parents: Annotated[int, Opt("Most parents.", least=0, front=True)] = 4
     seed: Annotated[int, Opt("Random seed of searches and chains.", least=0)] = 0
 
@@ -535,9 +535,9 @@ class LearnTable(Record, title="Columns and states"):
         "Column to leave out, or several separated by commas. Repeatable.", "--exclude NAME", front=True)] = ()
     columns: Annotated[Names | None, Opt(
         "Column to keep, or several separated by commas; others are left out. Repeatable.", "--columns NAME")] = None
-    numbers: Annotated[Names | None, Opt(
+    continuous: Annotated[Names | None, Opt(
         "Column of numbers, or several separated by commas, for --score bge or bic-cg. Default: all, but those of few "
-        "whole numbers. Repeatable.", "--numbers NAME|all")] = None
+        "whole numbers. Repeatable.", "--continuous NAME|all")] = None
     bins: Annotated[int | None, Opt(
         "Make N intervals of each column of more different numbers.", least=2, front=True)] = None
 
@@ -584,8 +584,8 @@ class Learn(Printed, Force):
 
     The graph has the highest score among all graphs (up to 18 variables, or --method exact), or among those that a
     search over orders of the variables finds. CPTs are estimated from the same cases. With any option of uncertainty,
-    --method mcmc or --prior order, the probability of every arc is computed: exactly up to 13 variables, by Markov
-    chains beyond.
+    --method mcmc or --graph-prior order, the probability of every arc is computed: exactly up to 13 variables, by
+    Markov chains beyond.
     """
 
     examples = (
@@ -593,7 +593,7 @@ class Learn(Printed, Force):
         "jtgpu learn patients.csv --exclude id,date --bins 5 --draw-network network.svg",
         "jtgpu learn patients.csv --exclude id,date --score bic-cg --missing drop -o patients.mixed.json",
         "jtgpu learn cases.csv --tier asia,smoke --tier xray,dysp --require smoke,lung --json",
-        "jtgpu learn cases.csv -o learned.net --edges edges.csv --draw edges.svg --save posterior.npz --time 60",
+        "jtgpu learn cases.csv -o learned.net --edges edges.csv --draw edges.svg --save posterior.npz --seconds 60",
     )
     data: Annotated[str, Opt(TABLE, "DATA")]
     output: Annotated[str | None, Opt(OUTPUT_OF, "-o, --output PATH")] = None
@@ -616,7 +616,7 @@ class Explore(Printed, Force, Shown):
     examples = (
         "jtgpu explore cases.csv",
         "jtgpu explore patients.csv --target outcome --exclude id,date -o patients.net",
-        "jtgpu explore patients.csv --numbers -t pressure -o patients.mixed.json --draw patients.svg",
+        "jtgpu explore patients.csv --continuous -t pressure -o patients.mixed.json --draw patients.svg",
         "jtgpu explore cases.parquet --bins 3 --no-serve --json",
     )
     data: Annotated[str, Opt(TABLE, "DATA")]
@@ -625,9 +625,9 @@ class Explore(Printed, Force, Shown):
     exclude: Annotated[Names, Opt(
         "Column to leave out, or several separated by commas. Repeatable.", "--exclude NAME")] = ()
     bins: Annotated[int, Opt("Intervals of each column of more different numbers.", least=2)] = 5
-    numbers: Annotated[bool, Opt("Learn from columns of numbers as they are, without intervals.")] = False
-    time: Annotated[float, Opt(
-        "Time that all of it should take at most. 0: no limit, and no probabilities of arcs.", "--time SECONDS",
+    continuous: Annotated[bool, Opt("Learn from columns of numbers as they are, without intervals.")] = False
+    seconds: Annotated[float, Opt(
+        "Time that all of it should take at most. 0: no limit, and no probabilities of arcs.", "--seconds S",
         least=0)] = 20.0
     seed: Annotated[int, Opt("Random seed.", least=0)] = 0
     output: Annotated[str | None, Opt(OUTPUT_OF, "-o, --output PATH")] = None

@@ -32,7 +32,7 @@ def validate(o: Validate, csv: CsvOptions) -> None:
     with status("predicting"):
         result: Any = validated(
             net, table, o.target, folds=o.folds, seed=o.seed, on_error="flag" if o.skip_impossible else "error",
-            na_values=csv.na_values,
+            read=csv.reading(),
         )  # fmt: skip
     if o.draw is not None:
         write_text(o.draw, result.draw().text(o.draw.suffix))

@@ -91,9 +91,9 @@ def validate(
     >>> result.accuracy > result.baseline, result.states
     (True, ('yes', 'no'))
     """
-    known = [*signature(validate).parameters][:-1] + [*signature(fit).parameters][2:]
-    for name in options.keys() - {*known}:
-        raise unknown_keyword("validate", name, known, {**fit.__kwdefaults__, **validate.__kwdefaults__})
+    known = [*signature(validate).parameters.values()][:-1] + [*signature(fit).parameters.values()][2:]
+    for name in options.keys() - {p.name for p in known}:
+        raise unknown_keyword("validate", name, [p.name for p in known], {p.name: p.default for p in known})
     choice("on_error", on_error, ("error", "flag"))
     target = getattr(model, "target", None) if target is None else target
     table = _Cases(frame, _network(model), text("target", target), read)

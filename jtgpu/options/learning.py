@@ -85,8 +85,8 @@ class Chains(Record, title="Markov chains"):
     """How probabilities of arcs are computed, by Markov chains beyond 13 variables."""
 
     tolerance: Annotated[float, Opt("Largest standard error of a probability, at which Markov chains stop.")] = 0.01
-    time: Annotated[float | None, Opt(
-        "Time that all of it should take at most; with --checkpoint, that Markov chains may run.", "--time SECONDS",
+    seconds: Annotated[float | None, Opt(
+        "Time that all of it should take at most; with --checkpoint, that Markov chains may run.", "--seconds S",
         front=True)] = None
     steps: Annotated[int | None, Opt("Most steps of a chain.", least=1)] = None
     chains: Annotated[int | Literal["auto"], Opt(

@@ -146,7 +146,7 @@ def test_fit(file: str, tmp_path: Path) -> None:
     data, output = str(tmp_path / "s.csv"), str(tmp_path / "f.dynamic.json")
     run("dynamic", "sample", file, "--samples", "40", "--steps", "6", "--seed", "3", "-o", data)
     keys = ("--id", "sequence", "--time", "slice", *REFERENCE)
-    done = run("dynamic", "fit", file, data, *keys, "-o", output, "--prior", "0.5")
+    done = run("dynamic", "fit", file, data, *keys, "-o", output, "--pseudo-counts", "0.5")
     assert done.exit_code == 0, done.stderr
     frame = pd.read_csv(data)
     expected = jtgpu.learn.fit(

@@ -39,7 +39,7 @@ Learner = Callable[[Any, Path], tuple[str, ...]]
 
 def explored(table: Any, folder: Path) -> tuple[str, ...]:
     output = folder / "explored.net"
-    done = run("explore", str(table), "--time", "0", "--no-serve", "--json", "--force", "-o", str(output))
+    done = run("explore", str(table), "--seconds", "0", "--no-serve", "--json", "--force", "-o", str(output))
     if done.exit_code:
         raise jtgpu.DataError(done.stderr)
     return jtgpu.read(output).states("x")

@@ -67,7 +67,11 @@ def test_answers_equal_those_in_memory(
     monkeypatch.setattr(csv_file, "MIN_BLOCK", 64)
     monkeypatch.setattr(sequence_file, "BLOCK_CELLS", 100)
     table = long_table(60)
-    expected = getattr(TREE, kind)(table, id="place", time="day", targets="rain").to_frame("pyarrow").to_pydict()
+    expected = (
+        getattr(TREE, kind)(table, keys=jtgpu.learn.Keys(id="place", time="day"), targets="rain")
+        .to_frame("pyarrow")
+        .to_pydict()
+    )
     report = answer_file(TREE, path, tmp_path / "o.parquet", question(kind), FileOptions(chunk=chunk))
     got = read(tmp_path / "o.parquet")
     assert list(got) == ["place", "day", "rain=no", "rain=yes"]

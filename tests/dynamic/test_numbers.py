@@ -193,7 +193,11 @@ def test_wrong_columns_and_options() -> None:
     tree = net.compile("reference")
     wrong: list[tuple[Any, dict[str, Any], str]] = [
         ({"X1": [1.0, 2.0]}, {}, "no column of the table is a variable"),
-        ({"who": ["p"], "x": [1.0]}, {"id": "patient"}, "'patient' is no column of the table, which has 'who', 'x'"),
+        (
+            {"who": ["p"], "x": [1.0]},
+            {"keys": jtgpu.learn.Keys(id="patient")},
+            "'patient' is no column of the table, which has 'who', 'x'",
+        ),
         ({"x": [[1.0, 2.0], [3.0]]}, {}, "the rows of 'x' have different lengths"),
         ({"x": [1.0]}, {"do": {"x": 2.0}}, "sequence 0, slice 0: do sets 'x' to 2, and it is observed as 1"),
         ({"y": [1.0]}, {"do": {"x": "high"}}, "do on 'x' must be a number"),

@@ -159,13 +159,38 @@ def test_reload_replaces_the_cpts() -> None:
 @pytest.mark.parametrize(
     ("given", "options", "error", "message"),
     [
-        ({"day": [1, 2]}, {"time": "day"}, jtgpu.UnknownVariable, "no observations: its only columns are 'day'"),
-        ({"umbrella": ["no"], "day": [1]}, {"id": "umbrella", "time": "day"}, jtgpu.UnknownVariable, "only columns"),
+        (
+            {"day": [1, 2]},
+            {"keys": jtgpu.learn.Keys(time="day")},
+            jtgpu.UnknownVariable,
+            "no observations: its only columns are 'day'",
+        ),
+        (
+            {"umbrella": ["no"], "day": [1]},
+            {"keys": jtgpu.learn.Keys(id="umbrella", time="day")},
+            jtgpu.UnknownVariable,
+            "only columns",
+        ),
         ([], {}, jtgpu.DataError, "there are no sequences"),
-        ({"umbrella": [], "day": []}, {"time": "day"}, jtgpu.DataError, "there are no sequences"),
+        (
+            {"umbrella": [], "day": []},
+            {"keys": jtgpu.learn.Keys(time="day")},
+            jtgpu.DataError,
+            "there are no sequences",
+        ),
         ({"umbrella": [["yes", "no"], ["yes"]]}, {}, jtgpu.EvidenceError, "rows of 'umbrella' have different lengths"),
-        ({"umbrella": ["yes", "no"]}, {"on_gap": "empty"}, jtgpu.ArgumentError, "which need time="),
-        ({"umbrella": ["no"] * 2, "t": [0.5, 1.0]}, {"time": "t", "on_gap": "empty"}, jtgpu.DataError, "fractions"),
+        (
+            {"umbrella": ["yes", "no"]},
+            {"keys": jtgpu.learn.Keys(on_gap="empty")},
+            jtgpu.ArgumentError,
+            "which need time=",
+        ),
+        (
+            {"umbrella": ["no"] * 2, "t": [0.5, 1.0]},
+            {"keys": jtgpu.learn.Keys(time="t", on_gap="empty")},
+            jtgpu.DataError,
+            "fractions",
+        ),
     ],
 )
 def test_tables_that_are_no_sequences(given: Any, options: Any, error: type[Exception], message: str) -> None:
@@ -286,7 +311,7 @@ def test_cells_may_allow_several_states() -> None:
          "test": [[0.8, 0.15, 0.05], [0.3, 0.4, 0.3], [0.1, 0.2, 0.7]]},
         start={"ill": [[0.7, 0.2, 0.1], [0.6, 0.2, 0.2]]}, static=["sex"],
     )  # fmt: skip
-    keys: Any = {"id": "p", "time": "day"}
+    keys: Any = {"keys": jtgpu.learn.Keys(id="p", time="day")}
     tree: Any = dyn.compile("reference")
     cells = [["mid", "high"], None, ("low",), "high", {"low", "mid"}]
     weights = np.array([[0, 1, 1], [1, 1, 1], [1, 0, 0], [0, 0, 1], [1, 1, 0]], float)
@@ -309,7 +334,7 @@ def test_cells_may_allow_several_states() -> None:
 
 def test_times_are_numbers_or_dates_of_any_kind() -> None:
     tree, frame = umbrella().compile("reference"), {"place": ["a", "a", "a"], "umbrella": ["yes", "no", "yes"]}
-    keys: Any = {"id": "place", "time": "day"}
+    keys: Any = {"keys": jtgpu.learn.Keys(id="place", time="day")}
     days = [date(2026, 1, d) for d in (30, 31)] + [date(2026, 2, 1)]
     expected = tree.smooth({**frame, "day": [1, 2, 3]}, **keys)
     for given in (days, [str(d) for d in days], [datetime(d.year, d.month, d.day, 5) for d in days],

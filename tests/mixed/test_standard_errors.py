@@ -92,7 +92,7 @@ def log_likelihood(theta: Any, data: dict[str, Any]) -> float:
 @pytest.mark.slow
 def test_em_has_the_curvature_of_the_likelihood() -> None:
     data = with_holes(4, 40)
-    fit = fitted(data, tolerance=1e-14, iterations=5000)
+    fit = fitted(data, em=jtgpu.learn.EM(tolerance=1e-14, iterations=5000))
     net = fit.network
     x, y = net.gaussian("x"), net.gaussian("y")
     theta = np.concatenate([[net.cpt("g")[0]], x.mean, x.sd, y.mean, y.coefficients["x"], y.sd])
@@ -116,7 +116,7 @@ def test_em_has_the_curvature_of_the_likelihood() -> None:
 def test_em_says_what_it_does_not_know() -> None:
     data = with_holes(5, 50)
     with pytest.raises(ArgumentError, match="standard errors from a peak"):
-        fitted(data, iterations=1).standard_errors("x")
+        fitted(data, em=jtgpu.learn.EM(iterations=1)).standard_errors("x")
     weights = np.where(data["g"] == "b", 0.0, 1.0)
     errors = fitted({**data, "g": np.where(data["g"] == "b", "b", "a")}, weights=weights).standard_errors("y")
     assert np.isfinite(errors.sd[0])
@@ -124,9 +124,9 @@ def test_em_says_what_it_does_not_know() -> None:
 
 
 def test_rows_that_have_a_family_are_not_passed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    fit = fitted(with_holes(6, 60), tolerance=1e-9)
+    fit = fitted(with_holes(6, 60), em=jtgpu.learn.EM(tolerance=1e-9))
     found = fit.standard_errors("y")
-    fit = fitted(with_holes(6, 60), tolerance=1e-9)
+    fit = fitted(with_holes(6, 60), em=jtgpu.learn.EM(tolerance=1e-9))
     every = np.arange(60)
     monkeypatch.setattr("jtgpu.learn.parameters.value_steps.Values.incomplete", lambda *_: every)
     expected = fit.standard_errors("y")

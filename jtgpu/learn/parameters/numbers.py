@@ -94,8 +94,8 @@ def _fit_table(
     for v in kinds:
         if kinds[v] == "gaussian" and len(np.unique(np.asarray(as_numbers(cells[v])))) == 2:
             warnings.warn(
-                f"the column {v!r} has two values and is fitted as a number; continuous={{{v!r}: 'states'}} makes states "
-                "of them", stacklevel=outside(),
+                f"the column {v!r} has two values and is fitted as a number; continuous={{{v!r}: 'states'}} makes "
+                "states of them", stacklevel=outside(),
             )  # fmt: skip
     shell = _shell(labels, parents).with_codes(model.codes)
     read = read_cases(shell, cells, None, None)
