@@ -150,21 +150,10 @@ class Loaded:
         self.judge = cpu.prepare(self.plan, self.tables)
 
 
-def tuned(given: Loaded, cases: Sequence[Evidence]) -> dict[str, Any]:
-    """What the default configuration takes; then the quickest one is found, and saved for what follows."""
-    usual = resident.prepare(given.plan, given.tables)
-    row = {"usual_us": spread(usual.measure(60, cases)), "usual_engine": usual.kind}
-    start = time.perf_counter()
-    tried = usual.maker.tune()
-    usual.close()
-    return row | {"tune_s": round(time.perf_counter() - start, 1), "ways": len(tried), "way": str(tried[0].config)}
-
-
-def measure(given: Loaded, runs: int, indexed: bool, tune: bool, options: dict[str, Any]) -> dict[str, Any]:
+def measure(given: Loaded, runs: int, indexed: bool, options: dict[str, Any]) -> dict[str, Any]:
     """Single cases: the device's time and the call's, after the answers were compared with the CPU's."""
     plan, judge = given.plan, given.judge
     cases = possible_cases(plan, 4, judge)
-    found = tuned(given, cases) if tune else {}
     card = open_device()
     with card.active():
         before = card.free_memory()
@@ -200,7 +189,6 @@ def measure(given: Loaded, runs: int, indexed: bool, tune: bool, options: dict[s
         "error": worst,
         "prepare_s": round(prepared, 3),
         "engine": backend.kind,
-        **found,
     }
     backend.close()
     if indexed:
@@ -381,7 +369,7 @@ def our_rows(chosen: Sequence[tuple[str, Path, Any]], options: argparse.Namespac
             continue
         given = Loaded(name, path, order)
         if not options.batch and not options.observed:
-            yield measure(given, 20 if options.smoke else options.runs, options.indexed, options.tune, made)
+            yield measure(given, 20 if options.smoke else options.runs, options.indexed, made)
         if options.observed:
             yield measure_observed(given, options.settling, options.targets)
         elif not options.single:
@@ -401,7 +389,6 @@ def main() -> None:
     parser.add_argument("--settling", type=float, default=16.0, help="most seconds of calls before those of --observed")
     parser.add_argument("--targets", type=int, default=0, help="variables that --observed asks for, if not all")
     parser.add_argument("--dtype", default="float64", help="what tables are made of: float64, float32")
-    parser.add_argument("--tune", action="store_true", help="find what is quickest for each network first, and keep it")
     parser.add_argument("--indexed", action="store_true", help="also the published engine")
     parser.add_argument("--peers", nargs="*", default=[], metavar="PEER", help="others on the same card instead")
     parser.add_argument("--within", type=float, default=math.inf, help="seconds: to begin in; of peers, to compile in")

@@ -116,7 +116,7 @@ def test_compile_passes_each_option_where_it_belongs() -> None:
     [
         ({"thread": 2}, r"compile\(\) has no argument 'thread'; did you mean 'threads'"),
         ({"tim_limit": 2}, r"compile\(\) has no argument 'tim_limit'; did you mean 'time_limit'"),
-        ({"tune": True}, "the backend 'cpu' has no option 'tune'"),
+        ({"single": True}, "the backend 'cpu' has no option 'single'"),
         ({"nonsense": 1}, r"compile\(\) has no argument 'nonsense'; its arguments are "),
     ],
 )

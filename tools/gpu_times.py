@@ -31,10 +31,6 @@ NAMES = {
     "either": "torch or JAX",
 }
 EARLIER = "*"
-TUNED = (
-    " The configuration is the fastest that ``jtgpu tune`` found; *not tuned*: the configuration that the time model "
-    "selects."
-)
 COLUMNS = "*as columns*: results by column, the layout of the fastest peers, which the comparison uses; "
 Row = dict[str, Any]
 
@@ -143,27 +139,23 @@ def single(rows: GpuRows) -> Table:
     """Single cases."""
     head = ["Network", "Engine", "Device, us", "Over limit", "Best peer, us", "peer / ours"]
     head += ["2014, us", "2014 / ours"]
-    tuned = any("way" in r for r in rows.single.values())
-    head += ["Not tuned, us"] * tuned
     lines: list[Sequence[str]] = []
     for name in _order(rows.single):
         r = rows.single[name]
-        device, other = r["device_us"], rows.best(name, False)
+        device, other = r.get("usual_us", r["device_us"]), rows.best(name, False)  # not of a search of November 2026
         then = PUBLISHED.get(name)
         time = f"{digits(device['median'])} ({digits(device['p10'])} - {digits(device['p90'])})"
-        cells = [name, str(r.get("way", r["engine"])), time]
+        cells = [name, str(r.get("usual_engine", r["engine"])), time]
         cells += [f"{device['median'] / r['roofline_us']:.1f}"]
         cells += [_theirs(other, "device_us"), f"{other['device_us'] / device['median']:.1f}" if other else "--"]
         cells += [digits(then), digits(then / device["median"] if then else None)]
-        if tuned:
-            cells.append(f"{digits(r['usual_us']['median'])} ({r['usual_engine']})" if "usual_us" in r else "--")
         lines.append(cells)
     caption = (
         f"One case: {_source(rows.single.values())}, float64. Device time in microseconds, posteriors of all "
         "variables, different evidence in each run, median (10th to 90th percentile); a call from Python takes longer. "
         "Peers: the same time of other libraries on the same kind of GPU. *Over limit*: device time divided by the "
         "larger of bytes over bandwidth and multiply-adds over the GPU's rate, plus 0.9 us per level of the plan; an "
-        f"engine with fewer levels may be below 1. *2014*: Gottoli and Pettenuzzo (GTX 680).{TUNED if tuned else ''}"
+        f"engine with fewer levels may be below 1. *2014*: Gottoli and Pettenuzzo (GTX 680)."
     )
     return Table("gpu-single", caption, head, lines)
 

@@ -15,7 +15,6 @@
 //
 // Wins if many contractions wait for each other. Nothing is scaled: the host bounds the error by P(e), and uses
 // the level engine where that is not enough. What was tried: docs/notes.
-#include "single/blocks.cuh"
 #include "single/tile.cuh"
 
 #define MAX_WARPS 16          // of a block
@@ -23,7 +22,6 @@
 #define ENTER_SHARE 4         // entries of a factor that a lane computes
 #define NAP 300               // nanoseconds between two looks at a hint
 #define LONG 0x40             // a tile with longer batches of loads
-#define TENSOR 0x100          // blocks of 8 x 8 outputs
 #define ENTER_UNIT 0x80u      // in place of a tile: evidence into a factor
 #define ANSWER_UNIT 0x81u     // a posterior
 #define ROOT_UNIT 0x82u       // P(e) of every component
@@ -245,61 +243,6 @@ __device__ __forceinline__ void contract(const Dataflow& f, const Op& op, u32 un
     }
 }
 
-// A warp's unit of a contraction whose sides are long enough for blocks of 8 x 8 outputs, on the tensor cores: a load
-// serves eight products of a lane and not one or two. Four lanes share a sum's steps.
-template <int BM, int BN, int UNROLL>
-__device__ __forceinline__ void contract_blocks(const Dataflow& f, const Op& op, u32 unit, u32 lane) {
-    const u32 mine = lane & 3, line = lane >> 2, sign = f.sign;
-    u32 tile = unit, split = 0;
-    if (op.splits > 1) {
-        tile = unit / op.splits;
-        split = unit - tile * op.splits;
-    }
-    const u32 n_steps = op.n_steps, stride = op.splits << 2;
-    Steps<UNROLL> ready;
-    ready.fetch(f.steps + op.steps, (split << 2) + mine, n_steps, stride);
-    const Place at = place_of(op, f.digits, tile);
-    const u32 left_m = op.m.extent - at.m_index * (8 * BM), left_n = op.n.extent - at.n_index * (8 * BN);
-    u32 at_a[BM], at_b[BN];
-#pragma unroll
-    for (int i = 0; i < BM; i++) {
-        const u32 row = 8 * i + line;
-        at_a[i] = at.a + (row < left_m ? row : left_m - 1) * op.m.stride;
-    }
-#pragma unroll
-    for (int j = 0; j < BN; j++) {
-        const u32 column = 8 * j + line;
-        at_b[j] = at.b + (column < left_n ? column : left_n - 1) * op.n.stride;
-    }
-    double sum[BM][BN][2];
-#pragma unroll
-    for (int i = 0; i < BM; i++)
-#pragma unroll
-        for (int j = 0; j < BN; j++) sum[i][j][0] = sum[i][j][1] = 0.0;
-    sum_steps<BM, BN, UNROLL>(
-        f, op, at_a, at_b, ready, split << 2, mine, stride,
-        [&](const double(&x)[UNROLL][BM], const double(&y)[UNROLL][BN], u32 k) {
-#pragma unroll
-            for (int u = 0; u < UNROLL; u++) {
-                const bool there = k + u * stride < n_steps;
-#pragma unroll
-                for (int i = 0; i < BM; i++)
-#pragma unroll
-                    for (int j = 0; j < BN; j++) multiply_blocks(sum[i][j], there ? x[u][i] : 0.0, y[u][j]);
-            }
-        });
-    double* out = f.arena + op.out + split * op.scratch + at.out;
-#pragma unroll
-    for (int i = 0; i < BM; i++)
-#pragma unroll
-        for (int j = 0; j < BN; j++)
-#pragma unroll
-            for (int e = 0; e < 2; e++) {
-                const u32 row = 8 * i + line, column = 8 * j + 2 * mine + e;
-                store(out + (row * op.out_m + column * op.out_n), sum[i][j][e], sign, row < left_m && column < left_n);
-            }
-}
-
 // Multiply evidence into a warp's share of a factor. For an evidence pattern (backends/gpu/dataflow/graph.py) observed
 // variables are no axes: the part of the factor that belongs to their states is contiguous in `pristine`.
 __device__ __forceinline__ void enter_unit(const Dataflow& f, const Op& op, u32 unit, u32 lane) {
@@ -346,8 +289,7 @@ __device__ __forceinline__ void answer_unit(const Dataflow& f, const Op& op, u32
     for (u32 i = lane + 32; i < card; i += 32) to[i] = total > 0.0 ? await(from + i, sign) / total : 0.0;
 }
 
-template <bool BLOCKS>
-__device__ __forceinline__ void run_queues(const Dataflow& f) {
+extern "C" __global__ void __launch_bounds__(32 * MAX_WARPS, 1) dataflow(GRID_CONSTANT Dataflow f) {
     __shared__ uint2 records[MAX_WARPS][32];
     const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31, queue = blockIdx.x * (blockDim.x >> 5) + warp;
     u32 at = f.starts[queue];
@@ -378,17 +320,8 @@ __device__ __forceinline__ void run_queues(const Dataflow& f) {
                 for (u32 i = lane; i < f.n_roots; i += 32)
                     f.root[i] = await(f.arena + f.roots[i].x, f.sign & f.roots[i].y);
                 break;
-            case TENSOR + 1 * 8 + 1: if (BLOCKS) { contract_blocks<1, 1, 4>(f, op, unit, lane); break; }
-            case TENSOR + LONG + 1 * 8 + 1: if (BLOCKS) { contract_blocks<1, 1, 8>(f, op, unit, lane); break; }
-            case TENSOR + 2 * 8 + 1: if (BLOCKS) { contract_blocks<2, 1, 4>(f, op, unit, lane); break; }
-            case TENSOR + 2 * 8 + 2: if (BLOCKS) { contract_blocks<2, 2, 2>(f, op, unit, lane); break; }
             default: __trap();
         }
         __syncwarp();
     }
 }
-
-// The host chooses the warps of a block, of which an SM holds one: fewer wait less for each other's loads. With and
-// without blocks for the tensor cores, since code that is not used costs registers and instruction cache.
-extern "C" __global__ void __launch_bounds__(32 * MAX_WARPS, 1) dataflow_plain(GRID_CONSTANT Dataflow f) { run_queues<false>(f); }
-extern "C" __global__ void __launch_bounds__(32 * MAX_WARPS, 1) dataflow_blocks(GRID_CONSTANT Dataflow f) { run_queues<true>(f); }

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from ..device import context
 from ..errors import BackendUnavailable, closest, shown
 from .base import Backend, Evidence, Prepare, Result
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from ..plans.plan import Plan
-
 __all__ = [
     "BACKENDS", "Backend", "Evidence", "Prepare", "Result", "device_numbers", "free_on_devices", "get", "resolve",
-    "tune_gpu",
 ]  # fmt: skip
 
 BACKENDS = ("reference", "cpu", "indexed", "gpu")
@@ -72,10 +63,3 @@ def free_on_devices(name: str, devices: Any = None) -> int | None:
         with device.active():
             free.append(device.free_memory())
     return min(free)
-
-
-def tune_gpu(plan: Plan, factors: Sequence[NDArray[np.float64]], device: int | None = None) -> tuple[str, list[Any]]:
-    """Measure the engines of the GPU backend for a plan, and store the choice."""
-    single: Any = importlib.import_module(".gpu.select", __package__)
-    name, tried = single.tune(plan, factors, device)
-    return str(name), list(tried)

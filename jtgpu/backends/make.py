@@ -216,7 +216,7 @@ SINGLE_PRECISION = ("indexed", "gpu")  # backends that can compute in float32
 OPTIONS = {
     "reference": (),
     "cpu": ("threads",),
-    "gpu": ("device", "engine", "dtype", "single", "stream", "tune"),
+    "gpu": ("device", "engine", "dtype", "single", "stream"),
     "indexed": (
         "engine", "thresholds", "transfers", "dtype", "split_n", "marginalise_threads", "scatter_threads",
         "min_entries", "normalise", "ways", "scatter_ways", "marginalise_m", "scatter", "index_transfers", "streams",

@@ -813,25 +813,6 @@ class Time(Printed):
         "With --backend indexed: draw the published figures in this folder.", "--plot DIR")] = None
 
 
-class Tune(Printed, Shown):
-    """Measure which engine or kernel configuration is fastest on this GPU.
-
-    With a network, time every engine and configuration of the backend "gpu" that can run its single cases. The
-    fastest is saved; from then on, every process uses it for this plan on GPUs of this model.
-
-    Without a network, time the kernels of the backend "indexed" for every table size and block size, as its
-    authors (Gottoli and Pettenuzzo, 2014) did, and print the best rules.
-    """
-
-    examples = ("jtgpu tune munin1", "jtgpu tune --save")
-    file: Annotated[str | None, Opt(
-        "Network file: find the fastest engine for its single cases and save the result.", "FILE", complete="networks",
-    )] = None
-    save: Annotated[bool, Opt("Without a network: save the result, for thresholds='tuned'.")] = False
-    launches: Annotated[int, Opt("Kernel launches per table size and configuration.", least=1)] = 100
-    device: Annotated[int | None, Opt("CUDA device number. Default: the fastest.", least=0)] = None
-
-
 class Warmup(Printed, Shown):
     """Compile the loops of the CPU backend before the first query, for container images.
 
@@ -895,5 +876,4 @@ COMMANDS = {
     "plan": Command(NETWORKS, Plan, {CutPlanning: ""}),
     "time": Command(SPEED, Time, {Planning: "", Compute: ONE_BY_ONE}, "speed"),
     "warmup": Command(SPEED, Warmup, {}, "speed"),
-    "tune": Command(SPEED, Tune, {Planning: "order plan order_time max_table order_seed no_cache"}, "speed"),
 }

@@ -1,12 +1,11 @@
-"""``jtgpu time``, ``tune`` and ``warmup``: times of networks, the fastest configuration, loops compiled in advance."""
+"""``jtgpu time`` and ``warmup``: times of networks, loops compiled in advance."""
 
 from __future__ import annotations
 
 import csv
-import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from time import strftime
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,12 @@ from ..errors import BackendUnavailable, JtgpuError, format_bytes
 from ..formats.bundled import benchmark_files, stem
 from ..options.compute import Compute, Planning
 from ..timing import NetworkTiming, time_network, warm_up
-from ..util.arguments import reporting
 from ..util.loops import compile_loops
 from ..util.system import cpu_name, peak_memory
 from ..util.text_table import printable as shown
 from . import INTERRUPTED
 from .console import exit_code, format_seconds, print_error, print_json
-from .declared import Time, Tune, Warmup
+from .declared import Time, Warmup
 from .networks import network_files, read_network
 from .planning import make_plan, order_of
 from .tables import print_report, status
@@ -195,50 +193,6 @@ def print_csv(done: list[NetworkTiming]) -> None:
     writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-
-
-def tune(o: Tune, plan: Planning) -> None:
-    """Run ``jtgpu tune``."""
-    if o.file is not None:
-        _tune_network(o.file, plan, o.device, o.progress, o.json)
-        return
-    from ..published.junction_trees import tuning
-    from ..published.junction_trees.rules import Row
-
-    with status("measuring", o.progress) as now:
-        tuned = tuning.tune(o.device, launches=o.launches, progress=now)
-    saved = str(tuning.save(tuned)) if o.save else None
-    if o.json:
-        rows = [row._asdict() if hasattr(row, "_asdict") else vars(row) for row in tuned.rows]
-        print_json({"device": tuned.device, "rules": tuned.rules, "saved": saved, "rows": rows})
-        return
-    best: dict[tuple[str, int, int], Row] = {}
-    for row in tuned.rows:
-        key = (row.operation, row.n, row.m)
-        if key not in best or row.seconds < best[key].seconds:
-            best[key] = row
-    lines = [
-        (operation, f"{n:,}", f"{m:,}", str(row.choice), format_seconds(row.seconds))
-        for (operation, n, m), row in best.items()
-    ]
-    print_report(("operation", "n", "m", "best choice", "time"), lines, "lrrrr")
-    print(f"\n{tuned.device}: " + ", ".join(f"{k}={v}" for k, v in tuned.rules.items()))
-    if saved:
-        print(f"saved to {saved}")
-
-
-def _tune_network(file: str, plan: Planning, device: int | None, progress: bool | None, json: bool) -> None:
-    made = make_plan(plan, read_network(file), file, Compute(backend="gpu"))
-    with status("measuring", progress) as now, reporting(now):
-        name, tried = made.tune(device)
-    able = [t for t in tried if t.microseconds < math.inf]
-    if json:
-        rows = [{"config": str(t.config), "microseconds": t.microseconds, **asdict(t.config)} for t in able]
-        print_json({"device": name, "best": str(able[0].config), "configs": rows})
-        return
-    lines = [(str(t.config), format_seconds(t.microseconds * 1e-6)) for t in able]
-    print_report(("configuration", "time"), lines, "lr")
-    print(f"\n{name}: single cases use {able[0].config} from now on")
 
 
 def warmup(o: Warmup) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .. import backends
 from ..backends import make as auto
 from ..backends.base import Backend
 from ..backends.make import OPTIONS, TREE_OPTIONS, make
@@ -20,7 +19,7 @@ from ..backends.wrappers.questions import Limits
 from ..errors import ArgumentError, PlanError, closest
 from ..model.discrete import DiscreteModel
 from ..plans.arrays import Cost
-from ..plans.compiler import model_factors, plan_tables
+from ..plans.compiler import model_factors
 from ..plans.plan import Plan
 from ..util import late_imports
 from ..util.arguments import check_keywords, described
@@ -260,36 +259,6 @@ class NetworkPlan:
         """
         made: JunctionTree = late_imports.compiling().JunctionTree(self, backend, **options)
         return made
-
-    def tune(self, device: int | None = None) -> tuple[str, list[Any]]:
-        """Measure which GPU engine answers single cases fastest, and save the result.
-
-        This takes seconds and is needed once per plan and GPU. From then on, ``compile("gpu")`` uses the saved result
-        in every process, as long as the file is in the cache folder.
-
-        Parameters
-        ----------
-        device : int, optional
-            Number of the CUDA device; default: the fastest.
-
-        Returns
-        -------
-        name : str
-            Name of the GPU.
-        tried : list of jtgpu.backends.gpu.select.Trial
-            Configurations with the device time of a case in microseconds, the fastest first; inf for a configuration
-            that does not support the network.
-
-        Raises
-        ------
-        BackendUnavailable
-            If there is no GPU, or PyCUDA or cuda-bindings is not installed.
-        JtgpuError
-            If no engine supports the network.
-        OSError
-            If the result cannot be saved.
-        """
-        return backends.tune_gpu(self.plan.without_sets(), plan_tables(self.plan, self.model), device)
 
     def __repr__(self) -> str:
         c = self.cost()

@@ -101,7 +101,6 @@ class TreeOptions(TypedDict, total=False):
     engine: str
     single: bool
     stream: Any
-    tune: bool
     # indexed
     thresholds: Any
     transfers: str

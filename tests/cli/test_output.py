@@ -54,9 +54,7 @@ def test_plan_prints_the_cost() -> None:
     assert "clique tables: " in run("plan", ASIA).stdout
 
 
-@pytest.mark.parametrize(
-    "words", [("tune",), ("time", ASIA, "--backend", "indexed"), ("query", ASIA, "--backend", "gpu")]
-)
+@pytest.mark.parametrize("words", [("time", ASIA, "--backend", "indexed"), ("query", ASIA, "--backend", "gpu")])
 def test_commands_that_need_a_gpu_fail_with_one_line(words: tuple[str, ...]) -> None:
     with suppress(BackendUnavailable):
         open_device()

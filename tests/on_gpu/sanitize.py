@@ -31,10 +31,8 @@ from jtgpu.backends import get
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu_backend
 from jtgpu.backends.gpu.batch import engine as batch_engine
-from jtgpu.backends.gpu.dataflow.engine import DataflowEngine
-from jtgpu.backends.gpu.dataflow.tiling import DataflowConfig
 from jtgpu.backends.gpu.patterns import GpuPatternCache
-from jtgpu.backends.gpu.select import ENGINES, Config
+from jtgpu.backends.gpu.select import ENGINES
 from jtgpu.device.context import Device, open_device
 from jtgpu.plans.compiler import model_factors
 from jtgpu.published.junction_trees.backend import prepare
@@ -134,34 +132,6 @@ def single(**options: Any) -> float:
     return worst
 
 
-def tensor() -> float:
-    """Largest error of the dataflow engine's blocks for the tensor cores."""
-    rng = np.random.default_rng(5)
-    pairs = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 0)]
-    tables = [(pair, rng.random((9, 9))) for pair in pairs]
-    names = [str(v) for v in range(4)]
-    net = jtgpu.MarkovNetwork(
-        {v: [str(k) for k in range(9)] for v in names}, [([names[a], names[b]], t) for (a, b), t in tables]
-    )
-    plan = net.plan(order="min-fill").plan
-    factors = [f.table for f in model_factors(net)]
-    nothing = Evidence.none(4)
-    answer = get("reference")(plan, factors).run(nothing).posterior
-    backend = gpu_backend.prepare(plan, factors, single=False)
-    layout = DataflowConfig(critical_weight=0.1, other_weight=0.1, tensor_blocks=True)
-    engine = backend.maker.made(Config("dataflow", layout=layout))
-    assert isinstance(engine, DataflowEngine)
-    assert engine.uses_tensor_blocks
-    error = 0.0
-    for _ in range(3):
-        found = engine.run(nothing)
-        assert found is not None
-        error = max(error, float(np.abs(found.posterior - answer).max()))
-    engine.close()
-    backend.close()
-    return error
-
-
 def pattern() -> float:
     """Largest error of the engine of an evidence pattern, which selects parts of the factors."""
     small = Small()
@@ -231,7 +201,6 @@ PARTS: dict[str, Callable[[], float]] = {
     "kernels": lambda: kernels(open_device()),
     "indexed": indexed,
     "dataflow": lambda: single(engine="dataflow"),
-    "tensor": tensor,
     "levels": lambda: single(engine="levels"),
     "levels-float32": lambda: single(engine="levels", dtype="float32"),
     "pattern": pattern,

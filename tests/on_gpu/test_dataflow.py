@@ -15,8 +15,6 @@ from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu_backend
 from jtgpu.backends.gpu.dataflow.schedule import MAX_VARIABLES
-from jtgpu.backends.gpu.dataflow.tiling import DataflowConfig
-from jtgpu.backends.gpu.select import LAYOUTS, Config
 from jtgpu.device.context import Device
 from jtgpu.errors import ImpossibleEvidence, JtgpuError
 from tests.on_gpu.conftest import ROOT
@@ -36,53 +34,18 @@ def test_small_networks(gpu: Device, name: str) -> None:
     backend.close()
 
 
-def test_a_benchmark_network(gpu: Device, nets: Path) -> None:
+@pytest.mark.parametrize("long_batches", [False, True])
+@pytest.mark.parametrize("name", ["Mildew", "Barley"])
+def test_benchmark_networks(
+    gpu: Device, nets: Path, monkeypatch: pytest.MonkeyPatch, name: str, long_batches: bool
+) -> None:
     """Tiles of every kind, and sums in parts; test_single.py has the other networks."""
-    model = jtgpu.read(nets / "Mildew.net")
-    plan = model.plan(order=nets / "Mildew.num", max_table=None).plan
+    monkeypatch.setattr("jtgpu.backends.gpu.dataflow.schedule.LONG_BATCHES_GAIN", math.inf if long_batches else 0.0)
+    model = jtgpu.read(nets / f"{name}.net")
+    plan = model.plan(order=nets / f"{name}.num", max_table=None).plan
     backend = gpu_backend.prepare(plan, tables(model), engine="dataflow")
     hold_to_definition(plan, tables(model), backend, 2)
     assert len({backend.run(Evidence.none(plan.n_variables)).posterior.tobytes() for _ in range(20)}) == 1
-    backend.close()
-
-
-CONFIGS = [
-    *(Config("dataflow", 16.0 * (i % 2), layout) for i, layout in enumerate(LAYOUTS[1:])),
-    Config("dataflow", 4.0, DataflowConfig(8, True, 0, 0.5, 0.5, tensor_blocks=True)),
-]
-
-
-@pytest.mark.parametrize("config", CONFIGS, ids=str)
-@pytest.mark.parametrize("name", ["Mildew", "Barley"])
-def test_other_configurations(gpu: Device, nets: Path, name: str, config: Config) -> None:
-    model = jtgpu.read(nets / f"{name}.net")
-    plan = model.plan(order=nets / f"{name}.num", max_table=None).plan
-    backend = gpu_backend.prepare(plan, tables(model), single=False)
-    backend._engine = backend.maker.made(config)
-    hold_to_definition(plan, tables(model), backend, 2)
-    nothing = Evidence.none(plan.n_variables)
-    assert len({backend.run(nothing).posterior.tobytes() for _ in range(20)}) == 1
-    backend.close()
-
-
-@pytest.mark.alone
-def test_the_quickest_configuration_is_measured_and_saved(
-    gpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("jtgpu.backends.gpu.select.cache_folder", lambda: tmp_path)
-    model = jtgpu.read(ROOT / "nets" / "alarm.net")
-    made = model.plan(order="min-fill")
-    with gpu.active():
-        before = gpu.free_memory()
-    name, tried = made.tune()
-    with gpu.active():
-        assert before - gpu.free_memory() < 16 << 20
-    assert name == gpu.name
-    assert {t.config.engine for t in tried} == {"dataflow", "levels"}
-    assert all(0 < t.microseconds < math.inf for t in tried)
-    backend = gpu_backend.prepare(made.plan, tables(model))
-    assert backend.kind == tried[0].config.engine
-    hold_to_definition(made.plan, tables(model), backend, 4)
     backend.close()
 
 

@@ -49,8 +49,7 @@ class Gpu(Backend):
     """
     # device: Number of the CUDA device. Default: the best.
     # engine: {"dataflow", "levels"}: What computes single cases: one kernel whose warps wait for single entries, or a
-    #     kernel a level. Default: the configuration that `tune` saved, else ``"dataflow"`` where it supports the
-    #     network, else ``"levels"``.
+    #     kernel a level. Default: ``"dataflow"`` where it supports the network, else ``"levels"``.
     # dtype: {"float64", "float32"}: Type of the tables. Answers are float64 either way, and right for any P(e): cases
     #     in which numbers may be lost are computed by the CPU (`jtgpu.backends.gpu.host`). float32 takes half of the
     #     memory, and less time for large tables. On the published networks posteriors are right to 4e-7 and P(e) to a
@@ -60,12 +59,10 @@ class Gpu(Backend):
     # single: Whether the engine of single cases is prepared at once; False: with the first case
     # stream: A CUDA stream of yours (PyTorch's, CuPy's, PyCUDA's, or a number): work queued on it before a query
     #     finishes before the query starts
-    # tune: Measure first which configuration answers single cases quickest, and save it: takes seconds, once a network
-    #     and kind of GPU. The saved configuration is used whenever no `engine` is named and `dtype` is float64.
     # raises BackendUnavailable: Without a GPU, PyCUDA or cuda-bindings.
     # raises TableTooLarge: If the device has not enough memory. The process stays usable.
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         plan: Plan,
         factors: Sequence[NDArray[np.float64]],
@@ -75,7 +72,6 @@ class Gpu(Backend):
         dtype: str = "float64",
         single: bool = True,
         stream: Any = None,
-        tune: bool = False,
     ):
         from ...device.context import open_device
         from ...device.driver import After
@@ -97,8 +93,6 @@ class Gpu(Backend):
         self._adapts = False  # whether tables may have kernels without variables that cases observe
         self._counting: CountEngine | None = None
         self._slices: Any = None  # GpuPasses
-        if tune and dtype == "float64":
-            self.maker.tune()
         if single:
             self._engine = self.maker.chosen(engine)
 
@@ -315,7 +309,7 @@ def _check_options(engine: str | None, dtype: str) -> None:
         raise ValueError("engine='dataflow' computes in float64; dtype='float32' needs engine='levels' or None")
 
 
-OPTIONS = ("device", "engine", "dtype", "single", "stream", "tune")
+OPTIONS = ("device", "engine", "dtype", "single", "stream")
 
 
 def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) -> Gpu:

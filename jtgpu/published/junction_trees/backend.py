@@ -33,8 +33,8 @@ from .tuning import saved_rules
 def prepare(plan: Plan, factors: Sequence[Floats], **options: Any) -> Indexed:
     """Prepare the published engine for a plan and the numbers of a model."""
     # factors: sequence of float64 arrays: As in `jtgpu.backends.base.Prepare`
-    # **options: The fields of `Rules`. ``thresholds="tuned"`` replaces the published defaults by those that ``jtgpu
-    #     tune`` saved for this device. ``engine="host"`` runs the same algorithm on the CPU and needs no device.
+    # **options: The fields of `Rules`. ``thresholds="tuned"`` replaces the published defaults by those that
+    #     `tuning.save` stored for this device. ``engine="host"`` runs the same algorithm on the CPU without a device.
     # raises BackendUnavailable: If PyCUDA, the driver or the device is missing.
     # raises TableTooLarge: Before memory is allocated, if a clique has more than `max_entries` entries or the tables do
     #     not fit into the free memory of the host or the device.

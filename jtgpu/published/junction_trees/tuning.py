@@ -197,6 +197,7 @@ WAYS = (2, 4, 8, 16)
 SCATTER_WAYS = (1, 2, 4, 8)
 LAUNCHES = 100
 FORMAT_VERSION = 1
+ADVICE = f"call save(tune()) of {__name__} first"
 _TUNED = ("marginalise_threads", "scatter_threads", "scatter", "ways", "scatter_ways", "split_n", "min_entries")
 
 
@@ -311,9 +312,9 @@ def saved_rules(device: Device, transfers: str) -> dict[str, Any]:
         rules = {name: data["rules"][name] for name in _TUNED}
         Rules(**rules)  # checks the values
     except FileNotFoundError:
-        raise BackendUnavailable(f"no tuned rules are saved for {device.name}: run jtgpu tune --save first") from None
+        raise BackendUnavailable(f"no tuned rules are saved for {device.name}: {ADVICE}") from None
     except (ValueError, KeyError, TypeError, OSError) as error:
-        raise BackendUnavailable(f"{path} holds no tuned rules ({error}); run jtgpu tune --save again") from None
+        raise BackendUnavailable(f"{path} holds no tuned rules ({error}): {ADVICE}") from None
     if transfers == "resident":
         rules.pop("min_entries")  # measured with transfers, which resident tables do not need
     return rules

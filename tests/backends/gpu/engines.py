@@ -14,7 +14,6 @@ from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu.dataflow.engine import DataflowEngine
 from jtgpu.backends.gpu.dataflow.schedule import make_schedule as dataflow_schedule
-from jtgpu.backends.gpu.dataflow.tiling import DEFAULT, DataflowConfig
 from jtgpu.backends.gpu.levels.engine import LevelEngine
 from jtgpu.backends.gpu.levels.schedule import make_schedule as level_schedule
 from jtgpu.device.context import Device
@@ -45,11 +44,9 @@ def as_evidence(n: int, hard: dict[int, int], soft: dict[int, np.ndarray]) -> Ev
 
 
 @contextmanager
-def dataflow_engine(
-    gpu: Device, plan: Plan, factors: list[np.ndarray], config: DataflowConfig = DEFAULT
-) -> Iterator[DataflowEngine]:
+def dataflow_engine(gpu: Device, plan: Plan, factors: list[np.ndarray]) -> Iterator[DataflowEngine]:
     """The dataflow engine of a plan."""
-    schedule = dataflow_schedule(plan, factors, gpu.multiprocessors, config)
+    schedule = dataflow_schedule(plan, factors, gpu.multiprocessors)
     assert schedule is not None
     engine = DataflowEngine(plan, schedule, gpu)
     try:

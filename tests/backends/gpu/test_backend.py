@@ -148,16 +148,6 @@ def test_an_unknown_option_is_an_error_that_names_the_nearest() -> None:
         plan.compile("gpu", engine="dataflow", dtype="float32")
 
 
-def test_the_saved_configuration_is_measured_on_request(
-    emulated_gpu: Device, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("JTGPU_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("jtgpu.backends.gpu.select.RUNS", 2)
-    with bundled("asia").compile("gpu", order="min-fill", cache=False, tune=True) as tree:
-        assert tree.posteriors()["tub"]["yes"] == pytest.approx(0.0104)
-    assert len(list(tmp_path.glob("gpu-configs/*/*.json"))) == 1
-
-
 def test_threads_share_a_backend_while_its_numbers_change(emulated_gpu: Device) -> None:
     """Every answer is that of one set of numbers, never of a mixture."""
     net = bundled("asia")

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +16,10 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence, columns_of
-from jtgpu.backends.gpu.dataflow import graph as dataflow_graph
-from jtgpu.backends.gpu.dataflow import schedule, tiling
+from jtgpu.backends.gpu.dataflow import schedule
 from jtgpu.backends.gpu.dataflow.engine import DataflowEngine
-from jtgpu.backends.gpu.dataflow.graph import AWAITED, ENTER_SHAPE, LONG, ROOT_SHAPE, TENSOR, RestrictedFactors
+from jtgpu.backends.gpu.dataflow.graph import AWAITED, ENTER_SHAPE, LONG, ROOT_SHAPE, RestrictedFactors
 from jtgpu.backends.gpu.dataflow.schedule import Schedule, make_schedule
-from jtgpu.backends.gpu.dataflow.tiling import DEFAULT, DataflowConfig
 from jtgpu.backends.gpu.program.layout import least_root, scaled_factors
 from jtgpu.backends.gpu.program.records import binary_program, loops_of
 from jtgpu.device import nvcc
@@ -36,13 +33,6 @@ from tests.plans.test_program import planned
 from tests.support import random_nets
 from tests.support.bundled import bundled
 from tests.support.examples import examples, slow
-
-CONFIGS = (
-    DEFAULT, DataflowConfig(warps=8), DataflowConfig(warps=12, reserved_warps=4),
-    DataflowConfig(long_batches=True, reserved_warps=4), DataflowConfig(long_batches=False, reserved_warps=0),
-    DataflowConfig(8, True, 4, 1.0, 20.0), DataflowConfig(tensor_blocks=True),
-    DataflowConfig(8, True, 0, 0.1, 0.1, tensor_blocks=True),
-)  # fmt: skip
 
 
 def arena_of(engine: DataflowEngine) -> np.ndarray:
@@ -68,21 +58,25 @@ def test_the_kernel_agrees_with_the_definition(emulated_gpu: Device, data: st.Da
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
     plan = planned(model, list(data.draw(st.permutations(range(len(model))))), lowering)
     definition = reference.prepare(plan, tables(model))
-    with dataflow_engine(emulated_gpu, plan, tables(model), data.draw(st.sampled_from(CONFIGS))) as engine:
+    with dataflow_engine(emulated_gpu, plan, tables(model)) as engine:
         for _ in range(3):  # evidence comes, changes and goes; the sign of a run alternates
             agree(engine, definition, as_evidence(len(model), *data.draw(random_nets.evidence_weights(model))))
         agree(engine, definition, Evidence.none(len(model)))
 
 
-@pytest.mark.parametrize("blocks", [False, *slow(True)])
-def test_a_published_network_agrees_with_the_definition(unscaled: Device, shared_nets: Path, blocks: bool) -> None:
+@pytest.mark.parametrize("long_batches", [False, *slow(True)])
+def test_a_published_network_agrees_with_the_definition(
+    unscaled: Device, shared_nets: Path, monkeypatch: pytest.MonkeyPatch, long_batches: bool
+) -> None:
     """Tiles of every kind, and sums in parts."""
+    monkeypatch.setattr(schedule, "LONG_BATCHES_GAIN", math.inf if long_batches else 0.0)
     net = jtgpu.read(shared_nets / "RetiEsempio" / "Mildew.net")
     plan = net.plan(order=shared_nets / "RetiEsempio" / "Mildew.num").plan
     definition = reference.prepare(plan, tables(net))
-    with dataflow_engine(unscaled, plan, tables(net), DataflowConfig(tensor_blocks=blocks)) as engine:
+    with dataflow_engine(unscaled, plan, tables(net)) as engine:
         assert len(np.unique(engine.schedule.ops["shape"])) > 5
-        assert engine.uses_tensor_blocks == blocks
+        shapes = engine.schedule.ops["shape"]
+        assert (shapes[shapes < ENTER_SHAPE] >= LONG).any() == long_batches
         assert engine.schedule.ops["splits"].max() > 1
         state = np.full(plan.n_variables, -1, np.int32)
         assert agree(engine, definition, Evidence(state))
@@ -91,45 +85,7 @@ def test_a_published_network_agrees_with_the_definition(unscaled: Device, shared
         agree(engine, definition, Evidence(state))
 
 
-@pytest.mark.parametrize("body", list(tiling.BLOCKS))
-@pytest.mark.parametrize("splits", [1, 4])
-def test_blocks_for_the_tensor_cores_of_every_kind(
-    unscaled: Device, body: tuple[int, int, int], splits: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Sides and sums that are no multiples of a block's, a side of several axes, entries that are always there."""
-    usual = tiling.dataflow_tiling
-
-    def forced(loops: Any, two: bool, *rest: Any) -> tiling.DataflowTiling:
-        blocks = tiling._blocks(loops) if two else ()
-        mine = [t for t in blocks if (*t.shape, t.unroll) == body]
-        return min(mine, key=lambda t: abs(t.splits - splits), default=usual(loops, two, *rest))
-
-    monkeypatch.setattr(dataflow_graph, "dataflow_tiling", forced)
-    rng = np.random.default_rng(11)
-    cards = [17, 19, 23, 9, 12, 33]
-    scopes = [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4, 1), (4, 5), (5, 3)]
-    model = MarkovNetwork(
-        {str(v): [str(k) for k in range(n)] for v, n in enumerate(cards)},
-        [([str(v) for v in s], rng.random([cards[v] for v in s]) * (rng.random([cards[v] for v in s]) < 0.7))
-         for s in scopes],
-    )  # fmt: skip
-    plan = planned(model, [0, 5, 4, 3, 1, 2], "pairwise")
-    definition = reference.prepare(plan, tables(model))
-    with dataflow_engine(unscaled, plan, tables(model), DataflowConfig(tensor_blocks=True)) as engine:
-        ops = engine.schedule.ops
-        mine = ops[(ops["shape"] >= TENSOR) & (ops["shape"] < LONG + 2 * TENSOR)]
-        assert len(mine) > 4
-        assert mine["splits"].max() >= splits
-        for seen in ({}, {1: 3}, {4: 5, 5: 2}, {}):
-            state = np.full(len(cards), -1, np.int32)
-            state[list(seen)] = list(seen.values())
-            assert agree(engine, definition, Evidence(state))
-
-
-@pytest.mark.parametrize("config", [CONFIGS[0], CONFIGS[4], CONFIGS[5]])
-def test_a_network_without_observed_variables_agrees_with_the_whole(
-    emulated_gpu: Device, config: DataflowConfig
-) -> None:
+def test_a_network_without_observed_variables_agrees_with_the_whole(emulated_gpu: Device) -> None:
     """Every run selects other parts of the factors, and every cell that is read has the run's sign."""
     net = bundled("hailfinder")
     plan = net.plan(order="min-fill").plan
@@ -139,7 +95,7 @@ def test_a_network_without_observed_variables_agrees_with_the_whole(
     definition = reference.prepare(plan, tables(net))
     for part in Restriction(plan.cardinality, plan.factor_scopes, seen).plans(plan.elimination_order.tolist()):
         restricted = RestrictedFactors(part, tables(net), plan.factor_scopes, seen)
-        made = make_schedule(part, restricted.largest, emulated_gpu.multiprocessors, config, restricted)
+        made = make_schedule(part, restricted.largest, emulated_gpu.multiprocessors, restricted)
         assert made is not None
         engine = DataflowEngine(part, made, emulated_gpu, restricted=restricted)
         entered = made.ops[made.ops["shape"] == ENTER_SHAPE]
@@ -213,14 +169,12 @@ def producers(made: Schedule) -> list[set[int]]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("n_blocks", "config"), [(1, CONFIGS[0]), (7, CONFIGS[0]), (132, CONFIGS[0]), (7, CONFIGS[1]), (132, CONFIGS[4])]
-)
-def test_no_warp_waits_forever(shared_nets: Path, n_blocks: int, config: DataflowConfig) -> None:
+@pytest.mark.parametrize("n_blocks", [1, 7, 132])
+def test_no_warp_waits_forever(shared_nets: Path, n_blocks: int) -> None:
     """With every queue's head running where its inputs are there, all units come to an end, whatever their times."""
     net = jtgpu.read(shared_nets / "RetiEsempio" / "Mildew.net")
     plan = net.plan(order=shared_nets / "RetiEsempio" / "Mildew.num").plan
-    made = make_schedule(plan, tables(net), n_blocks, config)
+    made = make_schedule(plan, tables(net), n_blocks)
     assert made is not None
     assert made.n_blocks == n_blocks
     needs = producers(made)

@@ -49,7 +49,7 @@ ROOT = Path(__file__).parents[3]
 SHIM = Path(__file__).with_name("host_cuda.hpp")
 # kernels whose blocks wait for each other
 TOGETHER = (
-    ("dataflow_plain", "dataflow_blocks"),
+    ("dataflow",),
     ("schur_predict", "schur_solve"),
 )
 _NAMES = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\s*\([^;{]*?\)\s*)?(\w+)\s*\(")

@@ -62,12 +62,12 @@ def critical_paths(nodes: Sequence[Node]) -> Paths:
 class _Warps:
     """When each warp of the GPU is free; the first ones are reserved for the critical path."""
 
-    def __init__(self, n_blocks: int, warps: int, n_reserved: int):
-        self.size = n_blocks * warps
+    def __init__(self, n_blocks: int, n_reserved: int):
+        self.size = n_blocks * MAX_WARPS
         self.reserved = n_reserved * n_blocks
         # the units of a node go to as many multiprocessors as there are: slot s is warp s // n_blocks of s % n_blocks
         slots = np.arange(self.size)
-        self._queue = slots % n_blocks * warps + slots // n_blocks
+        self._queue = slots % n_blocks * MAX_WARPS + slots // n_blocks
         self._spread = slots // n_blocks * 0.02
         self._ties = np.stack([(slots + turn) % n_blocks * 1e-6 for turn in range(n_blocks)])
         self.free = np.zeros(self.size)
@@ -95,7 +95,7 @@ class _Warps:
 
 
 def assign(
-    nodes: Sequence[Node], n_blocks: int, warps: int = MAX_WARPS, n_reserved: int = 0, paths: Paths | None = None
+    nodes: Sequence[Node], n_blocks: int, n_reserved: int = 0, paths: Paths | None = None
 ) -> tuple[Assigned, list[float]]:
     """Assign units to warps.
 
@@ -103,7 +103,6 @@ def assign(
     """
     # nodes: sequence of Node: Each after those that it reads
     # n_blocks: Blocks, each on a multiprocessor of its own
-    # warps: Of a block
     # n_reserved: Warps of each block that only nodes on the critical path use
     # paths: Of the nodes, if known
     # returns assigned: In the order of assignment: a node, and the queue of each of its units
@@ -111,7 +110,7 @@ def assign(
     paths = critical_paths(nodes) if paths is None else paths
     missing, ready, ends = [len(set(n.ins)) for n in nodes], [0.0] * len(nodes), [0.0] * len(nodes)
     critical = max(paths.tail) - CRITICAL_SLACK
-    pool = _Warps(n_blocks, warps, n_reserved)
+    pool = _Warps(n_blocks, n_reserved)
     assigned: Assigned = []
     coming = [(0.0, i) for i in range(len(nodes)) if not missing[i]]
     heapq.heapify(coming)

@@ -14,8 +14,9 @@ from ....plans.plan import Plan
 from ...base import Evidence, Result
 from ..case import CaseIO, device_times
 from ..program.records import log_evidence, write_evidence
-from .graph import TENSOR, RestrictedFactors
-from .schedule import KERNELS, MAX_VARIABLES, Numbers, Schedule, make_numbers
+from .graph import RestrictedFactors
+from .schedule import MAX_VARIABLES, Numbers, Schedule, make_numbers
+from .tiling import MAX_WARPS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,7 +65,7 @@ class DataflowEngine:
     def _load(self) -> None:
         """Upload the schedule and fix the kernel's parameters: struct Dataflow of dataflow.cu."""
         s, io = self.schedule, self.io
-        kernels = io.load_kernels("single/dataflow", KERNELS)
+        kernels = io.load_kernels("single/dataflow", ["dataflow"])
         self._arena = io.memory.empty(8 * s.n_cells)
         self._pristine = io.put(s.numbers.pristine)
         words = [self._arena, self._pristine]
@@ -79,12 +80,7 @@ class DataflowEngine:
         self._run_words: NDArray[np.uint32] = kept[first : first + 8].view(np.uint32)  # sign, components
         self._run_words[1] = len(self.plan.root_table)
         self._state: NDArray[np.int16] = kept[first + 8 : first + 8 + 2 * s.n_states].view(np.int16)
-        self._launch = kernels.ready(s.kernel, (s.n_blocks, 32 * s.warps), io.stream, arguments, together=True)
-
-    @property
-    def uses_tensor_blocks(self) -> bool:
-        """Whether some contraction runs on the tensor cores."""
-        return bool(((self.schedule.ops["shape"] & TENSOR) > 0).any())
+        self._launch = kernels.ready("dataflow", (s.n_blocks, 32 * MAX_WARPS), io.stream, arguments, together=True)
 
     @property
     def nanoseconds(self) -> int:

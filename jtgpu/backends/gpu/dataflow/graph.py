@@ -12,7 +12,16 @@ import numpy as np
 from ....plans.plan import Plan
 from ..program.records import MAX_AXES, OUT, Binary, Loop, RecordPool, contraction_record, mirrored, record_array
 from .assignment import Node
-from .tiling import BLOCKS, LONGER, DataflowConfig, DataflowTiling, answer_unit, dataflow_tiling, enter_unit, parts_of
+from .tiling import (
+    CRITICAL_WEIGHT,
+    LONGER,
+    OTHER_WEIGHT,
+    DataflowTiling,
+    answer_unit,
+    dataflow_tiling,
+    enter_unit,
+    parts_of,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,16 +30,12 @@ if TYPE_CHECKING:
 
 ENTER_SHAPE, ANSWER_SHAPE, ROOT_SHAPE = 0x80, 0x81, 0x82  # field `shape` of records that are no contraction
 LONG = 0x40  # added to a tile's shape if it has the longer batches of loads
-TENSOR = 0x100  # added if it is blocks for the tensor cores
 ALWAYS, AWAITED = 0, 0xFFFFFFFF  # an input that never changes; one that every run writes
 
 
 def shape_code(tiling: DataflowTiling) -> int:
     """The number by which the kernel knows a tile's code."""
     m, n = tiling.shape
-    if tiling.blocks:
-        shortest = min(unroll for *shape, unroll in BLOCKS if shape == [m, n])
-        return TENSOR + m * 8 + n + LONG * (tiling.unroll > shortest)
     return m * 8 + n + LONG * ((m, n, tiling.unroll) in LONGER)
 
 
@@ -55,7 +60,7 @@ class RecordMaker:
         # part_cells: Cells from one part's sums to the next part's
 
         def make() -> dict[str, int]:
-            op = contraction_record(self._pool, loops, tiling, cells, blocks=tiling.blocks)
+            op = contraction_record(self._pool, loops, tiling, cells)
             op |= {"shape": shape_code(tiling), "scratch": part_cells}
             return op | {"slot_a": awaited[0], "slot_b": awaited[1]}
 
@@ -151,25 +156,25 @@ class Choice:
 
 
 def choose_tilings(
-    program: Binary, loops: Sequence[tuple[Loop, ...]], config: DataflowConfig, scale: float
+    program: Binary, loops: Sequence[tuple[Loop, ...]], long_batches: bool, scale: float
 ) -> list[Choice]:
     """The tilings of all steps: quick ones on the critical path, elsewhere such as take little of the GPU."""
     # loops: sequence of tuples of Loop: Of every step
+    # long_batches: Whether longer batches of loads are among the tilings
     # scale: The GPU's time in units of the reference device's
-    long_batches = bool(config.long_batches)
 
     def choose(i: int, weight: float) -> Choice:
         ins, two = program.steps[i].ins, len(program.steps[i].ins) == 2
         of = weight * scale
-        one = dataflow_tiling(loops[i], two, of, long_batches, config.tensor_blocks)
+        one = dataflow_tiling(loops[i], two, of, long_batches)
         if two:
-            other = dataflow_tiling(mirrored(loops[i]), two, of, long_batches, config.tensor_blocks)
+            other = dataflow_tiling(mirrored(loops[i]), two, of, long_batches)
             if other.latency + of * other.share < one.latency + of * one.share:
                 return Choice(mirrored(loops[i]), ins[::-1], other)
         return Choice(loops[i], ins, one)
 
     n = len(program.steps)
-    quick = [choose(i, config.critical_weight) for i in range(n)]
+    quick = [choose(i, CRITICAL_WEIGHT) for i in range(n)]
     maker = {step.out: i for i, step in enumerate(program.steps)}
     head, tail = [0.0] * n, [0.0] * n  # microseconds until a step's inputs are complete, and from then to the end
     for i, step in enumerate(program.steps):
@@ -181,7 +186,7 @@ def choose_tilings(
             if t in maker:
                 tail[maker[t]] = max(tail[maker[t]], tail[i])
     longest = max(tail) - 1e-6
-    return [quick[i] if head[i] + tail[i] >= longest else choose(i, config.other_weight) for i in range(n)]
+    return [quick[i] if head[i] + tail[i] >= longest else choose(i, OTHER_WEIGHT) for i in range(n)]
 
 
 class Sources:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,19 +18,18 @@ from ..program.layout import least_root, scaled_factors
 from ..program.records import KNOWN, Binary, Loop, binary_program, loops_of
 from .assignment import assign, critical_paths, hints, queues
 from .graph import RestrictedFactors, Sources, WorkGraph, choose_tilings
-from .tiling import DEFAULT, MAX_WARPS, DataflowConfig
+from .tiling import MAX_WARPS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .assignment import Assigned
 
-KERNELS = ("dataflow_plain", "dataflow_blocks")  # without and with tilings for the tensor cores
 MAX_VARIABLES = 1792  # their states are a parameter of the kernel, of 4 KB in all
 MAX_CELLS = 1 << 27  # of the plan's tables; with more, a level fills the GPU and the level engine is as quick
 MAX_OPERATIONS = 1_000_000_000  # of a propagation; with more, making the schedule takes many seconds
 MAX_LOG2_ROOT = -300.0  # a schedule is made only if all P(e) from 2^this on need no scaling
-RESERVED = (0, 4)  # numbers of reserved warps that the simulation compares
+RESERVED = (0, 4)  # warps of a block that only the critical path uses: the numbers that the simulation compares
 LONG_BATCHES_GAIN = 0.9  # share of the time that longer batches may leave: they load entries that are not needed
 # Of the time model, microseconds on an H100: before the first unit and after the last; and what the simulation omits
 # (everything else on the GPU, the slowest of hundreds of units), as a factor.
@@ -60,8 +59,6 @@ class Schedule:
     steps: NDArray[Any]
     tasks: NDArray[Any]  # (U,) TASK: Warp after warp
     starts: NDArray[np.uint32]  # (warps + 1,) uint32: First task of each warp; number ``block * warps + warp``
-    warps: int  # of a block
-    kernel: str  # that reads it
     known: NDArray[Any]  # (K,) KNOWN
     roots: NDArray[np.uint32]  # (components, 2) uint32: Cell of P(e); all ones if every run writes it, else 0
     factor_cell: NDArray[np.int64]  # (F,) int64: First cell of each factor
@@ -73,7 +70,7 @@ class Schedule:
     @property
     def n_blocks(self) -> int:
         """Blocks that must be on the device at once."""
-        return (len(self.starts) - 1) // self.warps
+        return (len(self.starts) - 1) // MAX_WARPS
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,6 @@ def make_schedule(
     plan: Plan,
     factors: Sequence[NDArray[np.float64]],
     n_blocks: int,
-    config: DataflowConfig = DEFAULT,
     restricted: RestrictedFactors | None = None,
 ) -> Schedule | None:
     """Assign a plan's work to warps."""
@@ -109,9 +105,9 @@ def make_schedule(
     if bound > MAX_LOG2_ROOT:
         return None
     sources = Sources(plan, scaled, shifts, restricted)
-    work = _best_candidate(plan, program, loops, sources, n_blocks, config)
+    work = _best_candidate(plan, program, loops, sources, n_blocks)
     graph = work.graph
-    tasks, starts = queues(graph.nodes, work.assigned, n_blocks * config.warps)
+    tasks, starts = queues(graph.nodes, work.assigned, n_blocks * MAX_WARPS)
     ops, digits, steps = graph.maker.arrays()
     ops["counter"][[n.op for n in graph.nodes]] = hints(graph.nodes, work.ends)
     factor_cell = np.array(graph.cells[: plan.n_factors], np.int64)
@@ -123,8 +119,6 @@ def make_schedule(
         steps=steps,
         tasks=tasks,
         starts=starts,
-        warps=config.warps,
-        kernel=KERNELS[config.tensor_blocks],
         known=np.array(graph.known, KNOWN),
         roots=np.array([(graph.cells[t], graph.awaited(t)) for t in plan.root_table.tolist()], np.uint32),
         factor_cell=factor_cell,
@@ -148,19 +142,11 @@ def _fits(plan: Plan, n_states: int) -> bool:
 
 
 def _best_candidate(
-    plan: Plan,
-    program: Binary,
-    loops: Sequence[tuple[Loop, ...]],
-    sources: Sources,
-    n_blocks: int,
-    config: DataflowConfig,
+    plan: Plan, program: Binary, loops: Sequence[tuple[Loop, ...]], sources: Sources, n_blocks: int
 ) -> _Candidate:
-    """The candidate of the configuration; of one that leaves the length of batches open, the better one."""
-    batches = (False, True) if config.long_batches is None else (config.long_batches,)
-    default, *others = (
-        _candidate(plan, program, loops, sources, n_blocks, replace(config, long_batches=x)) for x in batches
-    )
-    return others[0] if others and others[0].end < LONG_BATCHES_GAIN * default.end else default
+    """The candidate without longer batches of loads, unless they gain a tenth."""
+    default, longer = (_candidate(plan, program, loops, sources, n_blocks, x) for x in (False, True))
+    return longer if longer.end < LONG_BATCHES_GAIN * default.end else default
 
 
 def _candidate(
@@ -169,15 +155,13 @@ def _candidate(
     loops: Sequence[tuple[Loop, ...]],
     sources: Sources,
     n_blocks: int,
-    config: DataflowConfig,
+    long_batches: bool,
 ) -> _Candidate:
     """The work graph with or without longer batches of loads, assigned with the better number of reserved warps."""
     scale = REFERENCE_SMS / n_blocks
-    graph = WorkGraph(plan, program, sources, choose_tilings(program, loops, config, scale))
-    choices = RESERVED if config.reserved_warps is None else (config.reserved_warps,)
-    reserved = [n * config.warps // MAX_WARPS for n in choices]
+    graph = WorkGraph(plan, program, sources, choose_tilings(program, loops, long_batches, scale))
     paths = critical_paths(graph.nodes)
-    made = (assign(graph.nodes, n_blocks, config.warps, n, paths) for n in reserved)
+    made = (assign(graph.nodes, n_blocks, n, paths) for n in RESERVED)
     assigned, ends = min(made, key=lambda x: max(x[1]))
     return _Candidate(graph, assigned, ends, max(max(ends), scale * sum(n.unit.share for n in graph.nodes)))
 

@@ -10,32 +10,12 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..case import first_offsets, sectors, side_axis
+from ..case import sectors, side_axis
 from ..program.records import OUT, A, B, Loop
 
-# How the dataflow engine lays out its work: the choices that its time model does not get right for every network.
-
 MAX_WARPS = 16  # of a block, of which a multiprocessor holds one: MAX_WARPS of dataflow.cu
-
-
-@dataclass(frozen=True)
-class DataflowConfig:
-    """How the dataflow engine lays out its work."""
-
-    warps: int = MAX_WARPS  # warps of a block, at most `MAX_WARPS`. Fewer wait less for each other's loads.
-    # Whether longer batches of loads are among the tilings. None: if the simulation predicts a gain of a tenth.
-    long_batches: bool | None = None
-    # Warps of `MAX_WARPS` that only the critical path uses. None: whichever number the simulation finds quicker.
-    reserved_warps: int | None = None
-    # critical_weight, other_weight: Weight of the whole GPU's time against a contraction's own, on the critical path
-    #     and elsewhere
-    critical_weight: float = 3.0
-    other_weight: float = 8.0
-    tensor_blocks: bool = False  # whether blocks for the tensor cores are among the tilings
-
-
-DEFAULT = DataflowConfig()
-
+# Weight of the whole GPU's time against a contraction's own, on the critical path and elsewhere
+CRITICAL_WEIGHT, OTHER_WEIGHT = 3.0, 8.0
 
 # The time model, in microseconds on the reference device: fitted to the times of all units of Diabetes, Link, Munin4.
 HAND_OVER = 0.65  # from a warp's last store until the numbers are in another warp's registers
@@ -45,7 +25,7 @@ EXTRA_LOAD = 0.01  # of one more step in a batch
 ISSUED = 5.4e5  # instructions of warps that the whole device issues
 RESIDENT_WARPS = 2112  # of the whole device
 LOADED = 8e5  # doubles that the whole device loads, neighbours in one sector
-UNIT_CODE, STEP_CODE, LOAD_CODE, FOLD_CODE, STORE_CODE, MULTIPLY_CODE = 120, 10, 4, 12, 14, 2  # instructions
+UNIT_CODE, STEP_CODE, LOAD_CODE, FOLD_CODE, STORE_CODE = 120, 10, 4, 12, 14  # instructions
 # A tile's sides, and the steps whose loads are issued together: microseconds of each further batch of loads, and from
 # the last sum to the last store.
 SHAPES = {
@@ -53,10 +33,6 @@ SHAPES = {
     (4, 4, 1): (0.80, 0.80),
 }  # fmt: skip
 LONGER = {(1, 1, 8): (0.50, 0.18), (2, 2, 4): (0.55, 0.25)}  # longer batches of loads
-# The same of blocks for the tensor cores: BLOCK x BLOCK outputs of a warp, BLOCK_STEPS steps at once.
-BLOCK, BLOCK_STEPS = 8, 4
-BLOCKS = {(1, 1, 4): (0.50, 0.24), (1, 1, 8): (0.60, 0.28), (2, 1, 4): (0.55, 0.30), (2, 2, 2): (0.55, 0.40)}
-MIN_SIDE = 0.5  # share of a block's outputs along a side that an axis must have
 SPLITS = (1, 2, 4, 8, 16, 32, 64)
 ENTER_SHARE = 4  # entries of a factor that a lane computes
 
@@ -74,10 +50,10 @@ class Unit:
 class DataflowTiling:
     """How warps cover a contraction."""
 
-    # (int, int): Outputs of a lane, or blocks of a warp, along sides M (axes of A and the output) and N (of B and the
+    # (int, int): Outputs of a lane along sides M (axes of A and the output) and N (of B and the
     #     output)
     shape: tuple[int, int]
-    unroll: int  # steps, or fours of steps, whose loads are issued together
+    unroll: int  # steps whose loads are issued together
     # m_axis, n_axis: The loops of the sides; -1: none
     m_axis: int
     n_axis: int
@@ -86,13 +62,11 @@ class DataflowTiling:
     n_tiles: int
     unit: Unit
     again: DataflowTiling | None = None  # how the parts of a sum are added
-    blocks: bool = False  # whether a tile consists of blocks for the tensor cores
 
     @property
     def sides(self) -> dict[int, int]:
         """Outputs of a tile along the loops of its sides."""
-        of = BLOCK if self.blocks else 1
-        return {self.m_axis: of * self.shape[0], self.n_axis: of * self.shape[1]}
+        return {self.m_axis: self.shape[0], self.n_axis: self.shape[1]}
 
     @property
     def latency(self) -> float:
@@ -122,16 +96,12 @@ def answer_unit() -> Unit:
 
 
 @lru_cache(maxsize=16384)
-def dataflow_tiling(
-    loops: tuple[Loop, ...], two: bool, weight: float, longer: bool = False, blocks: bool = False
-) -> DataflowTiling:
+def dataflow_tiling(loops: tuple[Loop, ...], two: bool, weight: float, longer: bool = False) -> DataflowTiling:
     """The cheapest tiling: least sum of a unit's time and `weight` times the whole device's time.
 
-    `longer`, `blocks`: whether longer batches of loads, and blocks for the tensor cores, are among the candidates.
+    `longer`: whether longer batches of loads are among the candidates.
     """
     choices = [t for t in _candidates(loops, two) if longer or (*t.shape, t.unroll) not in LONGER]
-    if blocks and two:
-        choices += _blocks(loops)
     return min(choices, key=lambda t: t.latency + weight * t.share)
 
 
@@ -163,45 +133,6 @@ def _candidates(loops: tuple[Loop, ...], two: bool) -> tuple[DataflowTiling, ...
             unit = Unit(warps, latency, share)
             tilings.append(DataflowTiling((tm, tn), unroll, m, n, log, splits, tiles, unit, again))
     return tuple(tilings)
-
-
-@lru_cache(maxsize=16384)
-def _blocks(loops: tuple[Loop, ...]) -> tuple[DataflowTiling, ...]:
-    """All tilings of blocks for the tensor cores."""
-    n_out = math.prod(n for n, s in loops if s[OUT])
-    n_steps = math.prod(n for n, s in loops if not s[OUT])
-    tilings: list[DataflowTiling] = []
-    if n_steps < BLOCK_STEPS:
-        return ()
-    for (bm, bn, unroll), (batch, tail) in BLOCKS.items():
-        m, n = side_axis(loops, A, B, BLOCK * bm), side_axis(loops, B, A, BLOCK * bn)
-        if m < 0 or n < 0 or loops[m][0] < MIN_SIDE * BLOCK * bm or loops[n][0] < MIN_SIDE * BLOCK * bn:
-            continue
-        tiles = n_out
-        for axis, outputs in ((m, BLOCK * bm), (n, BLOCK * bn)):
-            tiles = tiles // loops[axis][0] * -(-loops[axis][0] // outputs)
-        loads = bm * _block_sectors(loops, m, A) + bn * _block_sectors(loops, n, B)
-        for splits in SPLITS:
-            if splits > 1 and n_steps < 2 * BLOCK_STEPS * splits:
-                break
-            batches = -(-n_steps // (BLOCK_STEPS * splits * unroll))
-            step = LOAD_CODE + (bm + bn) * LOAD_CODE + bm * bn * MULTIPLY_CODE
-            code = UNIT_CODE + batches * (STEP_CODE + unroll * step) + 2 * STORE_CODE * bm * bn
-            warps = tiles * splits
-            latency = HAND_OVER + batch * (batches - 1) + tail
-            loaded = 32 * unroll * batches * loads / LOADED
-            share = warps * max(code / ISSUED, loaded, (READY + latency) / RESIDENT_WARPS)
-            again = dataflow_tiling(parts_of(n_out, splits), False, 1.0) if splits > 1 else None
-            unit = Unit(warps, latency, share)
-            tilings.append(DataflowTiling((bm, bn), unroll, m, n, 0, splits, tiles, unit, again, True))
-    return tuple(tilings)
-
-
-def _block_sectors(loops: tuple[Loop, ...], axis: int, table: int) -> float:
-    """Cost of a warp's load of a block of A or B, 1 for 32 neighbouring doubles."""
-    n, s = loops[axis]
-    steps = first_offsets([x for x in loops if not x[1][OUT]], table)[:BLOCK_STEPS]
-    return max(len({(i * s[table] + k) >> 2 for i in range(min(BLOCK, n)) for k in steps}) / 8, 0.25)
 
 
 @lru_cache(maxsize=1024)

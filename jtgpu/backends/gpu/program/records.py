@@ -262,14 +262,10 @@ class RecordPool:
         return np.array(self._digits, DIGIT), steps
 
 
-def contraction_record(
-    pool: RecordPool, loops: tuple[Loop, ...], tile: Tile, cells: Sequence[int], *, blocks: bool = False
-) -> dict[str, int]:
+def contraction_record(pool: RecordPool, loops: tuple[Loop, ...], tile: Tile, cells: Sequence[int]) -> dict[str, int]:
     """Fields of a contraction's OP record, but for those that only one engine has."""
     # loops: tuple of Loop: Joint axes, slowest first
     # cells: (int, int, int): First cells of A, B and the output in the arena
-    # blocks: Whether the outputs of a tile's side are neighbours, as in blocks for the tensor cores, and not a stride
-    #     apart
     sides = tile.sides
     places: dict[int, int] = {}
     digits: list[tuple[int, ...]] = []
@@ -278,8 +274,7 @@ def contraction_record(
         extent = -(-n // sides[i]) if i in sides else n
         if extent > 1:
             places[i] = len(digits)
-            step = sides[i] if i in sides and blocks else 1
-            digits.append((extent, *reciprocal(extent), *(step * x for x in s)))
+            digits.append((extent, *reciprocal(extent), *s))
     summed = tuple(x for x in loops if not x[1][OUT])
     op = dict(zip(("a", "b", "out"), cells, strict=True))
     op |= {"n_tiles": tile.n_tiles, "n_steps": math.prod(n for n, _ in summed), "steps": pool.add_steps(summed)}
@@ -289,7 +284,7 @@ def contraction_record(
         side = {"digit": NONE, "extent": 1, "step": 1, "stride": 0}
         if axis >= 0:
             n, strides = loops[axis]
-            step = 1 if blocks else -(-n // sides[axis])
+            step = -(-n // sides[axis])
             side = {"digit": places.get(axis, NONE), "extent": n, "step": step, "stride": strides[table]}
             op[f"out_{name}"] = step * strides[OUT]
         op |= {f"{name}_{key}": value for key, value in side.items()}
