@@ -70,9 +70,7 @@ def scaled_weights(logs: Sequence[Floats]) -> tuple[list[Floats], list[Floats]]:
     return weights, tops
 
 
-def is_small(
-    logs: Sequence[Floats], weights: Sequence[Floats], likelihood: Iterable[Floats] = ()
-) -> NDArray[np.bool_]:
+def is_small(logs: Sequence[Floats], weights: Sequence[Floats], likelihood: Iterable[Floats] = ()) -> NDArray[np.bool_]:
     """(B,) whether a product of scaled weights and likelihoods above 0 may be too small for a number."""
     others = [*likelihood]
     if not others and all(w.size == 0 or float(w.min()) > math.exp(SMALLEST / len(weights)) for w in weights):

@@ -205,9 +205,7 @@ class MixedTree(InformationQueries):
                     cov[i, j] = cov[j, i] = (0.5 * both - 1.0) * sd[i] * sd[j]
         return mean, cov
 
-    def _sum_variance(
-        self, weights: dict[str, float], evidence: Findings | None, likelihood: Any, do: Any
-    ) -> float:
+    def _sum_variance(self, weights: dict[str, float], evidence: Findings | None, likelihood: Any, do: Any) -> float:
         """Variance of a weighted sum of numbers given the evidence: of a child with noise of sd 1, less the noise."""
         net, child = self._net, "\0sum"
         states: dict[str, Any] = {v: float if net.is_number(v) else net.states(v) for v in net} | {child: float}
@@ -265,9 +263,7 @@ class MixedTree(InformationQueries):
         codes: CodesByVariable | None = None,
     ) -> Floats:  # fmt: skip
         """Compute `log_evidence` of each of B cases, (B,): -inf for a case of probability zero."""
-        flagged = self.posteriors_batch(
-            cases, likelihood=likelihood, do=do, targets=(), on_error="flag", codes=codes
-        )
+        flagged = self.posteriors_batch(cases, likelihood=likelihood, do=do, targets=(), on_error="flag", codes=codes)
         return flagged.log_evidence
 
     def predict(
@@ -370,4 +366,3 @@ class MixedTree(InformationQueries):
         row = int(np.argmax(impossible))
         reason = f"the evidence has probability 0: {', '.join(cases.findings(self._net, row)) or 'its likelihoods'}"
         raise ImpossibleEvidence(reason if cases.table is None else at_row(cases.table, row, reason))
-

@@ -54,7 +54,7 @@ def family_shapes(model: DirectedModel) -> list[tuple[int, ...]]:
     return [tuple(int(model.cardinality[u]) for u in scope) for scope in family_scopes(model)]
 
 
-def check_sizes(model: DirectedModel, max_table: int = MAX_ENTRIES, memory_limit: int | str | None = None) -> None:
+def check_sizes(model: DirectedModel, max_table: int = MAX_ENTRIES, memory_limit: float | str | None = None) -> None:
     """Raise `TableTooLarge` for a CPT with too many entries, and for all of them if they need too much memory."""
     limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
     total = sum(map(math.prod, family_shapes(model)))

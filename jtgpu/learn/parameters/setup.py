@@ -230,7 +230,7 @@ class Setup:
 
 def set_up(  # noqa: PLR0913
     given: GivenStructure, source: CaseSource, *, states: Any, prior: Any, weights: Any, zeros: str, fixed: Any,
-    tied: Any, hidden: Any, start: Any, max_table: int, bins: int | None, memory_limit: int | str | None = None,
+    tied: Any, hidden: Any, start: Any, max_table: int, bins: int | None, memory_limit: float | str | None = None,
     codes: CodesByVariable | None = None,
 ) -> Setup:  # fmt: skip
     """Check the arguments that concern the model."""

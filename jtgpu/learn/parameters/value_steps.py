@@ -255,7 +255,7 @@ class Values:
         if row is None:
             return None
         listed = ", ".join(self.cases.findings(self.tree.network, row))
-        reason = f"this row has probability 0 at the start: {listed} (on_error=\"flag\" leaves such rows out)"
+        reason = f'this row has probability 0 at the start: {listed} (on_error="flag" leaves such rows out)'
         if self._source is not None:
             reason = at_row(self._source[0], int(self._source[1][row]), reason)
         return ImpossibleEvidence(reason)
@@ -268,6 +268,7 @@ class Values:
 
     def digests(self) -> dict[str, str]:
         """Digests of all that decides the result of a run, by name."""
+
         def digest(*arrays: Any) -> str:
             data = hashlib.sha256()
             for array in arrays:

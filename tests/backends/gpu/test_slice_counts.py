@@ -90,7 +90,7 @@ def test_bits_of_counts_depend_neither_on_groups_nor_on_devices(gpu: Device, mon
     for group, devices in ((1 << 16, None), (32, None), (64, "two")):
         monkeypatch.setattr(engine, "MOST_GROUP", group)
         monkeypatch.setattr(engine, "LEAST_GROUP", group)
-        options = {"compute": jtgpu.Compute(devices=device_numbers("all")[:2])} if devices else {}
+        options = {"devices": device_numbers("all")[:2]} if devices else {}
         step = Step.of_families(dyn, "gpu", options)
         found.append(counts.expected_counts(step, read_sequences(dyn, codes), np.ones(90)))
         step.close()

@@ -13,6 +13,7 @@ from jtgpu.errors import ArgumentError, DataError, ImpossibleEvidence, NetworkEr
 from jtgpu.learn import EM, fit
 
 CHAIN = {"lung": ["smoke"], "xray": ["lung"]}
+UNTYPED: Any = jtgpu.Compute
 TABLE = {"smoke": ["yes", "no", "no"], "lung": ["yes", "no", None], "xray": ["a", "b", "a"]}
 
 
@@ -58,7 +59,7 @@ def without(*names: str) -> dict[str, Any]:
         (CHAIN, TABLE, {"pseudo_counts": "bdeu:x"}, ArgumentError, "equivalent sample size above 0"),
         (CHAIN, TABLE, {"pseudo_counts": "net:3"}, ArgumentError, "requires a network"),
         (CHAIN, TABLE, {"pseudo_counts": {"lung": [1, 2, 3]}}, ArgumentError, r"shape \(2, 2\)"),
-        (CHAIN, TABLE, {"compute": jtgpu.Compute(progress=3)}, ArgumentError, "True, False or a function"),
+        (CHAIN, TABLE, {"compute": UNTYPED(progress=3)}, ArgumentError, "True, False or a function"),
         (CHAIN, {**TABLE, "xray": np.arange(3000.0) * 0.1}, {}, jtgpu.EvidenceError, "columns must have equal"),
         ({"lung": "smoke"}, TABLE, {}, NetworkError, "parents must be a list of names"),
         (3, TABLE, {}, NetworkError, "the structure must be"),
