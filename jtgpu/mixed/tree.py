@@ -21,9 +21,8 @@ from .answers import Answerer
 from .case_results import MixedCasePosteriors, NumberColumns
 from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
-from .gpu_tables import gpu_tables
 from .information import InformationQueries
-from .results import MixedPosteriors, NumberPosterior
+from .results import MixedPosteriors
 from .sampling import MixedSamples, draw_bounded, draw_numbers
 from .sets import SetEngine
 
@@ -65,7 +64,6 @@ class MixedTree(InformationQueries):
         self._everything: tuple[tuple[str, ...], list[str], tuple[int, ...]] | None = None  # all variables as targets
         self._engines: LRU[tuple[tuple[int, ...], ...], SetEngine] = LRU(MOST_ENGINES)
         self.answerer = Answerer(net, numbers_of(net), self.engine, self._max_configurations)
-        self.answerer.gpu = gpu_tables(self.answerer, self.engine, self._backend, self._compile_options)
 
     def close(self) -> None:
         """Free the memory of the backends. Queries that need them raise `JtgpuError` from then on."""
@@ -155,19 +153,16 @@ class MixedTree(InformationQueries):
         names, discrete, numbers = self._targets(targets)
         if not discrete and not numbers:  # ln P(evidence) alone
             names = ()
-        numbers = tuple(dict.fromkeys([*numbers, *cases.bounds]))
+        asked, numbers = numbers, tuple(dict.fromkeys([*numbers, *cases.bounds]))
         answers = self.answerer.answer(cases, discrete, numbers)
         self._check_possible(answers.impossible, cases, "error")
         bounds = {numbers.index(g): ends for g, ends in cases.bounds.items()}
-        of_numbers = {p.variable: p for p in answers.numbers.only_case(bounds)}
-        posteriors: dict[str, Posterior | NumberPosterior] = {}
-        for v in names:
-            if v in of_numbers:
-                posteriors[v] = of_numbers[v]
-            else:
-                ends = ends_of(self._net.discrete, v)
-                posteriors[v] = Posterior(v, self._net.states(v), answers.posteriors[v][0], ends)
-        return MixedPosteriors(posteriors, float(answers.log_evidence[0]))
+        parts: dict[str, Posterior | int] = dict.fromkeys(names, 0)
+        parts.update((v, i) for i, v in enumerate(answers.numbers.names[: len(asked)]))
+        for v in discrete:
+            ends = ends_of(self._net.discrete, v)
+            parts[v] = Posterior(v, self._net.states(v), answers.posteriors[v][0], ends)
+        return MixedPosteriors(parts, answers.numbers, bounds, float(answers.log_evidence[0]))
 
     def posterior(
         self, variable: str | int, evidence: Findings | None = None, *,
