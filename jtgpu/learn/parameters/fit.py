@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 
 MISSING_RULES = ("em", "error", "drop", "available")
 
-OF_SEQUENCES = "start zeros restarts seed iterations tolerance accelerate on_error order max_cpt"  # of EM
+OF_SEQUENCES = (  # of EM
+    "start zeros restarts seed iterations tolerance accelerate on_error order max_cpt standard_errors checkpoint resume"
+)
 OF_TABLES = "delimiter quote encoding decimal thousands header na_values"  # of ReadOptions
 
 Progress = Callable[[Iteration], None]
@@ -178,11 +180,10 @@ def fit(  # noqa: PLR0913
     )
     if keys != Keys() or is_template(structure):
         require_only(compute, "backend threads progress", "sequences")
-        require_only(em, OF_SEQUENCES + " standard_errors checkpoint resume", "sequences")
+        require_only(em, OF_SEQUENCES, "sequences")
         require_only(read, OF_TABLES, "sequences")
         if continuous is None and not isinstance(structure, MixedDynamicNetwork):
             return fit_sequences(structure, cases, columns, model, run)
-        require_only(em, OF_SEQUENCES, "sequences with continuous variables")
         return fit_mixed_sequences(structure, cases, columns, model, run, continuous)
     if continuous is not None or isinstance(structure, MixedNetwork):
         for name, value in (("likelihood", likelihood), ("stepwise", em.stepwise)):
