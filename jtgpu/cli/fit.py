@@ -126,16 +126,13 @@ def fit_sequences(
         ends = ".dynamic.json, the format" if with_numbers else ".dynamic.json or .xdsl, the formats"
         what = "networks with numbers" if with_numbers else "networks"
         raise BadParameter(f"{shown(output)!r} must end in {ends} of dynamic {what}", param_hint="--output")
-    if with_numbers and writing.resume:
-        raise BadParameter("a fit with numbers keeps no intermediate results", param_hint="--resume")
     check_run(checkpoint, writing.resume or writing.force)
     begun = time.perf_counter()
     with status("reading the sequences", run.progress) as step:
         fitted: Any = fit_parameters(
             net, str(o.sequences), keys=Keys(id=o.id, time=o.time, on_gap=o.on_gap), weights=o.weights,
             em=em.replaced(
-                seed=o.seed or 0, on_error=o.on_error, checkpoint=None if with_numbers else checkpoint,
-                resume=writing.resume,
+                seed=o.seed or 0, on_error=o.on_error, checkpoint=checkpoint, resume=writing.resume
             ),
             read=csv.reading(), compute=run.replaced(progress=shown_in(step)), **model_keywords(model, net.variables),
         )  # fmt: skip
