@@ -16,6 +16,7 @@ import pytest
 
 import jtgpu
 from jtgpu import BayesianNetwork, ImpossibleEvidence, JunctionTree, MarkovNetwork, TableTooLarge
+from jtgpu.backends.base import Evidence
 from jtgpu.inference.planning import question_plan
 from tests.support.examples import some
 
@@ -230,8 +231,71 @@ def test_too_large_a_question_says_what_is_left(clinic: JunctionTree) -> None:
         clinic.posteriors(positive)
     with pytest.raises(TableTooLarge, match="question is too large"):
         clinic.question_cost(positive)
-    with pytest.raises(TableTooLarge, match="needs the whole tree"):
+    with pytest.raises(TableTooLarge, match="it was asked in parts, too: one about 10 of the 640 targets"):
+        clinic.posteriors(positive)
+    with pytest.raises(TableTooLarge, match=r"need the whole tree.*with_numbers"):
         clinic.sensitivity(("d0", "yes"))
+    with pytest.raises(TableTooLarge, match=r"needs the whole tree, and .* 2\^"):
+        clinic.plan.cost()
+
+
+def test_rows_that_are_too_large_are_named(clinic: JunctionTree) -> None:
+    net: Any = clinic.model
+    hard: Any = {v: "yes" for v in net.variables if v[0] == "f" and "_" not in v}
+    table: Any = [{"f0": "no"}, {"f0": "no"}, hard, {"f1": "no"}]
+    for call in (
+        lambda: clinic.posteriors_batch(table, targets=["d0"], on_impossible="flag"),
+        lambda: clinic.posteriors_batch(table, targets=["d0"], soft={"d1": [0.5, 0.5]}),
+        lambda: clinic.predict_proba(table, targets=["d0"]),
+    ):
+        with pytest.raises(TableTooLarge, match=r"^row 2: this question is too large: of 640 variables") as refused:
+            call()
+        assert refused.value.message.count("more than the limit") == 1
+    for call in (lambda: clinic.mpe_batch([hard]), lambda: clinic.impute([hard]),
+                 lambda: clinic.expected_counts([hard])):  # fmt: skip
+        with pytest.raises(TableTooLarge, match=r"^row 0: this question"):
+            call()
+    frame = {v: [row.get(v) for row in table] for v in hard}
+    answer = clinic.predict_proba(frame, targets=["d0"], on_error="flag")
+    assert [str(reason)[:27] for reason in answer["error"]] == ["None", "None", "this question is too large:", "None"]
+    rows = clinic.posteriors_batch([table[0], table[3]], targets=["d0"])["d0"][:, 1]
+    assert [answer["d0=yes"][i] for i in (0, 1, 3)] == [rows[0], rows[0], rows[1]]
+
+
+def test_an_engine_of_much_work_is_not_cheap() -> None:
+    """It was, once it had been made."""
+    with by_question(zeros(3)) as tree:
+        questions: Any = tree.backend and tree.intervened().backend
+        left = questions.reduce(Evidence.none(len(tree.model)))
+        for _ in range(2):
+            assert questions.is_cheap(left, 1e9)
+            assert not questions.is_cheap(left, 1.0)
+
+
+def test_the_cost_of_a_question_that_is_asked_in_parts() -> None:
+    net = diagnosis(30, 4, 2)
+    with net.compile("cpu", max_table=2_000) as tree:
+        whole = tree.question_cost(targets=["f0"])
+        assert not tree.whole
+        assert 0 < whole.largest <= 2_000
+        asked = [f"f{i}" for i in range(24)]
+        parts = tree.question_cost(targets=asked)
+        assert parts.largest <= 2_000 < parts.entries
+        assert parts.left < tree.question_cost(targets=["f0"]).left * 24
+        same(tree.posteriors(targets=asked)["f7"], tree.posterior("f7"))
+
+
+def test_functions_of_the_numbers() -> None:
+    net = zeros(4, density=1.0)
+    rows: Any = [{net.variables[0]: net.states(net.variables[0])[0]}, {}]
+    with net.compile("cpu") as whole, by_question(net, "cpu") as tree:
+        one, other = (t.evidence_function(rows) for t in (whole, tree))
+        same(one.log_evidence(), other.log_evidence())
+        same(one.log_evidence({"x1": 2.0 * net.cpt("x1")}), other.log_evidence({"x1": 2.0 * net.cpt("x1")}))
+        for a, b in zip(one.gradient().cpts.values(), other.gradient().cpts.values(), strict=True):
+            same(a, b)
+    with by_question(zeros(4), "cpu") as tree, pytest.raises(TableTooLarge, match="need the whole tree"):
+        tree.evidence_function([{}]).gradient()
 
 
 def test_impossible_evidence_is_named(clinic: JunctionTree) -> None:

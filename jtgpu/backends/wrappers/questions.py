@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from ...errors import ImpossibleEvidence, TableTooLarge, format_bytes
+from ...errors import ImpossibleEvidence, TableTooLarge
 from ...plans.compiler import MAX_TABLE
 from ...plans.program import Program, collect_program
 from ...plans.reduction import Reducer, Reduction
 from ...util.lru import LRU
 from ...util.system import new_lock
+from ...util.text_table import counted
 from ..base import Backend, BatchResult, Capabilities, Counts, Evidence, HeldCase, Likelihood, Result, columns_of
 from ..sweep import Best, Derivatives, Sweep, Uniforms
 from .delegating import DelegatingBackend
@@ -28,6 +29,7 @@ from .delegating import DelegatingBackend
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ...plans.arrays import Cost
     from ...plans.plan import Plan
 
     Factors = Sequence[NDArray[np.float64]]
@@ -132,19 +134,17 @@ class QuestionBackend(Backend):
         try:
             return left.plan(self.limits.memory_limit, self.limits.max_table, search=search)
         except TableTooLarge as error:
-            raise TableTooLarge(self._refusal(left, error), error.entries, error.needed, error.limit) from None
+            raise error.saying(self._refusal(left, error)) from None
 
     def _refusal(self, left: Reduction, error: TableTooLarge) -> str:
         names = self.limits.names or [f"variable {v}" for v in range(len(left.cards))]
         clique = [names[v] for v in left.largest_clique()]
         listed = ", ".join(clique[:10]) + (f" and {len(clique) - 10} more" if len(clique) > 10 else "")
-        memory, most = format_bytes(self.limits.memory_limit), f"{self.limits.max_table:,}"
         return (
-            f"this question is too large: of {len(left.cards):,} variables its findings leave {len(left.free):,}, and "
-            f"tables of them exceed {memory} (memory_limit) or {most} entries (max_table): "
-            f"{error.message.split(';')[0]}; the largest clique has "
-            f"{len(clique)} variables: {listed}; try fewer targets, or observe some of these variables, such as "
-            f"{', '.join(clique[:3])}"
+            f"this question is too large: of {counted(len(left.cards), 'variable')} its findings leave "
+            f"{len(left.free):,}; {error.message.split(';')[0]}; the largest clique has "
+            f"{counted(len(clique), 'variable')}: {listed}; try fewer targets, or observe some of these variables, "
+            f"such as {', '.join(clique[:3])}"
         )
 
     def _engine(self, left: Reduction, search: bool | None = None) -> _Engine:
@@ -161,39 +161,69 @@ class QuestionBackend(Backend):
 
     def is_cheap(self, left: Reduction, most: float) -> bool:
         """Whether a case of what is left takes at most so many multiplications."""
-        if not len(left.free) or left.key in self._engines:
+        if not len(left.free):
             return True
-        if left.least_work() > most:
-            return False
-        try:
-            return self._engine(left).flops // 2 <= most
-        except TableTooLarge:
-            return False
+        engine = self._engines.get(left.key)
+        if engine is None:
+            if left.least_work() > most:
+                return False
+            try:
+                engine = self._engine(left)
+            except TableTooLarge:
+                return False
+        return engine.flops // 2 <= most
 
     # Answers --------------------------------------------------------------------------------------------------
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        return self._run_in_parts(evidence, targets)
+        parts = list(self._parts(targets, lambda some, search: self._run(evidence, some, search)))
+        if len(parts) == 1:
+            return parts[0][1]
+        posterior = np.zeros(int(self.posterior_ptr[-1]))
+        for some, result in parts:
+            cells = columns_of(self.posterior_ptr, some)
+            posterior[cells] = result.posterior[cells]
+        return Result(posterior, parts[-1][1].log_evidence)
 
-    def _run_in_parts(self, evidence: Evidence, targets: Sequence[int] | None, times: int = HALVED) -> Result:
-        """The answer to a question, or to two about half of the targets each if it is too large."""
+    def costs(self, evidence: Evidence, targets: Sequence[int] | None = None) -> list[tuple[int, Cost | None]]:
+        """Variables that are left of a question and the cost of its plan, or those of each of its parts."""
+        # raises TableTooLarge, ImpossibleEvidence: as `run` does
+        def planned(some: Sequence[int] | None, search: bool | None) -> tuple[int, Cost | None]:
+            left = self.reduce(evidence, some)
+            return len(left.free), self.plan_of(left, search).cost() if len(left.free) else None
+
+        return [cost for _, cost in self._parts(targets, planned)]
+
+    def _parts(
+        self, targets: Sequence[int] | None, ask: Callable[[Sequence[int] | None, bool | None], T]
+    ) -> Iterator[tuple[Sequence[int] | None, T]]:
+        """The answer to a question, or to several about some of its targets if it is too large."""
+        # ask: By targets, and `search` as of `plan_of`
         try:
-            return self._run(evidence, targets, None if times == HALVED else False)
+            whole = ask(targets, None)
         except TableTooLarge as error:
             some = list(range(self._plan.n_variables)) if targets is None else sorted(set(targets))
-            if not times or len(some) < 2 or some[-1] >= self._plan.n_variables:
+            if len(some) < 2 or some[-1] >= self._plan.n_variables:
                 raise
             first = error
-        half = len(some) // 2  # questions about fewer variables need less
-        posterior, log_evidence = np.zeros(int(self.posterior_ptr[-1])), 0.0
-        for part in (some[:half], some[half:]):
+        else:
+            yield targets, whole
+            return
+        waiting = [(some, 0)]
+        while waiting:  # questions about fewer variables need less
+            part, times = waiting.pop()
             try:
-                result = self._run_in_parts(evidence, part, times - 1)
+                if times:
+                    yield part, ask(part, False)
+                    continue
             except TableTooLarge:
-                raise first from None
-            cells = columns_of(self.posterior_ptr, part)
-            posterior[cells], log_evidence = result.posterior[cells], result.log_evidence
-        return Result(posterior, log_evidence)
+                if times == HALVED or len(part) < 2:
+                    raise first.saying(
+                        f"{first.message}; it was asked in parts, too: one about {len(part):,} of the {len(some):,} "
+                        "targets is too large"
+                    ) from None
+            half = len(part) // 2
+            waiting += [(part[half:], times + 1), (part[:half], times + 1)]
 
     def _run(self, evidence: Evidence, targets: Sequence[int] | None, search: bool | None) -> Result:
         left, n = self.reduce(evidence, targets), self._plan.n_variables
@@ -251,12 +281,10 @@ class QuestionBackend(Backend):
         n = len(states)
         answer = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.ones(n, np.bool_))
         for i, case in self._by_pattern(states, likelihood):
-            try:
+            with _row(i):
                 result = self.run(case, targets)
-            except ImpossibleEvidence:
-                continue
-            answer.posterior[i], answer.log_evidence[i] = result.posterior[columns], result.log_evidence
-            answer.impossible[i] = False
+                answer.posterior[i], answer.log_evidence[i] = result.posterior[columns], result.log_evidence
+                answer.impossible[i] = False
         return answer
 
     def _by_pattern(
@@ -277,7 +305,7 @@ class QuestionBackend(Backend):
         log_evidence, impossible = np.full(n, -np.inf), np.ones(n, np.bool_)
         for i, case in self._by_pattern(states, likelihood):
             weight = 1.0 if weights is None else float(weights[i])
-            try:
+            with _row(i):
                 left = self.reduce(case, families=True)
                 inner: Sequence[NDArray[np.float64]] = ()
                 log_evidence[i] = left.log_constant
@@ -288,12 +316,10 @@ class QuestionBackend(Backend):
                         log_evidence[i] = -np.inf
                         continue
                     inner, log_evidence[i] = counts.families, left.log_constant + float(counts.log_evidence[0])
-            except ImpossibleEvidence:
-                continue
-            impossible[i] = False
-            for f, scope in enumerate(scopes):
-                home = left.homes.get(f)
-                families[f] += weight * left.table(scope, np.ones(1) if home is None else inner[home])
+                impossible[i] = False
+                for f, scope in enumerate(scopes):
+                    home = left.homes.get(f)
+                    families[f] += weight * left.table(scope, np.ones(1) if home is None else inner[home])
         return Counts(families, log_evidence, impossible)
 
     def score(self, states: NDArray[np.int32], evidence: Evidence) -> NDArray[np.float64]:
@@ -321,6 +347,17 @@ class QuestionBackend(Backend):
 
 def _nothing(left: Reduction) -> Evidence:
     return Evidence.none(len(left.free))
+
+
+@contextlib.contextmanager
+def _row(i: int) -> Iterator[None]:
+    """A case of a table: nothing is done if it is impossible, and the error has its row if it is too large."""
+    with contextlib.suppress(ImpossibleEvidence):
+        try:
+            yield
+        except TableTooLarge as error:
+            error.row = i
+            raise
 
 
 class CheaperQuestions(DelegatingBackend):
@@ -408,11 +445,9 @@ class QuestionSweep:
     def best_rows(self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]]) -> Best:
         rows, logs = np.full(states.shape, -1, np.int32), np.full(len(states), -math.inf)
         for i in range(len(states)):
-            try:
+            with _row(i):
                 best = self.best(Evidence(states[i], {v: w[i] for v, w in likelihood.items()}))
-            except ImpossibleEvidence:
-                continue
-            rows[i], logs[i] = best.states[0], best.log_value[0]
+                rows[i], logs[i] = best.states[0], best.log_value[0]
         return Best(rows, logs)
 
     def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
@@ -427,11 +462,9 @@ class QuestionSweep:
         drawn = np.full(states.shape, -1, np.int32)
         for i in range(len(states)):
             row = uniforms(1)
-            try:
+            with _row(i):
                 case = Evidence(states[i], {v: w[i] for v, w in likelihood.items()})
                 drawn[i] = self.draw(case, 1, lambda _, row=row: row)[0]  # type: ignore[misc]
-            except ImpossibleEvidence:
-                continue
         return drawn
 
     def derivatives(self, evidence: Evidence) -> Derivatives:

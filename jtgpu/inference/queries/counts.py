@@ -24,7 +24,7 @@ from ...model.network import BayesianNetwork
 from ...util import late_imports
 from ...util.arrays import Floats, Ints
 from ...util.rows import find_equal_rows
-from ..evidence_table import read_known_cases
+from ..evidence_table import naming_rows, read_known_cases
 from ..results.rankings import ExpectedCounts
 from ..results.sensitivities import Parameters, Sensitivity
 from .mpe import raise_if_impossible
@@ -123,12 +123,14 @@ def expected_counts(  # noqa: PLR0913
         count = partial(_counted_on_cluster, self, resolved, cluster)
     equal = find_equal_rows(known.states, *known.likelihood.values(), min_saving=MIN_EQUAL)
     if equal is None:
-        counts = count(known.states, each, known.likelihood)
+        with naming_rows(known.table):
+            counts = count(known.states, each, known.likelihood)
         log_evidence, impossible = counts.log_evidence, counts.impossible
     else:
         likelihood = {v: w[equal.first] for v, w in known.likelihood.items()}
         summed = np.asarray(np.bincount(equal.kind, each, len(equal.first)), np.float64)
-        counts = count(known.states[equal.first], summed, likelihood)
+        with naming_rows(known.table, equal.first):
+            counts = count(known.states[equal.first], summed, likelihood)
         log_evidence, impossible = counts.log_evidence[equal.kind], counts.impossible[equal.kind]
     raise_if_impossible(self, known, impossible, on_impossible)
     return ExpectedCounts(model, counts.families[: len(model)], tuple(wanted), each, log_evidence, impossible)
