@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.backends import reference
-from jtgpu.backends.base import DeviceWeights, Evidence
+from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import host
 from jtgpu.backends.gpu.backend import Gpu
 from jtgpu.backends.gpu.batch.table import RowTable, Targets
@@ -126,7 +126,6 @@ def test_tables_by_rows_and_columns(gpu: Device, dtype: str, warps: bool) -> Non
 def test_answers_that_stay_on_the_device(gpu: Device) -> None:
     rows, net = rows_of(300, FIRSTS), naive_bayes()
     soft = np.array([[0.5, 0.25]] * 6 + [[1.0, 2.0**-900]])
-    scale = np.linspace(1.0, 7.0, 7)
     right = make("cpu", *planned(net)).run_batch(rows, {5: soft})
     with backend_of(net) as backend, on_device(gpu, rows) as address:
         for states in (rows, Exchanged(address, rows)):
@@ -135,10 +134,6 @@ def test_answers_that_stay_on_the_device(gpu: Device) -> None:
             found = backend.run_device(states, {5: soft}, [3, 0])
             np.testing.assert_allclose(found.posterior.to_host()[:, 2:], right.posterior[:, :2], atol=1e-12)
             np.testing.assert_allclose(found.log_evidence.to_host(), right.log_evidence, rtol=1e-12)
-        with on_device(gpu, soft) as weights, on_device(gpu, scale) as scales:
-            found = backend.run_device(rows, DeviceWeights((5,), weights, scales, 900.0), [0])
-            np.testing.assert_allclose(found.posterior.to_host(), right.posterior[:, :2], atol=1e-12)
-            np.testing.assert_allclose(found.log_evidence.to_host(), right.log_evidence + scale, rtol=1e-12)
         ordinary = backend.run_device(rows[3:5], None, [0])  # nothing is left of the calls before
         np.testing.assert_allclose(ordinary.posterior.to_host(), [[1.0, 0.0], [0.0, 1.0]], atol=1e-12)
 
