@@ -16,8 +16,12 @@ import pytest
 
 import jtgpu
 from jtgpu import BayesianNetwork, ImpossibleEvidence, JunctionTree, MarkovNetwork, TableTooLarge
+from jtgpu.backends import get
 from jtgpu.backends.base import Evidence
+from jtgpu.backends.reference import ExtendedEvidence, Reference
+from jtgpu.backends.wrappers.possible_states import without_impossible_states
 from jtgpu.inference.planning import question_plan
+from jtgpu.plans.compiler import plan_tables
 from tests.support.examples import some
 
 
@@ -358,19 +362,61 @@ def test_expected_counts(seed: int) -> None:
                 same(one[v], other[v])
 
 
-def test_numbers_far_from_their_means_need_the_whole_tree() -> None:
-    """Reductions of questions have no exponents: samples were of other weights, without a word."""
+def test_numbers_far_from_their_means() -> None:
+    """Samples were of other weights, without a word; then they needed the whole tree."""
     net = jtgpu.MixedNetwork(
         {"a": ["n", "y"], "s": ["n", "y"], "x": float}, {"s": ["a"], "x": ["s"]},
         {"a": [0.5, 0.5], "s": [[0.5, 0.5]] * 2, "x": jtgpu.Gaussian([0.0, 1.0], sd=1.0)},
     )  # fmt: skip
-    far = {"a": "y", "x": 1000.0}
-    assert set(net.compile("cpu").sample(50, far, seed=1)["s"]) == {"y"}
-    with net.compile("cpu", max_table=2) as tree:
-        with pytest.raises(TableTooLarge, match="needs the whole tree"):
-            tree.sample(50, far, seed=1)
-        assert [tree.impute([far], seed=seed)["s"][0] for seed in range(6)] == ["y"] * 6
-        assert tree.posterior("s", {"x": 3.0})["y"] == pytest.approx(1 / (1 + math.exp(-2.5)))
+    for x in (1000.0, 1e6):  # the second one is beyond exponents of 32 bits
+        far = {"a": "y", "x": x}
+        whole = net.compile("cpu")
+        with net.compile("cpu", max_table=2) as tree:
+            for each in (whole, tree):
+                assert set(each.sample(50, far, seed=1)["s"]) == {"y"}
+                assert each.posterior("s", far)["y"] == 1.0
+                assert each.log_evidence(far) == pytest.approx(whole.log_evidence(far), rel=1e-12)
+            assert [tree.impute([far], seed=seed)["s"][0] for seed in range(6)] == ["y"] * 6
+            assert tree.posterior("s", {"x": 3.0})["y"] == pytest.approx(1 / (1 + math.exp(-2.5)))
+
+
+@pytest.mark.parametrize("seed", some(120, 6))
+def test_weights_that_are_no_ordinary_numbers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of variables and of sets, in whole trees, those without impossible states and by questions."""
+    rng = np.random.default_rng(seed)
+    net = zeros(seed)
+    one, two, three = rng.permutation(8)[:3].tolist()
+    sets = [[one, two], [two, three]]
+    plan = net.plan(together=sets).plan
+    factors = plan_tables(plan, net)
+    kinds = question_plan(net, TableTooLarge("as if too large"), together=sets)
+    state = np.full(8, -1, np.int32)
+    for v in rng.permutation(8)[:2].tolist():
+        state[v] = rng.integers(net.cardinality[v])
+    given: dict[int, tuple[Any, Any]] = {}
+    for v in {*rng.integers(8, size=2).tolist(), 8, 9}:
+        shape = net.cardinality[[v] if v < 8 else sorted(sets[v - 8])].tolist()
+        mantissas = np.where(rng.random(shape) < 0.2, 0.0, rng.uniform(0.5, 1.0, shape))
+        given[v] = mantissas, rng.choice([0, -3000, 4000, 1 << 28], shape)
+
+    def answer(plan: Any, backend: Any) -> Any:
+        """Posteriors of the variables, and ln P(e)."""
+        axes = {v: np.argsort(np.argsort(plan.sets[v - 8])) if v >= 8 else [0] for v in given}
+        weights, powers = ({v: x[i].transpose(axes[v]).ravel() for v, x in given.items()} for i in (0, 1))
+        return outcome(lambda: backend.run(ExtendedEvidence(state, weights, powers), [*range(10)]))
+
+    expected = answer(plan, Reference(plan, factors))
+    monkeypatch.setattr("jtgpu.backends.wrappers.possible_states.LEAST_WORK", 0)
+    for found in (
+        answer(plan, without_impossible_states(plan, factors, get("cpu"))),
+        answer(kinds.plan, kinds.prepare("cpu", factors)), answer(kinds.plan, kinds.prepare("reference", factors)),
+    ):  # fmt: skip
+        if expected is ImpossibleEvidence:
+            assert found is ImpossibleEvidence
+        else:
+            n = int(net.cardinality.sum())
+            same(found.posterior[:n], expected.posterior[:n])
+            assert found.log_evidence == pytest.approx(expected.log_evidence, rel=1e-12)
 
 
 def test_arguments_are_those_of_whole_trees() -> None:

@@ -29,7 +29,7 @@ from ..results.rankings import ExpectedCounts
 from ..results.sensitivities import Parameters, Sensitivity
 from .mpe import raise_if_impossible
 from .posteriors import messages_of, named, targets_of
-from .reduced import questions_of
+from .reduced import question_backend, questions_of
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -154,9 +154,13 @@ def _counted(
 def host_backend(tree: CompiledModel, factors: Sequence[Floats]) -> Backend:
     """A backend in compiled loops on the CPU, or the reference, for the numbers of a query; cached."""
     name = "reference" if tree.backend == "reference" else "cpu"
-    return tree.cached(
-        "counts", id(factors), lambda: (factors, counting_backend(name, tree.plan.whole, factors, tree.threads)), 1
-    )[1]
+
+    def make() -> tuple[Any, Backend]:
+        if not tree.whole:
+            return factors, question_backend(tree, factors, name)
+        return factors, counting_backend(name, tree.plan.plan, factors, tree.threads)
+
+    return tree.cached("counts", id(factors), make, 1)[1]
 
 
 def counts_of_case(sweep: Sweep, factors: Sequence[Floats], case: Evidence) -> list[Floats]:

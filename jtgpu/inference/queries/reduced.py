@@ -34,14 +34,16 @@ def questions_of(tree: CompiledModel, factors: Sequence[Floats]) -> QuestionBack
     return tree.cached("questions", id(factors), lambda: (factors, question_backend(tree, factors)))[1]
 
 
-def question_backend(tree: CompiledModel, factors: Sequence[Floats]) -> QuestionBackend:
+def question_backend(tree: CompiledModel, factors: Sequence[Floats], name: str = "") -> QuestionBackend:
     """A new backend that reduces questions."""
+    # name: Of the backend that answers what is left. Default: the tree's
     shape = unplanned(tree.model, tree.plan.sets.scopes)
     limits = tree.plan.limits or Limits(int(MEMORY_SHARE * free_memory()), MAX_TABLE)
     from ...backends.make import make as backend
 
     return cast(QuestionBackend, backend(
-        tree.backend, shape, factors, limits=limits._replace(names=tree.model.variables), **tree.options
+        name or tree.backend, shape, factors, limits=limits._replace(names=tree.model.variables),
+        **(tree.options if name in ("", tree.backend) else {}),
     ))  # fmt: skip
 
 
