@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..columns import at_row
 from ..errors import EvidenceError, ImpossibleEvidence
+from ..inference.compiled_network import Closing, CompiledNetwork
 from ..inference.evidence import read_findings
 from ..inference.evidence_table import read_known_cases
 from ..inference.planning import plan_options
 from ..inference.queries.posteriors import as_list
+from ..model.decisions import DecisionNetwork
 from ..plans.compiler import MAX_TABLE
 from ..util import late_imports
 from ..util.arguments import check_keywords, choice, number, unknown_keyword, whole_number
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from ..inference.evidence import Cases, Findings
     from ..inference.results.marginals import Posteriors
     from ..inference.tree import JunctionTree
-    from ..model.decisions import DecisionNetwork
     from ..model.states import CodesByVariable
     from .place import Policies
 
@@ -40,7 +40,7 @@ MOST_SOLUTIONS = 64  # policies that are remembered, one for each evidence
 
 
 @check_keywords()
-class DecisionTree:
+class DecisionTree(CompiledNetwork[DecisionNetwork]):
     """A compiled decision network; created by ``net.compile()``.
 
     Parameters
@@ -66,34 +66,14 @@ class DecisionTree:
 
     def __init__(self, net: DecisionNetwork, backend: str = "cpu", **options: Any):
         _check_options(options)
-        self._net, self._options = net, {"backend": backend, **options}
+        super().__init__(net, backend, options)
         check_network(net, options.get("max_table", MAX_TABLE))
-        self._solver = Solver(net, self._options)
+        self._solver = Solver(net, self._arguments)
         self._solutions: LRU[Any, Solution] = LRU(MOST_SOLUTIONS)
         self._trees: LRU[Any, tuple[Any, JunctionTree]] = LRU(4)  # of networks with a policy
 
-    @property
-    def network(self) -> DecisionNetwork:
-        """The network that was compiled."""
-        return self._net
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(DecisionTree, self._net, **self._options), ()
-
-    def close(self) -> None:
-        """Free the memory of the backends, as a ``with`` block does at its end."""
-        self._solver.evaluator.close()
-        for _, tree in self._trees.values():
-            tree.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<DecisionTree of {self._net!r}>"
+    def _parts(self) -> Iterable[Closing]:
+        return [self._solver.evaluator, *(tree for _, tree in self._trees.values())]
 
     def _repr_html_(self) -> str:
         return late_imports.html(self)
@@ -139,9 +119,7 @@ class DecisionTree:
             key, lambda: self._solver.solve(case.state, method=method, restarts=restarts, seed=seed)
         )
 
-    def options(
-        self, decision: str | int, evidence: Findings | None = None, *, policy: Any = None
-    ) -> Options:
+    def options(self, decision: str | int, evidence: Findings | None = None, *, policy: Any = None) -> Options:
         """Compute the expected utility of each option of a decision given the evidence.
 
         Parameters
@@ -236,6 +214,7 @@ class DecisionTree:
 
     def under(self, policy: Any = None) -> JunctionTree:
         """The compiled network in which decisions follow a policy (default: the best one); see `with_policy`."""
+        self._check_open()
         key = policy if policy is None or isinstance(policy, str) else id(policy)
         # the value holds the policy, so no other one has this id while the value is cached
         return self._trees.get_or_make((key,), lambda: (policy, self._compiled(policy)))[1]
@@ -245,8 +224,8 @@ class DecisionTree:
         if isinstance(chosen, str):
             given = Solution(self._policies_of(chosen, None), math.nan, "given", {}, {})
             chosen = named_policy(self._net, self._solver.information, given)
-        options = {k: v for k, v in self._options.items() if k != "backend"}
-        return self._net.with_policy(chosen).compile(self._options["backend"], **options)
+        options = {k: v for k, v in self._arguments.items() if k != "backend"}
+        return self._net.with_policy(chosen).compile(self._arguments["backend"], **options)
 
     def utility(self, evidence: Findings | None = None, *, policy: Any = None) -> Utility:
         """The total utility under a policy: mean, distribution, and its parts."""
@@ -303,16 +282,18 @@ class DecisionTree:
         solution = self._solved(case)
         base = solution.expected_utility
         unknown = [v for v in names if v not in known]
-        values = informed_utilities(self._solver, self._options, d, unknown, case.state, solution.policies)
+        values = informed_utilities(self._solver, self._arguments, d, unknown, case.state, solution.policies)
         gains = {v: values.get(v, base) - base - prices.get(v, 0.0) for v in names}
         return ValueOfInformation(net.variables[d], base, gains)
 
     # Helpers --------------------------------------------------------------------------------------------------
 
     def _decision(self, name: str | int) -> int:
+        self._check_open()
         return decision_number(self._net, name)
 
     def _case(self, evidence: Findings | None) -> Evidence:
+        self._check_open()
         if isinstance(evidence, Mapping):
             for v in evidence:
                 if v in self._net.utilities:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, DataError, PlanError, closest
+from ..errors import ArgumentError, DataError, closest
+from ..inference.compiled_network import CompiledNetwork
 from ..inference.results.frames import unused_name
 from ..model.discrete import DiscreteModel
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..util.arguments import check_keywords, mapping, names, random_generator
 from ..util.text_table import counted
 from .number_rows import Rows, read_rows, regression, sums, with_densities
@@ -19,7 +21,6 @@ from .results import Course, SequenceExplanations, SequencePosteriors
 from .tree import DynamicTree
 
 if TYPE_CHECKING:
-    from ..model.mixed_dynamic import MixedDynamicNetwork
     from ..util.arrays import Floats, Ints
     from ..util.options import BackendName, OnProblem
     from .posteriors import At
@@ -65,7 +66,7 @@ class MixedSequencePosteriors(SequencePosteriors):
 
 
 @check_keywords()
-class MixedDynamicTree:
+class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
     """A compiled dynamic network with numbers; created by ``dyn.compile()``.
 
     Sequences are a long frame with columns ``id`` and ``time``, a list of frames, or a mapping of variables to (B, T)
@@ -80,33 +81,23 @@ class MixedDynamicTree:
     """
 
     def __init__(self, net: MixedDynamicNetwork, backend: BackendName = "auto", **options: Any):
-        self.network, self.discrete = net, DynamicTree(net.discrete, backend, **options)
+        super().__init__(net, backend, options)
+        self.discrete = DynamicTree(net.discrete, backend, **options)
 
     @property
     def backend(self) -> str:
         """Name of the backend."""
         return self.discrete.backend
 
-    def __repr__(self) -> str:
-        return f"MixedDynamicTree({self.network.name!r}, backend={self.backend!r})"
+    def _parts(self) -> tuple[DynamicTree]:
+        return (self.discrete,)
 
     def reload(self, net: MixedDynamicNetwork) -> None:
         """Replace CPTs and densities by those of a network with the same variables and parents; the plan stays."""
-        own = [(v, self.network.parents(v)) for v in self.network]
-        if not isinstance(net, type(self.network)) or [(v, net.parents(v)) for v in net] != own:
-            raise PlanError(f"{net!r} differs from {self.network!r} in variables or parents, not only in numbers")
+        own = [(v, self._net.parents(v)) for v in self._net]
+        self._check_structure(net, isinstance(net, type(self._net)) and [(v, net.parents(v)) for v in net] == own)
         self.discrete.reload(net.discrete)
-        self.network = net
-
-    def close(self) -> None:
-        """Free the backend's memory, as a ``with`` block does at its end."""
-        self.discrete.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._net = net
 
     def filter(self, sequences: Any, *, targets: Any = None, at: At = None, joints: Any = None,
                on_impossible: OnProblem = "error", **options: Any) -> MixedSequencePosteriors:  # fmt: skip
