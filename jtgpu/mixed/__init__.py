@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
-    from .case_results import MixedCasePosteriors, NumberColumns
     from .fit_result import MixedFit
     from .information import NumberObservation
-    from .results import MixedPosteriors, NumberPosterior
+    from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns, NumberPosterior
     from .sampling import MixedSamples
     from .tree import MixedTree
 

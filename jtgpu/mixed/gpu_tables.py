@@ -19,8 +19,8 @@ from ..device.context import Device, Memory, open_device
 from ..device.driver import Arguments, loaded_kernels
 from ..util.lru import LRU
 from .answers import Answers
-from .case_results import NumberTable
 from .gpu_maps import MOST_CONFIGURATIONS, NONE, THREADS, Groups, PatternMaps, Records, pattern_maps
+from .results import NumberTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

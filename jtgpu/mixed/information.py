@@ -16,10 +16,9 @@ from ..inference.results.rankings import Ranking, Scores
 from ..util.arguments import check_keywords, choice
 from ..util.text_table import record_repr
 from .answers import Answers
-from .case_results import ONE
 from .evidence import MixedCases, read_case
 from .quadrature import divergence, entropy, integrate, panels
-from .results import Parts
+from .results import ONE, Parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

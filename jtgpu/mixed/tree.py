@@ -18,12 +18,11 @@ from ..model.mixed import MixedNetwork
 from ..util.arguments import check_keywords, choice, random_generator, whole_number
 from ..util.lru import LRU
 from .answers import Answerer
-from .case_results import MixedCasePosteriors, NumberColumns
 from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
 from .gpu_tables import gpu_tables
 from .information import InformationQueries
-from .results import MixedPosteriors
+from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns
 from .sampling import MixedSamples, draw_bounded, draw_numbers
 from .sets import SetEngine
 
