@@ -23,6 +23,6 @@ __all__ = [
 
 __getattr__, __dir__ = public_names(__name__, {
     "fit_result": "MixedFit", "information": "NumberObservation",
-    "case_results": "MixedCasePosteriors NumberColumns", "results": "MixedPosteriors NumberPosterior",
+    "results": "MixedCasePosteriors MixedPosteriors NumberColumns NumberPosterior",
     "sampling": "MixedSamples", "tree": "MixedTree",
 })  # fmt: skip

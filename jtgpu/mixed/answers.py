@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -51,19 +51,6 @@ class Answers:
     impossible: NDArray[np.bool_]
 
 
-class TableEngine(Protocol):
-    """Answers tables of cases on a device."""
-
-    microseconds: float  # that the kernels of the last call took
-
-    def takes(self, cases: MixedCases) -> bool: ...
-
-    def answer(self, cases: MixedCases, discrete: Sequence[str], targets: tuple[int, ...]) -> Answers: ...
-
-    def reload(self) -> None:
-        """Use the answerer's new parameters."""
-
-
 class Answerer:
     """Answers cases of one network; caches patterns, components and compiled discrete networks."""
 
@@ -74,15 +61,12 @@ class Answerer:
         self._patterns: LRU[Hashable, Pattern] = LRU(4096)
         self._components: LRU[Any, Component] = LRU(4096)
         self._nears: dict[tuple[int, ...], frozenset[int]] = {}
-        self.gpu: TableEngine | None = None  # where tables of cases go; None: to the host
 
     def reload(self, net: MixedNetwork, numbers: Numbers) -> None:
         """Replace the parameters: the patterns stay, and components whose numbers are the same."""
         old, self._net, self.numbers = self.numbers, net, numbers
         changed = {g for g in range(len(numbers.names)) if not _same(old, numbers, g)}
         self._components.clear(lambda key: not changed.isdisjoint(key[0]))
-        if self.gpu is not None:
-            self.gpu.reload()
 
     # Patterns -------------------------------------------------------------------------------------------------
 
@@ -151,12 +135,6 @@ class Answerer:
 
     def answer(self, cases: MixedCases, discrete: Sequence[str], targets: tuple[int, ...]) -> Answers:
         """Posteriors of discrete variables and of numbers."""
-        if self.gpu is not None and self.gpu.takes(cases):
-            return self.gpu.answer(cases, discrete, targets)
-        return self.answer_on_host(cases, discrete, targets)
-
-    def answer_on_host(self, cases: MixedCases, discrete: Sequence[str], targets: tuple[int, ...]) -> Answers:
-        """The same with densities that are computed on the CPU."""
         n, net = len(cases.states), self._net
         result = Answers(
             {v: np.zeros((n, len(net.states(v)))) for v in discrete},

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -89,6 +89,22 @@ def numbers_of(net: MixedNetwork, units: Floats | None = None) -> Numbers:
     return Numbers(
         names, scope, parents, tuple(mean), tuple(coefficients), tuple(variance), scale, order,
         net.discrete.variables, tuple(net.discrete.cardinality.tolist()), plain,
+    )  # fmt: skip
+
+
+def with_lines(numbers: Numbers, g: int, lines: Floats) -> Numbers:
+    """The densities with another one of a number: (K, m + 2) intercept, slopes and sd, scaled."""
+
+    def others(given: tuple[Any, ...], own: Any) -> tuple[Any, ...]:
+        return (*given[:g], own, *given[g + 1 :])
+
+    mean, *slopes, sd = (x.reshape([numbers.cards[d] for d in numbers.scope[g]]) for x in lines.T)
+    plain = Plain(*(x.copy() for x in numbers.plain))
+    if not numbers.scope[g]:
+        plain.mean[g], plain.variance[g], plain.arcs[g, list(numbers.parents[g])] = mean, sd**2, slopes
+    return numbers._replace(
+        mean=others(numbers.mean, mean), variance=others(numbers.variance, sd**2), plain=plain,
+        coefficients=others(numbers.coefficients, tuple(slopes)),
     )  # fmt: skip
 
 

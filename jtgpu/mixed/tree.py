@@ -20,7 +20,6 @@ from ..util.lru import LRU
 from .answers import Answerer
 from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
-from .gpu_tables import gpu_tables
 from .information import InformationQueries
 from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns
 from .sampling import MixedSamples, draw_bounded, draw_numbers
@@ -64,7 +63,6 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         self._everything: tuple[tuple[str, ...], list[str], tuple[int, ...]] | None = None  # all variables as targets
         self._engines: LRU[tuple[tuple[int, ...], ...], SetEngine] = LRU(MOST_ENGINES)
         self.answerer = Answerer(net, numbers_of(net), self.engine, most)
-        self.answerer.gpu = gpu_tables(self.answerer, self.engine, backend, options)
 
     def _parts(self) -> Iterable[SetEngine]:
         return self._engines.values()

@@ -42,6 +42,7 @@ def test_em_rises_and_finds_the_densities() -> None:
         jtgpu.learn.fit(start, data, hidden=["s"], checkpoint="fit.unfinished")
 
 
+@pytest.mark.slow
 def test_several_starts_find_what_one_misses() -> None:
     truth = jtgpu.MixedDynamicNetwork(
         {"s": ["0", "1", "2"], "y": float, "u": float}, {"s": [("s", 1)], "y": ["s"], "u": ["s", ("u", 1)]},

@@ -61,7 +61,7 @@ def test_a_tree_that_never_answered_raises_after_close() -> None:
 def test_reload_refuses_another_structure() -> None:
     other = jtgpu.MixedNetwork({"sex": ["f", "m"]}, {}, {"sex": [0.5, 0.5]})
     tree = _mixed().compile("cpu")
-    with pytest.raises(jtgpu.PlanError, match="differs from .* not only in numbers"):
+    with pytest.raises(jtgpu.PlanError, match=r"differs from .* not only in numbers"):
         tree.reload(other)
     tree.close()
     with pytest.raises(jtgpu.JtgpuError, match="closed"):

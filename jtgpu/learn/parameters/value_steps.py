@@ -19,6 +19,7 @@ from ...mixed.fitting import (
     lines_of,
     log_prior_of,
     moved,
+    moved_passes,
     one_pass,
     pooled_prior,
     regressions,
@@ -205,12 +206,9 @@ class Values:
 
     def evaluate(self, theta: Theta) -> Evaluation:
         """Expected counts and sums of all rows under some parameters."""
-        return self._pass(theta, self.cases, self.weights)
-
-    def _pass(self, theta: Theta, cases: MixedCases, weights: Floats) -> Evaluation:
-        net = self._network(theta)
+        net, weights = self._network(theta), self.weights
         self.tree.reload(net)
-        sums = one_pass(self.tree, cases, weights)
+        sums = one_pass(self.tree, self.cases, weights)
         own = [sums.moments[net.numbers.index(v)] if net.is_number(v) else sums.counts[v] for v in net]
         dead = sums.impossible & (weights > 0)
         return Evaluation(own, sums.log_likelihood, [dead], float(weights[~dead].sum()))
@@ -231,9 +229,13 @@ class Values:
             result |= gaps
         return np.flatnonzero(result) if result.any() else None
 
-    def some(self, theta: Theta, rows: Ints) -> Theta:
-        """The sums of some rows."""
-        return self._pass(theta, self.cases.part(rows), self.weights[rows]).sums
+    def some(self, theta: Theta, members: Sequence[int], tables: Sequence[Floats], rows: Ints) -> Iterator[Theta]:
+        """The sums of some rows with each of some tables of a family."""
+        net = self._network(theta)
+        self.tree.reload(net)
+        names = [net.variables[v] for v in members]
+        for sums in moved_passes(self.tree, self.cases.part(rows), self.weights[rows], names, tables):
+            yield [sums.moments[net.numbers.index(v)] if net.is_number(v) else sums.counts[v] for v in net]
 
     def counted(self, listen: Callable[[Iteration], None]) -> EMState:
         """The parameters where nothing is missing: one M-step."""
@@ -255,7 +257,7 @@ class Values:
         if row is None:
             return None
         listed = ", ".join(self.cases.findings(self.tree.network, row))
-        reason = f"this row has probability 0 at the start: {listed} (on_impossible=\"flag\" leaves such rows out)"
+        reason = f'this row has probability 0 at the start: {listed} (on_impossible="flag" leaves such rows out)'
         if self._source is not None:
             reason = at_row(self._source[0], int(self._source[1][row]), reason)
         return ImpossibleEvidence(reason)
@@ -268,6 +270,7 @@ class Values:
 
     def digests(self) -> dict[str, str]:
         """Digests of all that decides the result of a run, by name."""
+
         def digest(*arrays: Any) -> str:
             data = hashlib.sha256()
             for array in arrays:
