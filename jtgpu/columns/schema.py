@@ -128,8 +128,8 @@ class Schema:
             some = ", ".join(f"{v!r} ({n})" for v, n in [*self._many.items()][:5]) + ", ..." * (len(self._many) > 5)
             warnings.warn(
                 f"each of many whole numbers is a state: {some}; make intervals (bins=, jtgpu.learn.discretise), take "
-                f"them as numbers (numbers=[{v!r}] with score='bic-cg', numbers={{{v!r}: 'gaussian'}} in fit), or "
-                "declare the states (states=) if each value is meant to be one",
+                f"them as numbers (continuous=[{v!r}] with score='bic-cg', continuous={{{v!r}: 'gaussian'}} in fit), "
+                "or declare the states (states=) if each value is meant to be one",
                 stacklevel=outside(),
             )
 
@@ -190,12 +190,12 @@ class Schema:
         """Advice for a column of many numbers."""
         if self.of_graph:
             return (
-                f": discretise it (jtgpu.learn.discretise), take them as numbers, numbers=[{name!r}] with "
+                f": discretise it (jtgpu.learn.discretise), take them as numbers, continuous=[{name!r}] with "
                 "score='bic-cg', or leave it out"
             )
         return (
             ": make intervals by bins=5 (--bins on the command line) or jtgpu.learn.discretise, take them as numbers "
-            f"(numbers='gaussian', --numbers), or declare the states: states={{{name!r}: [...]}}"
+            f"(continuous='gaussian', --continuous), or declare the states: states={{{name!r}: [...]}}"
         )
 
     def _names(self, name: str, cells: Sequence[Any]) -> list[str]:
