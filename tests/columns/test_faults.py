@@ -62,7 +62,7 @@ def test_a_fit_of_a_file_asks_for_the_mark_of_thousands(tmp_path: Path) -> None:
 def test_a_fit_of_an_array_counts_the_numbers_that_it_names(kind: Any) -> None:
     """States were 5 and 9 by name, and read by number; -1, not observed in arrays, was a state, so that 0 was '-1'."""
     array = np.array([[0, 5], [0, 9], [1, -1], [1, 5], [-1, 5]] * 4).astype(kind)
-    fit = jtgpu.learn.fit({"x": [], "y": []}, array, prior=0)
+    fit = jtgpu.learn.fit({"x": [], "y": []}, array, pseudo_counts=0)
     assert (fit.network.states("x"), fit.network.states("y")) == (("0", "1"), ("5", "9"))
     assert fit.network.cpt("x").tolist() == pytest.approx([1 / 2, 1 / 2])
     assert fit.network.cpt("y").tolist() == pytest.approx([3 / 4, 1 / 4])

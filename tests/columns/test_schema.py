@@ -46,7 +46,7 @@ def test_explore_leaves_them_out_in_the_same_words(tmp_path: Path) -> None:
     path = tmp_path / "ill.csv"
     rows = zip(*({**ILL, "none": [""] * N}).values(), strict=True)
     path.write_text("\n".join([",".join(ILL), *(",".join(map(str, row)) for row in rows)]))
-    done = run("explore", str(path), "--no-serve", "--time", "0")
+    done = run("explore", str(path), "--no-serve", "--seconds", "0")
     assert done.exit_code == 0, done.output
     found = dict(line.split("\t", 1) for line in done.stdout.splitlines() if "\t" in line)
     for name in ("age", "day"):

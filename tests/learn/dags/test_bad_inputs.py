@@ -33,7 +33,7 @@ DATA_ROWS: dict[str, tuple[Any, dict[str, Any], str]] = {
         {"x": [*range(256), *range(256)], "y": [0, 1] * 256}, {}, "column 'x' has 256 different numbers, too many",
     ),
     "no rows": ({"rain": [], "wet": []}, {}, "no rows"),
-    "one column": ({"rain": ["no", "yes"]}, {}, "1 columns; structure learning requires at least two"),
+    "one column": ({"rain": ["no", "yes"]}, {}, "1 column; structure learning requires at least two"),
     "an identifier": ({**RAIN, "id": list(range(40))}, {}, "column 'id' has a different value .*identifier; leave it"),
     "negative weights": (RAIN, {"weights": [1] * 39 + [-1]}, "row 39: the weight -1 is not a whole number >= 0"),
     "weights that are not whole": (RAIN, {"weights": [0.5] * 40}, "row 0: the weight 0.5 is not a whole number"),
