@@ -89,6 +89,7 @@ def test_standard_errors_of_observed_slices_are_those_of_regressions() -> None:
     assert not held.standard_errors("s").any()
 
 
+@pytest.mark.slow
 def test_several_starts_find_what_one_misses() -> None:
     truth = jtgpu.MixedDynamicNetwork(
         {"s": ["0", "1", "2"], "y": float, "u": float}, {"s": [("s", 1)], "y": ["s"], "u": ["s", ("u", 1)]},
