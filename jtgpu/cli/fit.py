@@ -16,7 +16,6 @@ from ..cluster import Cluster
 from ..errors import JtgpuError, OutputExists
 from ..formats import write, writer_of
 from ..formats.registry import format_of_suffix
-from ..mixed.fit_result import MixedFit
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
@@ -31,7 +30,7 @@ from . import INTERRUPTED
 from .batch import check_cluster
 from .console import format_seconds, print_json, warn
 from .declared import ClusterOptions, CsvOptions, Dynamic, Fit, FitCases, FitModel
-from .fit_numbers import fit_numbers, report_of
+from .fit_numbers import fit_numbers
 from .networks import check_output, load_any, split_names, with_codes
 from .numbers import numeric_writer_of
 from .saving import save_network
@@ -106,8 +105,7 @@ def fit(
     for text in dict.fromkeys(str(w.message) for w in caught):
         warn(text)
     save_network(fitted.network, o.output, wanted)
-    summary = report_of(fitted, em.errors) if isinstance(fitted, MixedFit) else fitted.report()
-    summary |= {"output": o.output, "seconds": seconds}
+    summary = fitted.report() | {"output": o.output, "seconds": seconds}
     if o.report is not None:
         write_text(o.report, encoder.dumps(summary, indent=2, allow_nan=False) + "\n")
     finish(fitted, summary, wanted.name, checkpoint, o.json)
@@ -126,8 +124,6 @@ def fit_sequences(
         ends = ".dynamic.json, the format" if with_numbers else ".dynamic.json or .xdsl, the formats"
         what = "networks with numbers" if with_numbers else "networks"
         raise BadParameter(f"{shown(output)!r} must end in {ends} of dynamic {what}", param_hint="--output")
-    if with_numbers and writing.resume:
-        raise BadParameter("a fit with numbers keeps no intermediate results", param_hint="--resume")
     check_run(checkpoint, writing.resume or writing.force)
     begun = time.perf_counter()
     with status("reading the sequences", run.progress) as step:
@@ -137,7 +133,7 @@ def fit_sequences(
         fitted: Any = fit_parameters(
             net, str(o.sequences), id=o.id, time=o.time, on_gap=o.on_gap, on_impossible=o.on_error, weights=o.weights,
             threads=run.threads, dialect=csv.dialect(), na_values=csv.na_values,
-            progress=shown_in(step), checkpoint=None if with_numbers else checkpoint, resume=writing.resume, **options,
+            progress=shown_in(step), checkpoint=checkpoint, resume=writing.resume, **options,
         )  # fmt: skip
     write(fitted.network, output)
     summary = fitted.report() | {"output": output, "seconds": time.perf_counter() - begun}

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -86,7 +86,7 @@ def fit(  # noqa: PLR0913
     id: str | None = None,
     time: str | None = None,
     on_gap: Literal["error", "empty"] = "error",
-) -> Fit:
+) -> Fit[Any]:
     """Estimate the CPTs of a structure from data.
 
     Where no cell is missing and no variable is hidden, the rows are counted in one pass. Otherwise the EM algorithm
@@ -96,7 +96,7 @@ def fit(  # noqa: PLR0913
     ----------
     structure : BayesianNetwork, DynamicNetwork, mapping, networkx.DiGraph, or network of pgmpy or pyAgrum
         A mapping gives the parents of each child; with parents such as ``("rain", 1)`` it is that of a dynamic network,
-        whose cases are sequences and whose result is a `SequenceFit`. The CPTs of a network are used by
+        whose cases are sequences. The CPTs of a network are used by
         ``start="given"``, ``prior="net:ESS"`` and `fixed` only.
     cases : table, path, or list of paths
         A data frame, a mapping of columns, a list of mappings or an array (see `jtgpu.JunctionTree.posteriors_batch`),
@@ -110,7 +110,7 @@ def fit(  # noqa: PLR0913
         come from the data; see `jtgpu.learn.discretise` for other intervals.
     numbers : {"gaussian", "intervals", "states"} or mapping, optional
         What columns of numbers are: normal given their parents, `bins` intervals (default 5), or states; a mapping
-        names columns. With numbers the result is a `jtgpu.mixed.MixedFit`, whose network is a `MixedNetwork`;
+        names columns. With numbers the network of the result is a `MixedNetwork`;
         `prior` rows of the regression of all rows are added to each configuration of a number's discrete parents.
         With sequences: ``"gaussian"``, and the network is a `MixedDynamicNetwork`.
     prior : number, str, or mapping, default 1
@@ -262,9 +262,7 @@ def fit(  # noqa: PLR0913
             "likelihood": likelihood, "step": step, "cluster": cluster, "devices": devices,
             "memory_limit": memory_limit,
         }, "numbers")  # fmt: skip
-        # a MixedFit, which has no place in the type of the result
-        fitted: Fit = cast(Any, fit_numbers)(structure, cases, numbers, columns, model, run)
-        return fitted
+        return fit_numbers(structure, cases, numbers, columns, model, run)
     given = read_structure(structure)
     mapping("likelihood", likelihood)
     source = open_source(cases, tuple(given.parents), dialect, rows, na_values, likelihood)
