@@ -177,8 +177,8 @@ def warn_of_whole_numbers(counts: Mapping[str, int]) -> None:
         shown = ", ".join(f"{v!r} ({n})" for v, n in [*many.items()][:5]) + (", ..." if len(many) > 5 else "")
         warnings.warn(
             f"each of many whole numbers is a state: {shown}; make intervals (bins=, jtgpu.learn.discretise), take "
-            f"them as numbers (numbers=[{v!r}] with score='bic-cg', numbers={{{v!r}: 'gaussian'}} in fit), or declare "
-            "the states (states=) if each value is meant to be one",
+            f"them as numbers (continuous=[{v!r}] with score='bic-cg', continuous={{{v!r}: 'gaussian'}} in fit), or "
+            "declare the states (states=) if each value is meant to be one",
             stacklevel=outside(),
         )
 

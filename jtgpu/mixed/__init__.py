@@ -1,6 +1,6 @@
 """Networks of states and numbers: conditional Gaussians, answered exactly.
 
-`jtgpu.MixedNetwork` makes one, ``net.compile()`` a `MixedTree`, and `jtgpu.learn.fit` with ``numbers=`` fits one.
+`jtgpu.MixedNetwork` makes one, ``net.compile()`` a `MixedTree`, and `jtgpu.learn.fit` with ``continuous=`` fits one.
 """
 
 from __future__ import annotations

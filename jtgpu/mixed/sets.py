@@ -80,7 +80,7 @@ class SetEngine:
         ordinary[lost] = 0.0
         expected = self.tree.expected_counts(
             cases.states, likelihood=self._weights(cases.likelihood, weights) or None, weights=ordinary,
-            on_impossible="flag",
+            on_error="flag",
         )  # fmt: skip
         counts = {v: np.array(expected[v]) for v in self._net}
         for row in lost[(rows[lost] != 0) & ~answers.impossible[lost]].tolist():
@@ -106,7 +106,7 @@ class SetEngine:
         weights, _ = scaled_weights(logs)
         given = self._weights({}, weights)
         states: NDArray[np.int32] = self.tree.impute(
-            cases.states, likelihood=given or None, seed=rng, on_impossible="flag"
+            cases.states, likelihood=given or None, seed=rng, on_error="flag"
         ).states
         for row in self._run(cases, logs, [])[1].tolist():
             states[row] = -1

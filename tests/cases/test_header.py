@@ -62,7 +62,7 @@ def test_commands(headless: Path, tmp_path: Path) -> None:
     done = run("learn", str(headless), "--header", "a,b,c", "--json")
     assert done.exit_code == 0, done.output
     assert (json.loads(done.stdout)["cases"], json.loads(done.stdout)["variables"]) == (40, ["a", "b", "c"])
-    done = run("explore", str(headless), "--no-serve", "--time", "0")
+    done = run("explore", str(headless), "--no-serve", "--seconds", "0")
     assert "looks like a case" in done.stderr
     states = {"c": ["x", "y"], "d": ["u", "v"]}
     net = jtgpu.BayesianNetwork(states, {"d": ["c"]}, {"c": [0.5, 0.5], "d": [[0.9, 0.1]] * 2})

@@ -254,7 +254,7 @@ def test_tables_have_the_answers_of_single_cases(clinic: JunctionTree) -> None:
         for v in targets:
             assert np.asarray(table[v][i]).tolist() == np.asarray(alone[v]).tolist()
     sick = sorted(_diseases(net, "f0"))[0]
-    wrong = clinic.posteriors_batch([{sick: "yes", "f0": "no"}, {}], targets=["d1"], on_impossible="flag")
+    wrong = clinic.posteriors_batch([{sick: "yes", "f0": "no"}, {}], targets=["d1"], on_error="flag")
     assert wrong.impossible.tolist() == [True, False]
     best = clinic.mpe_batch([case(net, seed) for seed in range(5)])
     for seed in range(5):

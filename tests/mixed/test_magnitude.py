@@ -78,7 +78,7 @@ def test_cases_of_probability_zero_keep_their_gaps() -> None:
     table = {"c": [None, "n"], "d": ["y", "y"], "x1": [0.0, 0.0], "x2": [60.0, None]}
     with pytest.raises(errors.ImpossibleEvidence, match="row 1"):
         tree.impute(table, seed=1)
-    filled = tree.impute(table, seed=1, on_impossible="flag")
+    filled = tree.impute(table, seed=1, on_error="flag")
     assert filled["c"].tolist() == ["y", None]
     assert np.isnan(filled["x2"][1])
 

@@ -271,7 +271,7 @@ def labels_of(
         raise DataError(
             f"column {name!r} has {len(distinct):,} different numbers{what}, too many for states: make intervals "
             "by bins=5 (--bins on the command line) or jtgpu.learn.discretise, take them as numbers "
-            f"(numbers='gaussian', --numbers), or declare the states: states={{{name!r}: [...]}}"
+            f"(continuous='gaussian', --continuous), or declare the states: states={{{name!r}: [...]}}"
         )
     if is_numeric and not ordered and not chosen and bins is None:
         warn_of_whole_numbers({name: len(distinct)})

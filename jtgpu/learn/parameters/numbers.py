@@ -85,8 +85,8 @@ def _fit_table(
     for v in kinds:
         if kinds[v] == "gaussian" and len(np.unique(np.asarray(as_numbers(cells[v])))) == 2:
             warnings.warn(
-                f"the column {v!r} has two values and is fitted as a number; numbers={{{v!r}: 'states'}} makes states "
-                "of them", stacklevel=outside(),
+                f"the column {v!r} has two values and is fitted as a number; continuous={{{v!r}: 'states'}} makes "
+                "states of them", stacklevel=outside(),
             )  # fmt: skip
     shell = _shell(labels, parents).with_codes(model.codes)
     read = read_cases(shell, cells, None, None)
@@ -179,7 +179,7 @@ def column_kinds(
     given = mapping("numbers", numbers)
     for v, kind in given.items():
         if v not in variables:
-            raise ArgumentError(f"numbers: there is no variable {v!r}{closest(str(v), variables)}")
+            raise ArgumentError(f"continuous: there is no variable {v!r}{closest(str(v), variables)}")
         choice(f"numbers[{v!r}]", kind, KINDS)
         if kind != "states" and not _is_numeric(table.column(v)):
             row, cell = first_text(table.column(v))
@@ -191,7 +191,7 @@ def column_kinds(
         x = as_numbers(table.column(v))
         if x is not None and len(np.unique(x[~np.isnan(x)])) > MANY_NUMBERS:
             raise DataError(
-                f"column {v!r} has more than {MANY_NUMBERS} different numbers; name its kind: numbers={{{v!r}: "
+                f"column {v!r} has more than {MANY_NUMBERS} different numbers; name its kind: continuous={{{v!r}: "
                 "'gaussian'} or 'intervals'"
             )
     return {v: given.get(v, "states") for v in variables}
@@ -210,10 +210,10 @@ def _no_column(name: str, names: Sequence[str]) -> Any:
 def _prior(prior: Any) -> tuple[float, float | str]:
     """Rows of the pooled regression, and counts of CPTs."""
     if isinstance(prior, str) and prior.startswith("bdeu:"):
-        return number("prior", float(prior[5:]), least=0), prior
+        return number("pseudo_counts", float(prior[5:]), least=0), prior
     if isinstance(prior, (str, Mapping)):
-        raise ArgumentError(f"with numbers, prior must be a number or 'bdeu:ESS', not {prior!r}")
-    value = number("prior", prior, least=0)
+        raise ArgumentError(f"with continuous variables, pseudo_counts must be a number or 'bdeu:ESS', not {prior!r}")
+    value = number("pseudo_counts", prior, least=0)
     return value, value
 
 

@@ -181,12 +181,12 @@ class Fit(Generic[N]):
         Raises
         ------
         ArgumentError
-            If the network was fitted without ``errors=True``, which numbers of rows do not need; if it has more than
-            2,000 parameters.
+            If the network was fitted without ``EM(standard_errors=True)``, which numbers of rows do not need; if it
+            has more than 2,000 parameters.
         """
         errors, net = self._errors, self._any
         if errors is None and self._rows is None:
-            raise ArgumentError("standard errors require fit(..., errors=True)")
+            raise ArgumentError("standard errors require fit(..., em=EM(standard_errors=True))")
         if errors is None:
             errors = late_imports.number_fits().errors_of(net, self.method, *(self._rows or ()))
             object.__setattr__(self, "_errors", errors)

@@ -239,7 +239,9 @@ def test_a_mixed_network_is_learned(method: Any) -> None:
     net: Any = learned.network()
     assert isinstance(net, jtgpu.MixedNetwork)
     assert net.gaussian("e").coefficients["a"].tolist() == pytest.approx([-0.1, 0.1, 0.0], abs=0.02)  # high, low, mid
-    fitted: Any = jtgpu.learn.fit({v: [*net.parents(v)] for v in net}, data, numbers="gaussian", prior="bdeu:1").network
+    fitted: Any = jtgpu.learn.fit(
+        {v: [*net.parents(v)] for v in net}, data, continuous="gaussian", pseudo_counts="bdeu:1"
+    ).network
     np.testing.assert_allclose(net.gaussian("e").sd, fitted.gaussian("e").sd, rtol=1e-9)
     np.testing.assert_allclose(net.cpt("h"), fitted.cpt("h"), rtol=1e-12)
     assert learned.network(data) == net

@@ -152,7 +152,7 @@ def _require_discrete(name: str, values: list[Any], n_rows: int) -> None:
     if fraction is not None and len(values) > min(MAX_FRACTIONS, n_rows // 2):
         raise DataError(
             f"column {name!r} has numbers that are not whole, such as {fraction!r}: discretise it "
-            f"(jtgpu.learn.discretise), or take them as numbers, numbers=[{name!r}] with score='bic-cg'"
+            f"(jtgpu.learn.discretise), or take them as numbers, continuous=[{name!r}] with score='bic-cg'"
         )
     if len(values) > MANY_NUMBERS and any(isinstance(v, MOMENTS) for v in values):
         raise DataError(
