@@ -87,8 +87,9 @@ def fit(  # noqa: PLR0913
         `Discretiser` gives its intervals and where they end, as `bins` does: for `jtgpu.Posterior.mean`.
     continuous : {"gaussian", "intervals", "states"} or mapping, optional
         What columns of numbers are: normal given their parents, `bins` intervals (default 5), or states; a mapping
-        names columns. With continuous variables the network of the result is a `MixedNetwork`; `pseudo_counts` rows of the regression of all rows are added to each configuration of a
-        variable's discrete parents. With sequences: ``"gaussian"``, and the network is a `MixedDynamicNetwork`.
+        names columns. With continuous variables the network of the result is a `MixedNetwork`; `pseudo_counts` rows of
+        the regression of all rows are added to each configuration of a variable's discrete parents. With sequences:
+        ``"gaussian"``, and the network is a `MixedDynamicNetwork`.
     bins : int, optional
         Make so many intervals, with about equal numbers of rows, of each column of more different numbers whose states
         come from the data; see `jtgpu.learn.discretise` for other intervals.
