@@ -13,6 +13,7 @@ import numpy as np
 from ...columns import as_numbers, open_table, read_column
 from ...columns.files import read_file
 from ...columns.memory import first_text
+from ...columns.schema import MANY_NUMBERS, Schema
 from ...errors import ArgumentError, DataError, closest, shown
 from ...mixed.evidence import MixedCases, read_cases
 from ...mixed.fitting import Strength, starting_network
@@ -22,9 +23,9 @@ from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, described, mapping, names, number
 from ...util.calls import outside
 from ...util.cells import MissingReport, is_missing, warn_of_few
-from ..columns import MANY_NUMBERS, sample_weights
+from ..columns import sample_weights
 from .families import read_structure
-from .likelihood_cells import hidden_states, labels_of, of_discretiser
+from .likelihood_cells import hidden_states, is_likelihood, of_discretiser
 from .result import Fit
 from .runs import FitRun, best_of_starts
 from .setup import read_sharing
@@ -127,7 +128,7 @@ def _fit_table(
         n_weightless=int((whole <= 0).sum()),
         _rows=(read.part(np.flatnonzero(used)), row_weights[used], strength, fixed, sharing, model.hidden),
     )  # fmt: skip
-    if run.errors:
+    if run.errors and not state.interrupted:
         fit.standard_errors(network.variables[0])
     return fit
 
@@ -140,7 +141,10 @@ def _labels(table: Cells, v: str, kind: str, model: Model) -> Any:
         return tuple(map(str, model.states[v]))
     column = read_column(v, table)
     at_most = (model.bins or DEFAULT_BINS) if kind == "intervals" else None
-    return labels_of(v, column.counts(), ordered=column.declared, bins=at_most, chosen=True)
+    schema = Schema(bins=at_most)
+    schema.add(v, *column.used(is_likelihood)[1:], declared=column.declared, chosen=True)
+    schema.settle()
+    return schema.states[v]
 
 
 def _fixed(given: Any, net: MixedNetwork) -> tuple[str, ...]:
