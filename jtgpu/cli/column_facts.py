@@ -8,7 +8,8 @@ from typing import Any
 
 from ..columns import known_cells
 from ..columns.arrow import arrow, compute
-from ..columns.schema import Schema, finite, near_equal
+from ..columns.schema import Schema, near_equal
+from ..util.cells import finite
 from ..util.text_table import counted, printable
 
 MAX_STATES = 60  # of a column that is kept

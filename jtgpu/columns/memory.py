@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,8 +13,8 @@ from ..errors import DataError, EvidenceError, JtgpuError, UnknownState
 from ..model.discrete import DiscreteModel
 from ..util.arguments import plain
 from ..util.arrays import Floats
-from ..util.cells import is_missing
-from ..util.rows import BLOCK, BLOCKS, Mapper, extremes, thread_map
+from ..util.cells import finite, is_missing
+from ..util.rows import extremes, thread_map
 from .arrow import arrow, as_array, is_tensor, log_copy, narwhals, to_double
 from .coded import Encoder
 from .column import Column, known_cells, without_decimals
@@ -429,8 +428,6 @@ def read_states(model: DiscreteModel, cases: Any) -> tuple[NDArray[np.int32], Ta
     columns = [table.column(name) for name in names]
     states = np.empty((table.n, len(model)), np.int32)
     with thread_map(states.nbytes) as each:
-        if _copy_numbers(encoder, variables, columns, states, each):
-            return states, table
         encoded = encoder.encode(columns, table.n, each, first_only=True)
     for row, reason in encoded.rejected.items():
         raise UnknownState(at_row(table, row, reason))
@@ -440,31 +437,6 @@ def read_states(model: DiscreteModel, cases: Any) -> tuple[NDArray[np.int32], Ta
         states[:] = -1
         states[:, variables] = encoded.codes.T
     return states, table
-
-
-def _copy_numbers(
-    encoder: Encoder, variables: list[int], columns: list[Any], states: NDArray[np.int32], each: Mapper
-) -> bool:
-    """Copy columns of numbers of states, all in one pass; False, and no more than a part, if there are others."""
-    plain = all(isinstance(c, np.ndarray) and c.dtype.kind in "iu" for c in columns)
-    if not plain or not all(x.numbers_are_states for x in encoder.lookups):
-        return False
-    most, least = [len(x.states) for x in encoder.lookups], max((x.least for x in encoder.lookups), default=0)
-    absent = sorted({*range(states.shape[1])} - {*variables})
-
-    def copy(first: int) -> bool:
-        for at in range(first, min(first + BLOCKS * BLOCK, len(states)), BLOCK):
-            some = slice(at, at + BLOCK)
-            for v in absent:
-                states[some, v] = -1
-            for v, column, n in zip(variables, columns, most, strict=True):
-                part = column[some]
-                if part.min() < least or part.max() >= n:
-                    return False
-                states[some, v] = part
-        return True
-
-    return all(each(copy, range(0, len(states), BLOCKS * BLOCK)))
 
 
 def at_row(table: Table | None, row: int, reason: str) -> str:
@@ -503,12 +475,4 @@ def first_text(column: Any) -> tuple[int, Any]:
     """The first cell of a column that is no number; of a column of text, the first one that denotes none."""
     cells = [(i, cell) for i, cell in enumerate(cells_of(column)) if not is_missing(cell)] or [(0, None)]
     odd = [(i, c) for i, c in cells if isinstance(c, (str, bool)) or not hasattr(c, "__float__")]
-    return next((pair for pair in odd if not denotes_number(pair[1])), odd[0] if odd else cells[0])
-
-
-def denotes_number(text: Any) -> bool:
-    """Whether a text is a finite number."""
-    try:
-        return math.isfinite(float(text))
-    except (TypeError, ValueError):
-        return False
+    return next((pair for pair in odd if finite(pair[1]) is None), odd[0] if odd else cells[0])

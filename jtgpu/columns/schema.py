@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import DataError, shown
 from ..model.states import listed
 from ..util.calls import outside
-from ..util.cells import plain_numeral
+from ..util.cells import finite, plain_numeral
 from ..util.text_table import counted, interval_labels
 from .cut_points import quantile_cuts
 from .kinds import INFINITE, MOMENTS, NAMELESS, in_order, names_of
@@ -219,19 +219,6 @@ class Schema:
         if n < 2:
             declare = f"; leave it out, or declare its states as states={{{name!r}: [...]}}"
             raise _Refusal("constant", "only one value", declare)
-
-
-def finite(value: Any) -> float | None:
-    """The finite number that a cell is, or that its text denotes."""
-    if isinstance(value, str):
-        return plain_numeral(value)
-    if isinstance(value, (bool, np.bool_)):
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if abs(number) < np.inf else None
 
 
 def _has_comma(text: str) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from inspect import signature
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from ..columns import read_column
 from ..columns.column import Column
+from ..columns.schema import Schema
 from ..errors import ArgumentError, DataError, ImpossibleEvidence, UnknownState, UnknownVariable, closest
 from ..inference.tree import JunctionTree
 from ..mixed.tree import MixedTree
@@ -22,7 +24,9 @@ from ..util.arguments import choice, described, mapping, text, unknown_keyword, 
 from ..util.arrays import Bools, Floats, Ints
 from ..util.cells import is_na_word
 from .columns import read_data, state_labels
+from .discretisation import Discretiser
 from .number_validation import NumberValidation
+from .parameters.families import read_structure
 from .parameters.fit import fit
 from .validation_result import Validation
 
@@ -148,11 +152,12 @@ class _Cases:
         if net is not None and target not in net:
             raise UnknownVariable(f"the network has no variable {target!r}, the target{closest(target, net.variables)}")
         known = {} if net is None else {v: frozenset(net.states(v)) for v in net}
-        self.target, self._columns = target, {}
+        self.target = target
+        self._columns: dict[str, Column] = {}
         for name in table.names:
             if net is None or name in net:
-                self._columns[name] = _cells(read_column(name, table), words, known.get(name, frozenset()))
-        cells = self._columns[target]
+                self._columns[name] = _known(read_column(name, table), words, known.get(name, frozenset()))
+        cells = self._columns[target].tolist()
         own: DiscreteModel | None = net.discrete if isinstance(net, MixedNetwork) else net
         if net is None and isinstance(codes, Mapping) and target in codes:
             meanings = mapping(f"codes of {target!r}", codes[target])
@@ -182,18 +187,29 @@ class _Cases:
 
     def table(self, rows: Ints, with_target: bool) -> dict[str, list[Any]]:
         """Some rows as a mapping of columns."""
-        at = rows.tolist()
-        return {v: [c[i] for i in at] for v, c in self._columns.items() if with_target or v != self.target}
+        return {v: Column(c.index[rows], c.cells).tolist() for v, c in self._columns.items()
+                if with_target or v != self.target}  # fmt: skip
+
+    def states_of(self, variables: Iterable[str], bins: int | None) -> dict[str, tuple[str, ...]]:
+        """The states of variables in all rows, which a part of the rows may not have; of none that is cut."""
+        schema, found = Schema(bins=bins), {}
+        for v in self._columns.keys() & {*variables}:
+            column = self._columns[v]
+            if schema.add(v, *column.used()[1:], declared=column.declared) and v in schema.states:
+                found[v] = schema.states[v]
+        return found
 
     @property
     def n_rows(self) -> int:
         """Rows, with those whose target is missing."""
-        return len(self._columns[self.target])
+        return len(self._columns[self.target].index)
 
 
-def _cells(column: Column, words: frozenset[str], states: frozenset[str]) -> list[Any]:
-    values = [None if is_na_word(v, words) and v.strip() not in states else v for v in column.cells]
-    return [None if i < 0 else values[i] for i in column.index.tolist()]
+def _known(column: Column, words: frozenset[str], states: frozenset[str]) -> Column:
+    """The column without words that mean a missing cell."""
+    gone = [i for i, v in enumerate(column.cells) if is_na_word(v, words) and v.strip() not in states]
+    index = np.where(np.isin(column.index, gone), -1, column.index) if gone else column.index
+    return Column(index, column.cells, column.declared)
 
 
 def _network(model: Any) -> BayesianNetwork | MixedNetwork | None:
@@ -231,6 +247,11 @@ def _fitted(model: Any, table: _Cases, rows: Ints, options: Mapping[str, Any]) -
     if callable(model) and _network(model) is None:
         return model(train)
     net = _network(model)
+    if net is None and options.get("continuous") is None:
+        given = mapping("states", options.get("states")) if not isinstance(options.get("states"), Discretiser) else None
+        if given is not None:
+            declared = table.states_of(read_structure(model).parents, options.get("bins"))
+            options = {**options, "states": {**declared, **given}}
     fitted: Any = fit(net if net is not None else model, train, read=ReadOptions(codes=table.codes), **options)
     return fitted.network
 
@@ -250,7 +271,12 @@ def _predicted(model: Any, table: _Cases, rows: Ints) -> tuple[Floats, Bools]:
             )
         tree: Any = model if isinstance(model, (JunctionTree, MixedTree)) else net.compile("cpu")
         cells = table.table(rows, False) or {table.target: [None] * len(rows)}
-        answer = tree.posteriors_batch(cells, targets=[table.target], on_error="flag", codes=table.codes)
+        try:
+            answer = tree.posteriors_batch(cells, targets=[table.target], on_error="flag", codes=table.codes)
+        except UnknownState as error:  # of a model of other rows
+            named = re.sub(r"\brow (\d+)", lambda m: f"row {rows[int(m[1])]}", str(error))
+            advice = "(the rows that a model is fitted to may not have all: states= declares them)"
+            raise UnknownState(f"{named} {advice}") from None
         if isinstance(net, MixedNetwork) and net.is_number(table.target):
             posterior = answer[table.target]
             x = np.array([table.values[k] for k in _of_rows(table, rows)], np.float64)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..columns import Table, as_numbers, cells_of, is_frame, open_data
-from ..columns.memory import denotes_number, first_text
+from ..columns.memory import first_text
 from ..device.arrays import DeviceArray
 from ..errors import ArgumentError, DataError, shown
 from ..util.arrays import Floats
-from ..util.cells import is_missing
+from ..util.cells import finite, is_missing
 from . import gpu_run as run
 
 if TYPE_CHECKING:
@@ -134,10 +134,10 @@ def read_series(x: Any, time: str | None = None, columns: list[str] | None = Non
 def _no_number(table: Table, name: str) -> str:
     """Message for a column with cells that are no numbers: the first of them, and what to try."""
     i, cell = first_text(table.column(name))
-    if isinstance(cell, str) and denotes_number(cell):
+    if isinstance(cell, str) and finite(cell) is not None:
         return f"column {name!r} holds numbers as text; convert it to numbers"
     at = f"column {name!r}, {table.row_name(i)}: {shown(str(cell))} is no number"
-    if isinstance(cell, str) and denotes_number(cell.replace(".", "").replace(",", ".")):
+    if isinstance(cell, str) and finite(cell.replace(".", "").replace(",", ".")) is not None:
         return f"{at}; write decimal points, not commas (pandas.read_csv has decimal=',')"
     return f"{at}; leave the column out, or pass time={name!r} if it is time"
 

@@ -166,6 +166,19 @@ def plain_numeral(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def finite(value: Any) -> float | None:
+    """The finite number that a cell is, or that its text denotes."""
+    if isinstance(value, str):
+        return plain_numeral(value)
+    if isinstance(value, (bool, np.bool_)):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if abs(number) < np.inf else None
+
+
 def is_plain(text: str) -> bool:
     """Whether a numeral is written as a number, without leading zeros."""
     return re.match(r"\s*[+-]?0[0-9]", text) is None

@@ -204,3 +204,17 @@ def test_measured_targets_are_in_intervals() -> None:
     assert validate(net, {"q": [1.5, 7, 9]}, "q").confusion.tolist() == [[0, 1], [0, 2]]
     with pytest.raises(UnknownState, match="row 1, column 'q': 12 is not a state"):
         validate(net, {"q": [1.5, 12]}, "q")
+
+
+def test_a_state_that_one_fold_alone_has() -> None:
+    """The folds without it knew no such state; its row was named by its number in the fold."""
+    cases = {"x": ["a", "b"] * 20, "y": ["u", "v", "v", "u"] * 10}
+    cases["x"][3] = "rare"
+    for options in ({}, {"bins": 2}, {"states": {"y": ["v", "u"]}}):
+        assert validate({"y": ["x"]}, cases, "y", folds=4, **options).accuracy > 0
+
+    def learner(rows: Any) -> Any:
+        return jtgpu.learn.fit({"y": ["x"]}, rows).network
+
+    with pytest.raises(UnknownState, match=r"row 3, column 'x': 'rare' is not a state.*states= declares"):
+        validate(learner, cases, "y", folds=4)
