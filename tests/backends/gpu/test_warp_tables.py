@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jtgpu.backends.gpu.backend import Gpu
 from jtgpu.backends.gpu.batch import engine as batch
 from jtgpu.backends.gpu.batch import warps
-from jtgpu.backends.gpu.batch.warps import Room
+from jtgpu.backends.gpu.batch.table import Room
 from jtgpu.backends.make import make
 from jtgpu.backends.wrappers.row_queue import RowQueue
 from jtgpu.device.context import Device

@@ -24,8 +24,8 @@ from .generated import GeneratedProgram, can_generate
 from .on_device import OnDevice
 from .records import RecordProgram
 from .sparsity import find_sparsity
-from .table import ColumnTable, RowTable, Table, Targets
-from .warps import Room, WarpKernels
+from .table import ColumnTable, Room, RowTable, Table, Targets
+from .warps import WarpKernels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

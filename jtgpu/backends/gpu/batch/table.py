@@ -26,13 +26,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..host import Host
-    from .warps import Room
 
 CODES = (np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32))  # types of columns that the kernels read
 COPY = 1 << 22  # bytes that a thread copies at a time, since each piece takes the interpreter's lock
 
 PinnedMemory = Callable[[int, Any], "NDArray[Any]"]  # (cells, dtype) -> page-locked array of at least so many cells
 R = TypeVar("R")
+
+
+class Room(NamedTuple):
+    """Cells and products that kernels of a warp a case have for a case; others are answered by a block each."""
+
+    cells: int
+    products: int
 
 
 class Targets(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from ..program.layout import scaled_factors
 from ..program.records import NONE, Step, binary_program
 from .buffers import GROUP, THREADS, Bound, Chunk, Launch
 from .records import RecordProgram
+from .table import Room
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,13 +48,6 @@ MOST_MISSING = 0.8  # share of the cells of a table that suits
 LEAST_SECONDS = 0.01  # of the other kernels, of a table for which this is considered
 CELL = 2.5e-12  # seconds that a cell of a table costs by records, on an H100
 CELLS_AT, N_CASES, CASES = 14, 18, 24  # words of a struct Cases before cells and its numbers, and of all of it
-
-
-class Room(NamedTuple):
-    """Cells and products that kernels of a warp a case have for a case; others are answered by a block each."""
-
-    cells: int
-    products: int
 
 
 class WarpSteps:
