@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 import numpy as np
+import pytest
 
 import jtgpu
 from jtgpu.draw.courses import MOST_PANELS, draw_courses
@@ -36,11 +37,12 @@ def test_other_answers_are_tables() -> None:
     for at in ("last", [1]):
         assert "<svg" not in tree.smooth(days, at=at)._repr_html_()
     assert "<svg" not in tree.mpe(days)._repr_html_()
-    assert "<svg" in tree.predict(days, steps=3)._repr_html_()
+    assert "<svg" in tree.predict(days, ahead=3)._repr_html_()
     frame = {"who": ["<b>", "<b>", "c"], "umbrella": ["yes", "no", "no"]}
-    assert "sequence 0 (&lt;b&gt;)" in tree.filter(frame, id="who")._repr_html_()
+    assert "sequence 0 (&lt;b&gt;)" in tree.filter(frame, keys=jtgpu.learn.Keys(id="who"))._repr_html_()
 
 
+@pytest.mark.slow
 def test_size_is_bounded() -> None:
     names = [f"v{i}" for i in range(9)]
     wide = jtgpu.DynamicNetwork(

@@ -9,7 +9,7 @@ complete in every row takes no pass.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -61,8 +61,8 @@ class Passes(Protocol):
         """Rows that miss a part of the family of one of some variables, and may have its parents in configuration k."""
         # None: there are none
 
-    def some(self, theta: Theta, rows: Any) -> Theta:
-        """The sums of these rows."""
+    def some(self, theta: Theta, members: tuple[int, ...], tables: Sequence[Floats], rows: Any) -> Iterable[Theta]:
+        """The sums of these rows with each of some tables of a family."""
 
 
 class _Block(NamedTuple):
@@ -75,7 +75,7 @@ class _Block(NamedTuple):
 
 
 def standard_errors(
-    families: Sequence[Curved], theta: Theta, sums: Theta, passes: Passes | None, *, must_peak: bool
+    families: Sequence[Curved], theta: Theta, sums: Theta, passes: Passes | None
 ) -> dict[int, Any]:
     """Standard errors of the parameters of each variable that is estimated."""
     # sums: of all rows, under `theta`
@@ -92,7 +92,7 @@ def standard_errors(
                 blocks.append(block)
                 continue
             given = total[number], own[number], k, unit
-            f.enter(errors[number], *given[1:], *_inverse(f.curvature(*given), f.score(*given), must_peak=False))
+            f.enter(errors[number], *given[1:], *_inverse(f.curvature(*given), f.score(*given)))
     if not blocks or passes is None:
         return {v: e for f, e in zip(families, errors, strict=True) for v in f.members}
     n = blocks[-1].at.stop
@@ -109,15 +109,12 @@ def standard_errors(
     for b in blocks:
         f, rows = families[b.number], passes.incomplete(families[b.number].members, b.k)
         information[b.at, b.at] += f.curvature(total[b.number], own[b.number], b.k, b.unit)
-        before = _joined(families, passes.some(theta, rows))
-        for i in range(b.at.stop - b.at.start):
-            there, moved = list(theta), f.moved(own[b.number], b.k, b.unit, i, STEP)
-            for v in f.members:
-                there[v] = moved
-            after = _joined(families, passes.some(there, rows))
+        tables = [f.moved(own[b.number], b.k, b.unit, i, STEP) for i in range(b.at.stop - b.at.start)]
+        before, *moved = (_joined(families, x) for x in passes.some(theta, f.members, [own[b.number], *tables], rows))
+        for i, after in enumerate(moved):
             here = [t + (x - y) for t, x, y in zip(total, after, before, strict=True)]
             information[b.at.start + i] -= (score(here) - start) / STEP
-    variance, gone = _inverse(0.5 * (information + information.T), start, must_peak=must_peak)
+    variance, gone = _inverse(0.5 * (information + information.T), start)
     for b in blocks:
         families[b.number].enter(errors[b.number], own[b.number], b.k, b.unit, variance[b.at, b.at], gone[b.at])
     return {v: e for f, e in zip(families, errors, strict=True) for v in f.members}
@@ -128,10 +125,10 @@ def _joined(families: Sequence[Curved], sums: Theta) -> Theta:
     return [np.asarray(sum(sums[v] for v in f.members)) for f in families]
 
 
-def _inverse(information: Floats, score: Floats, *, must_peak: bool) -> tuple[Floats, Bools]:
+def _inverse(information: Floats, score: Floats) -> tuple[Floats, Bools]:
     """Covariance of the parameters, and which of them the rows do not determine.
 
-    Away from a peak, an error, or with `must_peak=False` a warning: a fit is not lost because it has no errors.
+    Away from a peak a warning: a fit is not lost because it has no errors.
     """
     diagonal = np.diagonal(information)
     size = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
@@ -148,7 +145,5 @@ def _inverse(information: Floats, score: Floats, *, must_peak: bool) -> tuple[Fl
             else "EM stopped where the objective has no peak, so parameters have no standard errors; fit from another "
             "start="
         )
-        if must_peak:
-            raise ArgumentError(reason)
         warnings.warn(f"standard errors are rough: {reason}", stacklevel=outside())
     return variance, (vectors[:, ~known] ** 2).sum(axis=1) > SINGULAR

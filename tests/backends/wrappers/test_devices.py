@@ -89,6 +89,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jtgpu.backends.wrappers.devices.MIN_ROWS", 16)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many")
 def test_tables_have_the_same_bits_for_any_number_of_workers(net: BayesianNetwork) -> None:
     states = cases(net, 333)
@@ -122,6 +123,7 @@ def test_small_tables_and_single_cases_stay_on_the_first(net: BayesianNetwork) -
     assert backend.device is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many")
 def test_other_workers_take_the_rows_of_one_that_fails(
     net: BayesianNetwork, caplog: pytest.LogCaptureFixture
@@ -150,6 +152,7 @@ def test_when_all_fail_the_error_names_them(net: BayesianNetwork) -> None:
     assert several(net, 2, fails={0: BackendUnavailable("lost")}).run(Evidence.none(len(net))).log_evidence < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many")
 def test_tables_from_several_threads(net: BayesianNetwork) -> None:
     backend = several(net, 3)
@@ -191,11 +194,11 @@ def cards(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_tree_on_several_devices(net: BayesianNetwork, devices: Any) -> None:
     plan = net.plan()
     states = cases(net, 400)
-    expected = plan.compile("cpu", replan=False, threads=1).posteriors_batch(states, on_impossible="flag")
+    expected = plan.compile("cpu", replan=False, threads=1).posteriors_batch(states, on_error="flag")
     with plan.compile(devices=devices) as tree:  # devices are GPUs, so "auto" is "gpu"
         assert tree.backend == "gpu"
         assert tree.max_concurrent_tables == (3 if devices == "all" else len(devices)) + 1
-        found = tree.posteriors_batch(states, on_impossible="flag")
+        found = tree.posteriors_batch(states, on_error="flag")
         np.testing.assert_allclose(found.flat, expected.flat, rtol=0, atol=1e-14)
         np.testing.assert_array_equal(found.impossible, expected.impossible)
         assert tree.posterior("lung", {"xray": "yes"})["yes"] == pytest.approx(0.489, abs=1e-3)
