@@ -40,6 +40,7 @@ from jtgpu.learn.dags.set_tables import outer_sets, set_tables
 from jtgpu.published.ordering import aligned_rows
 from jtgpu.published.ordering_gpu import FamilyKernels
 from jtgpu.published.ordering_scores import FamilyScores, published_seconds, table_bytes
+from jtgpu.options.compute import Compute
 
 TOLERANCE = 1e-8
 MAX_MEASURED = 3_000_000  # scores of a table that is measured on one core; times of larger ones follow from the rate
@@ -410,7 +411,7 @@ def gpu_exact(name: str, table: CodedTable, smoke: bool, runs: int, only: str) -
                 run()
                 seconds.append(time.perf_counter() - begin)
                 begin = time.perf_counter()
-                learn.posterior(own, prior=cast(Any, prior), method="exact", backend="gpu")
+                learn.posterior(own, graph_prior=cast(Any, prior), method="exact", compute="gpu")
                 whole.append(time.perf_counter() - begin)
             kernels = {k: round(x, 5) for k, x in _launch_seconds(run).items()}
             print(f"{prior} {n}: {kernels}", flush=True)
@@ -427,11 +428,11 @@ def gpu_posteriors(cases: list[tuple[str, CodedTable]], runs: int, devices: int)
         ("one round", {"steps": 1}), (f"tolerance {tolerance}", {"time": 15.0}),
     )  # fmt: skip
     for name, table in cases:
-        found = [learn.posterior(table, backend="gpu", tolerance=tolerance, seed=s, time=15.0) for s in (0, 1)]
+        found = [learn.posterior(table, compute="gpu", chains=learn.Chains(tolerance=tolerance), seed=s, seconds=15.0) for s in (0, 1)]
         gap = float(np.abs(found[0].edge_probabilities.values - found[1].edge_probabilities.values).max())
         if not gap <= 20 * tolerance and all(post.converged for post in found):
             raise SystemExit(f"the posteriors of two seeds differ by {gap:g}; nothing is timed")
-        on_cpu = learn.posterior(table, tolerance=0.01, seed=2, time=10.0)
+        on_cpu = learn.posterior(table, chains=learn.Chains(tolerance=0.01), seed=2, seconds=10.0)
         of_cpu = float(np.abs(found[0].edge_probabilities.values - on_cpu.edge_probabilities.values).max())
         if not of_cpu <= 0.06 and found[0].converged and on_cpu.converged:
             raise SystemExit(f"the posterior differs from the CPU's by {of_cpu:g}; nothing is timed")
@@ -444,14 +445,10 @@ def gpu_posteriors(cases: list[tuple[str, CodedTable]], runs: int, devices: int)
                 seconds, post = [], found[0]
                 for seed in range(runs):
                     begin = time.perf_counter()
-                    post = learn.posterior(
-                        table, backend="gpu", tolerance=tolerance, seed=seed, devices=list(range(cards)), **options
-                    )
+                    post = learn.posterior(table, compute=Compute(backend="gpu", devices=list(range(cards))), chains=learn.Chains(tolerance=tolerance), seed=seed, **options)
                     seconds.append(time.perf_counter() - begin)
                 stages = _stage_seconds(
-                    lambda table=table, cards=cards, options=options: learn.posterior(  # type: ignore[misc]
-                        table, backend="gpu", tolerance=tolerance, seed=0, devices=list(range(cards)), **options
-                    )
+                    lambda table=table, cards=cards, options=options: learn.posterior(table, compute=Compute(backend="gpu", devices=list(range(cards))), chains=learn.Chains(tolerance=tolerance), seed=0, **options)
                 )
                 print(f"{name}, {label}: {stages}", flush=True)
                 yield _gpu_row(

@@ -36,7 +36,7 @@ def test_a_network_is_written(data: Path, tmp_path: Path) -> None:
     model = jtgpu.read(net)
     assert isinstance(model, jtgpu.BayesianNetwork)
     assert model.parents("wet") == ("rain",)
-    found = jtgpu.learn.structure(data, required=[("rain", "wet")])
+    found = jtgpu.learn.structure(data, constraints=jtgpu.learn.Constraints(required=[("rain", "wet")]))
     assert model.cpt("wet") == pytest.approx(found.network().cpt("wet"), abs=1e-6)
     again = run(data, "-o", net)
     assert again.exit_code == 6

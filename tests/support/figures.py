@@ -64,10 +64,10 @@ def structures() -> Found:
     for score in ("bdeu", "bds", "k2", "bdj", "bic", "aic"):
         for method in ("exact", "order", "greedy", "tabu"):
             restarts = 2 if method in ("greedy", "tabu") else 0
-            found = learn.structure(few, method=method, score=score, restarts=restarts)
+            found = learn.structure(few, method=method, score=score, search=learn.Search(restarts=restarts))
             yield f"{method} by {score}", [found.score, *sorted(found.arcs)]
     yield "order", learn.structure(cases, method="order", max_parents=3, seed=3).arcs
-    yield "tabu", learn.structure(cases, method="tabu", prior=("edge", 0.1)).arcs
+    yield "tabu", learn.structure(cases, method="tabu", graph_prior=("edge", 0.1)).arcs
 
 
 def _posterior(title: str, cases: dict[str, Any], **options: Any) -> Found:
@@ -125,9 +125,9 @@ def numbers() -> Found:
     frame = _frame()
     alone = {v: frame[v] for v in "abcd"}
     for method in ("exact", "order"):
-        found = learn.structure(alone, method=method, score="bge", numbers=True)
+        found = learn.structure(alone, method=method, score="bge", continuous=True)
         yield f"bge {method}", [found.score, *sorted(found.arcs)]
-    found = learn.structure(frame, method="exact", score="bic-cg", numbers=list("abcd"))
+    found = learn.structure(frame, method="exact", score="bic-cg", continuous=list("abcd"))
     yield "bic-cg", [found.score, *sorted(found.arcs)]
     yield from _posterior("bge posterior", alone, method="exact", score="bge", numbers=True)
     options: dict[str, Any] = {"score": "bic-cg", "numbers": list("abcd"), "steps": 2000, "seed": 3}

@@ -17,7 +17,7 @@ from tests.learn.dags.data import random_table
 def short_posterior(steps: int, **options: Any) -> StructurePosterior:
     table = random_table(8, n=6, n_rows=90)
     with pytest.warns(UserWarning, match="not converged"):
-        return jtgpu.learn.posterior(table, method="mcmc", tolerance=1e-9, steps=steps, seed=4, **options)
+        return jtgpu.learn.posterior(table, method="mcmc", chains=jtgpu.learn.Chains(tolerance=1e-9, steps=steps), seed=4, **options)
 
 
 def same(first: StructurePosterior, second: StructurePosterior) -> bool:

@@ -133,12 +133,12 @@ def test_sizes() -> None:
     with pytest.raises(TableTooLarge, match=r"30 variables .*at most \d+.*use method='mcmc'"):
         jtgpu.learn.posterior(large, method="exact", max_parents=2)
     with pytest.raises(TableTooLarge, match=r"candidates=\d+ fits"):
-        jtgpu.learn.posterior(large, method="mcmc", candidates=20, memory_limit="20MB", max_parents=2)
+        jtgpu.learn.posterior(large, method="mcmc", search=jtgpu.learn.Search(candidates=20), compute=jtgpu.Compute(memory_limit="20MB"), max_parents=2)
     with pytest.raises(TableTooLarge, match="lower max_parents"):
-        jtgpu.learn.score_table(large, memory_limit="100kB")
+        jtgpu.learn.score_table(large, compute=jtgpu.Compute(memory_limit="100kB"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        found = jtgpu.learn.posterior(large, candidates="auto", memory_limit="3MB", max_parents=2, steps=1)
+        found = jtgpu.learn.posterior(large, search=jtgpu.learn.Search(candidates="auto"), compute=jtgpu.Compute(memory_limit="3MB"), max_parents=2, chains=jtgpu.learn.Chains(steps=1))
     assert "candidate parents instead of 12: the tables of more exceed half of the memory limit" in found.describe()
 
 

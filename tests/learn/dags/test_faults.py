@@ -64,7 +64,7 @@ def dags(n: int) -> list[networkx.DiGraph[int]]:
 @pytest.mark.parametrize("required", [[], [("c", "a")]])
 def test_paths_and_compelled_arcs_of_few_variables_are_exact(prior: Any, required: Any) -> None:
     """Enumeration of all graphs, with networkx for paths and orders, and sets of links and v-structures for classes."""
-    found = posterior(DATA, prior=prior, required=required, max_parents=2)
+    found = posterior(DATA, graph_prior=prior, constraints=jtgpu.learn.Constraints(required=required), max_parents=2)
     assert not found.path_mcse.values.any()
     assert not found.compelled_mcse.values.any()
     names, n = found.names, len(found.names)
@@ -121,7 +121,7 @@ def test_sampled_graphs_have_a_seed() -> None:
 
 
 def test_map_score_compares_graphs() -> None:
-    fair = posterior(DATA, prior="fair", max_parents=1)
+    fair = posterior(DATA, graph_prior="fair", max_parents=1)
     assert fair.map_score == fair.structure.log_weight
     assert fair.map_score < fair.structure.score
     assert "with its prior weight" in fair.describe()
@@ -129,16 +129,16 @@ def test_map_score_compares_graphs() -> None:
 
 def test_contradictions_are_errors() -> None:
     with pytest.raises(ArgumentError, match=r"the required arc 'a' -> 'b' is excluded by candidates"):
-        posterior(DATA, required=[("a", "b")], candidates={"b": ["c"]})
+        posterior(DATA, constraints=jtgpu.learn.Constraints(required=[("a", "b")]), search=jtgpu.learn.Search(candidates={"b": ["c"]}))
     with pytest.raises(ArgumentError, match="the required arcs form a cycle"):
-        posterior(DATA, required=[("a", "b"), ("b", "a")])
+        posterior(DATA, constraints=jtgpu.learn.Constraints(required=[("a", "b"), ("b", "a")]))
 
 
 def test_the_criterion_that_fails_is_said() -> None:
     net = jtgpu.load("asia")
     table = net.compile("cpu").sample(300, seed=1).to_frame("pandas")
     with pytest.warns(UserWarning, match=r"only [\d,]+ of the [\d,]+ steps before the next check"):
-        found = posterior(table, states=net, method="mcmc", steps=21_000, tolerance=0.5)
+        found = posterior(table, states=net, method="mcmc", chains=jtgpu.learn.Chains(steps=21_000, tolerance=0.5))
     assert "steps before the next check" in found.summary()
     assert not found.converged
     assert found.shortfall
@@ -154,7 +154,7 @@ def test_orders_must_stay_within_the_tolerance(monkeypatch: pytest.MonkeyPatch) 
         real(run)
 
     monkeypatch.setattr(ChainRun, "_run_round", count)
-    found = posterior(DATA, prior="order", method="mcmc", tolerance=0.5)
+    found = posterior(DATA, graph_prior="order", method="mcmc", chains=jtgpu.learn.Chains(tolerance=0.5))
     assert found.converged
     assert len(rounds) == 6  # 4 before the first check, 1.5 times as many in all
 

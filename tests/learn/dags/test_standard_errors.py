@@ -124,7 +124,7 @@ def test_chains_do_not_stop_before_they_leave_the_first_peak() -> None:
     )  # fmt: skip
     cases = net.compile("cpu").sample(3000, seed=13)
     data, states = {v: cases[v] for v in names}, {v: net.states(v) for v in names}
-    exact = jtgpu.learn.posterior(data, states=states, prior="fair")
+    exact = jtgpu.learn.posterior(data, states=states, graph_prior="fair")
     found = chains(data, states=states, prior="fair", seed=0, steps=150_000)
     gap = np.abs(found.edge_probabilities.values - exact.edge_probabilities.values)
     assert (gap <= 5.0 * found.mcse.values + 1e-3).all()

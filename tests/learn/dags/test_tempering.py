@@ -215,9 +215,7 @@ def test_tuning_needs_attempts() -> None:
 def test_tempered_chains_have_the_exact_probabilities(candidates: Any) -> None:
     table = random_table(5, n=6, n_rows=80)
     exact = jtgpu.learn.posterior(table, max_parents=3)
-    found = jtgpu.learn.posterior(
-        table, max_parents=3, method="mcmc", tempering=3, candidates=candidates, tolerance=0.01
-    )
+    found = jtgpu.learn.posterior(table, max_parents=3, method="mcmc", chains=jtgpu.learn.Chains(tempering=3, tolerance=0.01), search=jtgpu.learn.Search(candidates=candidates))
     assert found.method == "tempered partition MCMC"
     assert found.converged
     gap = np.abs(found.edge_probabilities.values - exact.edge_probabilities.values)
