@@ -425,7 +425,7 @@ def gpu_posteriors(cases: list[tuple[str, CodedTable]], runs: int, devices: int)
     """The default posterior by chains to a standard error of .002; two seeds are compared, and one with the CPU's."""
     tolerance = 0.002
     limits: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("one round", {"steps": 1}), (f"tolerance {tolerance}", {"time": 15.0}),
+        ("one round", {"steps": 1}), (f"tolerance {tolerance}", {"seconds": 15.0}),
     )  # fmt: skip
     for name, table in cases:
         found = [learn.posterior(table, compute="gpu", chains=learn.Chains(tolerance=tolerance), seed=s, seconds=15.0) for s in (0, 1)]

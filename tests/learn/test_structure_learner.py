@@ -25,8 +25,8 @@ def data(n: int = 200, seed: int = 1) -> dict[str, Any]:
 
 
 def test_fit() -> None:
-    found = StructureLearner(forbidden=[("b", "a")], ess=2.0).fit(data())
-    post = jtgpu.learn.posterior(data(), forbidden=[("b", "a")], ess=2.0)
+    found = StructureLearner(constraints=jtgpu.learn.Constraints(forbidden=[("b", "a")]), ess=2.0).fit(data())
+    post = jtgpu.learn.posterior(data(), constraints=jtgpu.learn.Constraints(forbidden=[("b", "a")]), ess=2.0)
     assert [*found.graph_.edges] == [("a", "b")]
     assert found.edge_probabilities_.values.tobytes() == post.edge_probabilities.values.tobytes()
     assert found.n_features_in_ == 3
@@ -61,7 +61,7 @@ def test_threshold_weights_and_arrays() -> None:
 
 
 def test_parameters() -> None:
-    learner = StructureLearner(ess=3.0, tiers=[["a"], ["b"]])
+    learner = StructureLearner(ess=3.0, constraints=jtgpu.learn.Constraints(tiers=[["a"], ["b"]]))
     assert repr(learner) == "StructureLearner(ess=3.0, tiers=[['a'], ['b']])"
     assert learner.get_params()["ess"] == 3.0
     assert learner.set_params(ess=1.0).ess == 1.0
@@ -142,7 +142,7 @@ def test_constant_columns_are_left_out() -> None:
     with pytest.raises(DataError, match="'x1' has only one value"):
         StructureLearner().fit(X)
     with pytest.warns(UserWarning, match="left out, as they have only one value or none: 'x1'"):
-        learner = StructureLearner(constant="drop").fit(X)
+        learner = StructureLearner(read=jtgpu.ReadOptions(constant="drop")).fit(X)
     assert learner.network_.variables == ("x0", "x2")
     assert learner.n_features_in_ == 3
     assert np.isfinite(learner.score(X))

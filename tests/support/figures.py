@@ -21,6 +21,7 @@ import numpy as np
 from jtgpu import Gaussian, MixedDynamicNetwork, draw, graphs, learn, screen, series
 from jtgpu.util import elementary
 from tests.support.bundled import LARGE, bundled
+from jtgpu.options.learning import Search
 
 __all__ = ["GROUPS"]
 
@@ -83,9 +84,9 @@ def _posterior(title: str, cases: dict[str, Any], **options: Any) -> Found:
 def chains() -> Found:
     cases = _cases("alarm", 300, 12)
     variants: dict[str, dict[str, Any]] = {
-        "uniform": {}, "fair": {"prior": "fair"}, "order": {"prior": "order"}, "edge": {"prior": ("edge", 0.1)},
-        "tempering": {"tempering": 4}, "outer sets": {"candidates": 4},
-        "outer sets by order": {"candidates": 4, "prior": "order"},
+        "uniform": {}, "fair": {"graph_prior": "fair"}, "order": {"graph_prior": "order"}, "edge": {"graph_prior": ("edge", 0.1)},
+        "tempering": {"tempering": 4}, "outer sets": {"search": Search(candidates=4)},
+        "outer sets by order": {"search": Search(candidates=4), "graph_prior": "order"},
     }  # fmt: skip
     for name, options in variants.items():
         yield from _posterior(name, cases, method="mcmc", steps=4000, seed=3, **options)

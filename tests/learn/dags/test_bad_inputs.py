@@ -69,18 +69,18 @@ def test_identical_columns_are_reported(call: Any) -> None:
 
 
 CONSTRAINT_ROWS: dict[str, tuple[dict[str, Any], type[JtgpuError], str]] = {
-    "a cycle": ({"required": [("rain", "wet"), ("wet", "rain")]}, ArgumentError, "cycle: 'rain' -> 'wet' -> 'rain'"),
+    "a cycle": ({"constraints": jtgpu.learn.Constraints(required=[("rain", "wet"), ("wet", "rain")])}, ArgumentError, "cycle: 'rain' -> 'wet' -> 'rain'"),
     "required and forbidden": (
-        {"required": [("rain", "wet")], "forbidden": [("rain", "wet")]}, ArgumentError, "'rain' -> 'wet' is both",
+        {"constraints": jtgpu.learn.Constraints(required=[("rain", "wet")], forbidden=[("rain", "wet")])}, ArgumentError, "'rain' -> 'wet' is both",
     ),
     "against the tiers": (
-        {"required": [("rain", "wet")], "tiers": [["wet"], ["rain"]]}, ArgumentError, "'rain' -> 'wet' points to an",
+        {"constraints": jtgpu.learn.Constraints(required=[("rain", "wet")], tiers=[["wet"], ["rain"]])}, ArgumentError, "'rain' -> 'wet' points to an",
     ),
     "too many required parents": (
-        {"required": [("rain", "wet"), ("road", "wet")], "max_parents": 1}, ArgumentError, "'wet' has 2 required",
+        {"constraints": jtgpu.learn.Constraints(required=[("rain", "wet"), ("road", "wet")]), "max_parents": 1}, ArgumentError, "'wet' has 2 required",
     ),
-    "an unknown name": ({"forbidden": [("rain", "wett")]}, UnknownVariable, "no variable 'wett'.*'wet'"),
-    "an unknown name of a tier": ({"tiers": [["rian"]]}, UnknownVariable, "no variable 'rian'.*'rain'"),
+    "an unknown name": ({"constraints": jtgpu.learn.Constraints(forbidden=[("rain", "wett")])}, UnknownVariable, "no variable 'wett'.*'wet'"),
+    "an unknown name of a tier": ({"constraints": jtgpu.learn.Constraints(tiers=[["rian"]])}, UnknownVariable, "no variable 'rian'.*'rain'"),
     "an unknown name of a limit": ({"max_parents": {"roda": 1}}, UnknownVariable, "no variable 'roda'.*'road'"),
 }  # fmt: skip
 
@@ -103,18 +103,18 @@ def test_constraints(call: Any, kind: str) -> None:
         ({"max_parents": -1}, "max_parents must be"),
         ({"max_parents": 1.5}, "max_parents must be"),
         ({"score": "bdue"}, "score must be 'bdeu', 'bds', "),
-        ({"prior": "unifrom"}, "prior must be 'uniform', 'fair', 'order' or"),
-        ({"prior": ("edge", 1.5)}, "above 0 and below 1"),
+        ({"graph_prior": "unifrom"}, "prior must be 'uniform', 'fair', 'order' or"),
+        ({"graph_prior": ("edge", 1.5)}, "above 0 and below 1"),
         ({"missing": "dorp"}, "missing must be 'error', 'drop' or 'available'"),
         ({"tolerance": 0.0}, "tolerance must be"),
         ({"tolerance": float("nan")}, "tolerance must be"),
-        ({"time": -1.0}, "time must be"),
+        ({"seconds": -1.0}, "time must be"),
         ({"steps": 0}, "steps must be"),
         ({"chains": 3}, "chains must be"),
         ({"seed": -1}, "seed must be"),
-        ({"candidates": "some"}, "candidates must be"),
+        ({"search": jtgpu.learn.Search(candidates="some")}, "candidates must be"),
         ({"method": "mcmcmc"}, "method must be 'auto', 'exact' or 'mcmc'"),
-        ({"backend": "tpu"}, "backend must be"),
+        ({"compute": "tpu"}, "backend must be"),
     ],
 )
 def test_options(options: dict[str, Any], message: str) -> None:

@@ -214,7 +214,7 @@ def test_states_that_are_nearly_equal(learn: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:left out")
 def test_constraints_may_name_columns_that_are_left_out() -> None:
-    options: Any = {"tiers": [["one", "rain"], ["wet"]], "forbidden": [("two", "rain")], "max_parents": {"one": 1}}
+    options: Any = {"constraints": jtgpu.learn.Constraints(tiers=[["one", "rain"], ["wet"]], forbidden=[("two", "rain")]), "max_parents": {"one": 1}}
     assert jtgpu.learn.structure(CONSTANT, read=jtgpu.ReadOptions(constant="drop"), **options).names == ("rain", "wet")
     with pytest.raises(jtgpu.ArgumentError, match="has 'one', which is left out"):
         jtgpu.learn.structure(CONSTANT, read=jtgpu.ReadOptions(constant="drop"), constraints=jtgpu.learn.Constraints(required=[("one", "rain")]))

@@ -30,7 +30,7 @@ def quietly(**options: Any) -> Any:
         return posterior(DATA, **options)
 
 
-@pytest.mark.parametrize("options", [{}, {"prior": "order"}, FEW, {**FEW, "prior": "order"}, {**FEW, "tempering": 3}])
+@pytest.mark.parametrize("options", [{}, {"graph_prior": "order"}, FEW, {**FEW, "graph_prior": "order"}, {**FEW, "tempering": 3}])
 def test_posteriors_are_pickled(options: dict[str, Any]) -> None:
     for is_pickle in (True, False):
         found = quietly(**options)

@@ -94,7 +94,7 @@ def test_a_family_that_is_never_known_is_impossible(tmp_path: Path) -> None:
         ("structure", {"score": "aic"}, "requires score='bic', not 'aic'"),
         ("score_table", {"score": "bds"}, "requires score='bic', not 'bds'"),
         ("structure", {"score": "bic", "method": "tabu"}, "method='tabu' requires complete rows"),
-        ("score_table", {"score": "bic", "backend": "gpu"}, "backend='gpu' requires complete rows"),
+        ("score_table", {"score": "bic", "compute": "gpu"}, "backend='gpu' requires complete rows"),
     ],
 )
 def test_other_scores_are_refused(call: str, options: dict[str, Any], message: str) -> None:

@@ -81,7 +81,7 @@ def test_exact_posteriors_are_sums_over_all_graphs(prior: Any) -> None:
 
 @pytest.mark.parametrize("method", ["exact", "mcmc"])
 def test_constraints_hold_and_change_the_posterior(method: Any) -> None:
-    options: dict[str, Any] = {"required": [("a", "b")], "forbidden": [("c", "d")], "max_parents": 2}
+    options: dict[str, Any] = {"constraints": jtgpu.learn.Constraints(required=[("a", "b")], forbidden=[("c", "d")]), "max_parents": 2}
     found = jtgpu.learn.posterior(SMALL, method=method, chains=jtgpu.learn.Chains(tolerance=0.01), **options)
     graphs, p, _ = truth(SMALL, allowed=lambda g: 0 in g[1] and 2 not in g[3] and max(map(len, g)) <= 2)
     error = 1e-10 if method == "exact" else 0.04
@@ -163,7 +163,7 @@ def test_few_candidates_have_the_probabilities_of_all(prior: Any, k: int) -> Non
 
 @pytest.mark.parametrize(
     ("seed", "options"),
-    [(5, {}), (8, {}), (5, {"required": [("a", "b"), ("c", "b")]}), (8, {"required": [("a", "b"), ("c", "b")]})],
+    [(5, {}), (8, {}), (5, {"constraints": jtgpu.learn.Constraints(required=[("a", "b"), ("c", "b")])}), (8, {"constraints": jtgpu.learn.Constraints(required=[("a", "b"), ("c", "b")])})],
 )
 def test_outer_sets_that_have_most_of_the_weight(seed: int, options: dict[str, Any]) -> None:
     """Chains over orders were stuck at the best orders of two candidates, and said that they had converged."""
@@ -351,26 +351,26 @@ SMALL_FRAME = {v: [SMALL.states[i][c] for c in SMALL.codes[i]] for i, v in enume
     ("options", "error", "message"),
     [
         ({"method": "order"}, ArgumentError, "method must be 'auto', 'exact' or 'mcmc'"),
-        ({"prior": "flat"}, ArgumentError, "prior must be"),
+        ({"graph_prior": "flat"}, ArgumentError, "prior must be"),
         ({"score": "bgee"}, ArgumentError, "score must be"),
         ({"ess": 0}, ArgumentError, "ess must be"),
         ({"ess": math.nan}, ArgumentError, "ess must be"),
         ({"max_parents": -1}, ArgumentError, "max_parents must be"),
         ({"tolerance": 0}, ArgumentError, "tolerance must be"),
-        ({"time": 0}, ArgumentError, "time must be"),
+        ({"seconds": 0}, ArgumentError, "time must be"),
         ({"steps": 0}, ArgumentError, "steps must be"),
         ({"chains": 3}, ArgumentError, "chains must be"),
         ({"seed": -1}, ArgumentError, "seed must be"),
-        ({"method": "mcmc", "candidates": 0}, ArgumentError, "candidates must be"),
-        ({"method": "mcmc", "candidates": {"x": []}}, UnknownVariable, "'x'"),
-        ({"method": "mcmc", "candidates": {"a": "b"}}, TypeError, "must be a list"),
-        ({"required": [("a", "b"), ("b", "a")]}, ArgumentError, "cycle"),
-        ({"required": [("a", "b")], "forbidden": [("a", "b")]}, ArgumentError, "both required and forbidden"),
-        ({"required": [("a", "b"), ("c", "b")], "max_parents": 1}, ArgumentError, "more than max_parents"),
-        ({"required": [("a", "b")], "tiers": [["b"], ["a"]]}, ArgumentError, "earlier tier"),
-        ({"forbidden": [("a", "x")]}, UnknownVariable, "'x'"),
-        ({"method": "exact", "memory_limit": 100_000}, TableTooLarge, "use method='mcmc'|lower max_parents"),
-        ({"method": "mcmc", "candidates": "all", "memory_limit": 60_000}, TableTooLarge, "limit"),
+        ({"method": "mcmc", "search": jtgpu.learn.Search(candidates=0)}, ArgumentError, "candidates must be"),
+        ({"method": "mcmc", "search": jtgpu.learn.Search(candidates={"x": []})}, UnknownVariable, "'x'"),
+        ({"method": "mcmc", "search": jtgpu.learn.Search(candidates={"a": "b"})}, TypeError, "must be a list"),
+        ({"constraints": jtgpu.learn.Constraints(required=[("a", "b"), ("b", "a")])}, ArgumentError, "cycle"),
+        ({"constraints": jtgpu.learn.Constraints(required=[("a", "b")], forbidden=[("a", "b")])}, ArgumentError, "both required and forbidden"),
+        ({"constraints": jtgpu.learn.Constraints(required=[("a", "b"), ("c", "b")]), "max_parents": 1}, ArgumentError, "more than max_parents"),
+        ({"constraints": jtgpu.learn.Constraints(required=[("a", "b")], tiers=[["b"], ["a"]])}, ArgumentError, "earlier tier"),
+        ({"constraints": jtgpu.learn.Constraints(forbidden=[("a", "x")])}, UnknownVariable, "'x'"),
+        ({"method": "exact", "compute": jtgpu.Compute(memory_limit=100_000)}, TableTooLarge, "use method='mcmc'|lower max_parents"),
+        ({"method": "mcmc", "search": jtgpu.learn.Search(candidates="all"), "compute": jtgpu.Compute(memory_limit=60_000)}, TableTooLarge, "limit"),
     ],
 )
 def test_bad_options(options: dict[str, Any], error: type[Exception], message: str) -> None:

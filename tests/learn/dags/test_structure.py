@@ -64,7 +64,7 @@ def test_order_search_reaches_the_exact_score() -> None:
 @pytest.mark.parametrize("score", ["bdeu", "bds", "k2", "bic"])
 def test_no_single_arc_improves_a_climbed_graph(method: Any, score: Any) -> None:
     table = random_table(5, n=5, n_rows=60, weighted=score == "k2")
-    options: dict[str, Any] = {"max_parents": 2, "required": [("a", "b")], "forbidden": [("c", "d"), ("e", "a")]}
+    options: dict[str, Any] = {"max_parents": 2, "constraints": jtgpu.learn.Constraints(required=[("a", "b")], forbidden=[("c", "d"), ("e", "a")])}
     found = jtgpu.learn.structure(table, method=method, score=score, graph_prior="fair", **options)
     scores = jtgpu.learn.score_table(table, score=score, max_parents=2)
 
@@ -109,7 +109,7 @@ def test_no_search_returns_less_than_its_start(method: Any) -> None:
 
 def test_restarts_find_better_graphs() -> None:
     tables = [random_table(s, n=8, n_rows=80) for s in range(8)]
-    options: dict[str, Any] = {"method": "greedy", "required": [("a", "b")], "tiers": [["b", "c"], ["d"]]}
+    options: dict[str, Any] = {"method": "greedy", "constraints": jtgpu.learn.Constraints(required=[("a", "b")], tiers=[["b", "c"], ["d"]])}
     once = [jtgpu.learn.structure(table, **options) for table in tables]
     again = [jtgpu.learn.structure(table, search=jtgpu.learn.Search(restarts=10), **options) for table in tables]
     gains = [b.score - a.score for a, b in zip(once, again, strict=True)]
@@ -161,23 +161,23 @@ def test_prior_weighs_arcs() -> None:
     ("options", "error", "message"),
     [
         ({"method": "gready"}, ValueError, "method must be"),
-        ({"prior": "order"}, ValueError, "weighs orders, not graphs"),
-        ({"candidates": 0}, ValueError, "candidates must be"),
+        ({"graph_prior": "order"}, ValueError, "weighs orders, not graphs"),
+        ({"search": jtgpu.learn.Search(candidates=0)}, ValueError, "candidates must be"),
         ({"seed": -1}, ValueError, "seed must be"),
-        ({"candidates": "some"}, ValueError, "candidates must be"),
+        ({"search": jtgpu.learn.Search(candidates="some")}, ValueError, "candidates must be"),
         ({"max_parents": -1}, ValueError, "max_parents must be"),
-        ({"memory_limit": 100}, TableTooLarge, "limit"),
-        ({"memory_limit": 100, "method": "order"}, TableTooLarge, "limit"),
-        ({"required": [("rain", "wet"), ("wet", "rain")]}, ArgumentError, "cycle"),
+        ({"compute": jtgpu.Compute(memory_limit=100)}, TableTooLarge, "limit"),
+        ({"compute": jtgpu.Compute(memory_limit=100), "method": "order"}, TableTooLarge, "limit"),
+        ({"constraints": jtgpu.learn.Constraints(required=[("rain", "wet"), ("wet", "rain")])}, ArgumentError, "cycle"),
         ({"weights": [1]}, DataError, "weights must be 200"),
-        ({"restarts": -1}, ValueError, "restarts must be"),
-        ({"within_tiers": 1}, ValueError, "within_tiers must be True or False"),
-        ({"start": [("wet", "snow")]}, UnknownVariable, "'snow', which is no column"),
-        ({"start": ["wet"]}, NetworkError, "pairs"),
-        ({"start": 3}, NetworkError, "the structure must be"),
-        ({"start": [("wet", "rain")], "forbidden": [("wet", "rain")]}, NetworkError, "'wet' -> 'rain', which is forb"),
-        ({"start": [], "required": [("wet", "rain")]}, NetworkError, "does not have the required arc 'wet' -> 'rain'"),
-        ({"start": [("wet", "rain")], "max_parents": 0}, NetworkError, "1 parents of 'rain', more than max_parents=0"),
+        ({"search": jtgpu.learn.Search(restarts=-1)}, ValueError, "restarts must be"),
+        ({"constraints": jtgpu.learn.Constraints(within_tiers=1)}, ValueError, "within_tiers must be True or False"),
+        ({"search": jtgpu.learn.Search(start=[("wet", "snow")])}, UnknownVariable, "'snow', which is no column"),
+        ({"search": jtgpu.learn.Search(start=["wet"])}, NetworkError, "pairs"),
+        ({"search": jtgpu.learn.Search(start=3)}, NetworkError, "the structure must be"),
+        ({"search": jtgpu.learn.Search(start=[("wet", "rain")]), "constraints": jtgpu.learn.Constraints(forbidden=[("wet", "rain")])}, NetworkError, "'wet' -> 'rain', which is forb"),
+        ({"search": jtgpu.learn.Search(start=[]), "constraints": jtgpu.learn.Constraints(required=[("wet", "rain")])}, NetworkError, "does not have the required arc 'wet' -> 'rain'"),
+        ({"search": jtgpu.learn.Search(start=[("wet", "rain")]), "max_parents": 0}, NetworkError, "1 parents of 'rain', more than max_parents=0"),
     ],
 )
 def test_wrong_arguments(options: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -253,7 +253,7 @@ def test_scores_are_taken_from_a_table(tmp_path: Path) -> None:
     table.save(tmp_path / "scores.npz")
     loaded = jtgpu.learn.ScoreTable.load(tmp_path / "scores.npz")
     options: dict[str, Any]
-    for options in ({"max_parents": 2}, {"max_parents": 4}, {"method": "order", "candidates": 3}):
+    for options in ({"max_parents": 2}, {"max_parents": 4}, {"method": "order", "search": jtgpu.learn.Search(candidates=3)}):
         found = jtgpu.learn.structure(data, search=jtgpu.learn.Search(scores=loaded), **options)
         again = jtgpu.learn.structure(data, **options)
         assert (found.arcs, found.score) == (again.arcs, again.score)
