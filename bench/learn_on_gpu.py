@@ -37,10 +37,11 @@ from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.dags.scores.set_values import MAX_CELLS
 from jtgpu.learn.dags.set_tables import outer_sets, set_tables
+from jtgpu.options.compute import Compute
+from jtgpu.options.learning import Chains
 from jtgpu.published.ordering import aligned_rows
 from jtgpu.published.ordering_gpu import FamilyKernels
 from jtgpu.published.ordering_scores import FamilyScores, published_seconds, table_bytes
-from jtgpu.options.compute import Compute
 
 TOLERANCE = 1e-8
 MAX_MEASURED = 3_000_000  # scores of a table that is measured on one core; times of larger ones follow from the rate
@@ -425,10 +426,13 @@ def gpu_posteriors(cases: list[tuple[str, CodedTable]], runs: int, devices: int)
     """The default posterior by chains to a standard error of .002; two seeds are compared, and one with the CPU's."""
     tolerance = 0.002
     limits: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("one round", {"steps": 1}), (f"tolerance {tolerance}", {"seconds": 15.0}),
+        ("one round", {"chains": Chains(steps=1)}), (f"tolerance {tolerance}", {"seconds": 15.0}),
     )  # fmt: skip
     for name, table in cases:
-        found = [learn.posterior(table, compute="gpu", chains=learn.Chains(tolerance=tolerance), seed=s, seconds=15.0) for s in (0, 1)]
+        found = [
+            learn.posterior(table, compute="gpu", chains=learn.Chains(tolerance=tolerance), seed=s, seconds=15.0)
+            for s in (0, 1)
+        ]
         gap = float(np.abs(found[0].edge_probabilities.values - found[1].edge_probabilities.values).max())
         if not gap <= 20 * tolerance and all(post.converged for post in found):
             raise SystemExit(f"the posteriors of two seeds differ by {gap:g}; nothing is timed")
@@ -445,10 +449,22 @@ def gpu_posteriors(cases: list[tuple[str, CodedTable]], runs: int, devices: int)
                 seconds, post = [], found[0]
                 for seed in range(runs):
                     begin = time.perf_counter()
-                    post = learn.posterior(table, compute=Compute(backend="gpu", devices=list(range(cards))), chains=learn.Chains(tolerance=tolerance), seed=seed, **options)
+                    post = learn.posterior(
+                        table,
+                        compute=Compute(backend="gpu", devices=list(range(cards))),
+                        chains=learn.Chains(tolerance=tolerance),
+                        seed=seed,
+                        **options,
+                    )
                     seconds.append(time.perf_counter() - begin)
                 stages = _stage_seconds(
-                    lambda table=table, cards=cards, options=options: learn.posterior(table, compute=Compute(backend="gpu", devices=list(range(cards))), chains=learn.Chains(tolerance=tolerance), seed=0, **options)
+                    lambda table=table, cards=cards, options=options: learn.posterior(
+                        table,
+                        compute=Compute(backend="gpu", devices=list(range(cards))),
+                        chains=learn.Chains(tolerance=tolerance),
+                        seed=0,
+                        **options,
+                    )
                 )
                 print(f"{name}, {label}: {stages}", flush=True)
                 yield _gpu_row(

@@ -158,7 +158,7 @@ def numeric_options(cases: Any, numeric: Sequence[str], seed: int) -> dict[str, 
     gaps = any(column.null_count for column in cases.columns)
     only_numbers = len(numeric) == cases.num_columns
     return {
-        "seed": seed, "score": "bge" if only_numbers else "bic-cg", "numbers": list(numeric),
+        "seed": seed, "score": "bge" if only_numbers else "bic-cg", "continuous": list(numeric),
         "missing": "drop" if gaps else "error",
     }  # fmt: skip
 

@@ -47,7 +47,8 @@ __all__ = [
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
-    ".options.learning": "Chains Constraints EM Keys Search", ".util.cells": "MissingReport", "classifier": "JunctionTreeClassifier",
+    ".options.learning": "Chains Constraints EM Keys Search", ".util.cells": "MissingReport",
+    "classifier": "JunctionTreeClassifier",
     "dags.posterior.averaging": "AveragedNetworks AveragedPosteriors",
     "dags.posterior.arcs": "Arc ArcTable ParentSets", "dags.posterior.saved": "load",
     "dags.posterior.posterior": "posterior",

@@ -75,7 +75,11 @@ class StructureLearner(Estimator):
 
     _fitted = "network_"
     _records: ClassVar[Mapping[str, type[Any]]] = {
-        "constraints": Constraints, "search": Search, "chains": Chains, "read": ReadOptions, "compute": Compute,
+        "constraints": Constraints,
+        "search": Search,
+        "chains": Chains,
+        "read": ReadOptions,
+        "compute": Compute,
     }
 
     family_score: Score = "bdeu"

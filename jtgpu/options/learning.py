@@ -90,7 +90,9 @@ class Constraints(Record, title="Constraints"):
 class Chains(Record, title="Markov chains"):
     """How probabilities of arcs are computed, by Markov chains beyond 13 variables."""
 
-    tolerance: Annotated[float, Opt("Largest standard error of a probability, at which Markov chains stop.", above=0)] = 0.01
+    tolerance: Annotated[
+        float, Opt("Largest standard error of a probability, at which Markov chains stop.", above=0)
+    ] = 0.01
     steps: Annotated[int | None, Opt("Most steps of a chain.", least=1)] = None
     n_chains: Annotated[int | Literal["auto"], Opt(
         "Number of chains. Default: 8.", "--chains N", check=_count(3, "auto"))] = "auto"

@@ -62,9 +62,16 @@ def test_threshold_weights_and_arrays() -> None:
 
 def test_parameters() -> None:
     learner = StructureLearner(ess=3.0, constraints=jtgpu.learn.Constraints(tiers=[["a"], ["b"]]))
-    assert repr(learner) == "StructureLearner(ess=3.0, tiers=[['a'], ['b']])"
+    assert repr(learner) == "StructureLearner(ess=3.0, constraints=Constraints(tiers=[['a'], ['b']]))"
     assert learner.get_params()["ess"] == 3.0
+    assert learner.get_params()["constraints__tiers"] == [["a"], ["b"]]
+    assert "constraints__tiers" not in learner.get_params(deep=False)
     assert learner.set_params(ess=1.0).ess == 1.0
+    learner.set_params(chains__steps=1000, constraints__within_tiers=False)
+    assert learner.chains == jtgpu.learn.Chains(steps=1000)
+    assert learner.constraints == jtgpu.learn.Constraints(tiers=[["a"], ["b"]], within_tiers=False)
+    with pytest.raises(ValueError, match="no argument 'step'"):
+        learner.set_params(chains__step=1)
     with pytest.raises(ValueError, match="no parameter 'es'"):
         learner.set_params(es=1.0)
     with pytest.raises(NotFitted):
@@ -132,7 +139,7 @@ def test_arrays_that_are_no_cases() -> None:
 
 
 def test_parameters_are_those_of_the_posterior() -> None:
-    known = {*inspect.signature(jtgpu.learn.posterior).parameters} - {"data", "score", "weights", "table", "numbers"}
+    known = {*inspect.signature(jtgpu.learn.posterior).parameters} - {"data", "score", "weights"}
     assert known | {"family_score", "threshold"} == {*StructureLearner().get_params()}
 
 

@@ -19,9 +19,9 @@ import networkx
 import numpy as np
 
 from jtgpu import Gaussian, MixedDynamicNetwork, draw, graphs, learn, screen, series
+from jtgpu.options.learning import Chains, Search
 from jtgpu.util import elementary
 from tests.support.bundled import LARGE, bundled
-from jtgpu.options.learning import Search
 
 __all__ = ["GROUPS"]
 
@@ -84,8 +84,9 @@ def _posterior(title: str, cases: dict[str, Any], **options: Any) -> Found:
 def chains() -> Found:
     cases = _cases("alarm", 300, 12)
     variants: dict[str, dict[str, Any]] = {
-        "uniform": {}, "fair": {"graph_prior": "fair"}, "order": {"graph_prior": "order"}, "edge": {"graph_prior": ("edge", 0.1)},
-        "tempering": {"tempering": 4}, "outer sets": {"search": Search(candidates=4)},
+        "uniform": {}, "fair": {"graph_prior": "fair"}, "order": {"graph_prior": "order"},
+        "edge": {"graph_prior": ("edge", 0.1)},
+        "tempering": {"chains": Chains(tempering=4)}, "outer sets": {"search": Search(candidates=4)},
         "outer sets by order": {"search": Search(candidates=4), "graph_prior": "order"},
     }  # fmt: skip
     for name, options in variants.items():
@@ -131,7 +132,7 @@ def numbers() -> Found:
     found = learn.structure(frame, method="exact", score="bic-cg", continuous=list("abcd"))
     yield "bic-cg", [found.score, *sorted(found.arcs)]
     yield from _posterior("bge posterior", alone, method="exact", score="bge", numbers=True)
-    options: dict[str, Any] = {"score": "bic-cg", "numbers": list("abcd"), "steps": 2000, "seed": 3}
+    options: dict[str, Any] = {"score": "bic-cg", "continuous": list("abcd"), "chains": Chains(steps=2000), "seed": 3}
     yield from _posterior("bic-cg chain", frame, method="mcmc", **options)
     drawn = _mixed().compile("cpu").sample(50, seed=3).to_frame()
     yield "states of samples", list(drawn["e"])

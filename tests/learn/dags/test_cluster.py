@@ -27,8 +27,8 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"search": jtgpu.learn.Search(candidates=3), "chains": 5}, pytest.param({"graph_prior": "order"}, marks=pytest.mark.slow),
-        pytest.param({"graph_prior": "order", "search": jtgpu.learn.Search(candidates=3)}, marks=pytest.mark.slow),
+        {"candidates": 3, "n_chains": 5}, pytest.param({"graph_prior": "order"}, marks=pytest.mark.slow),
+        pytest.param({"graph_prior": "order", "candidates": 3}, marks=pytest.mark.slow),
         pytest.param({"tempering": 3}, marks=pytest.mark.slow),
     ],
 )  # fmt: skip

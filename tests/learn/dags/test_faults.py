@@ -17,9 +17,10 @@ import jtgpu
 from jtgpu.errors import ArgumentError, FileError, JtgpuError, MissingFileError
 from jtgpu.learn import posterior, structure
 from jtgpu.learn.dags.chains.run import ChainRun
+from tests.learn.dags.data import in_records
 
 DATA = {"a": [*"xxyyxxyyxy"] * 3, "b": [*"xyyyxxyxxy"] * 3, "c": [*"xyxyyxyyxx"] * 3, "d": [*"xxxyyyxyyx"] * 3}
-FEW: dict[str, Any] = {"method": "mcmc", "steps": 20_000, "chains": 4}
+FEW: dict[str, Any] = {"method": "mcmc", "steps": 20_000, "n_chains": 4}
 
 
 def quietly(**options: Any) -> Any:
@@ -27,10 +28,12 @@ def quietly(**options: Any) -> Any:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return posterior(DATA, **options)
+        return posterior(DATA, **in_records(options))
 
 
-@pytest.mark.parametrize("options", [{}, {"graph_prior": "order"}, FEW, {**FEW, "graph_prior": "order"}, {**FEW, "tempering": 3}])
+@pytest.mark.parametrize(
+    "options", [{}, {"graph_prior": "order"}, FEW, {**FEW, "graph_prior": "order"}, {**FEW, "tempering": 3}]
+)
 def test_posteriors_are_pickled(options: dict[str, Any]) -> None:
     for is_pickle in (True, False):
         found = quietly(**options)
@@ -129,7 +132,11 @@ def test_map_score_compares_graphs() -> None:
 
 def test_contradictions_are_errors() -> None:
     with pytest.raises(ArgumentError, match=r"the required arc 'a' -> 'b' is excluded by candidates"):
-        posterior(DATA, constraints=jtgpu.learn.Constraints(required=[("a", "b")]), search=jtgpu.learn.Search(candidates={"b": ["c"]}))
+        posterior(
+            DATA,
+            constraints=jtgpu.learn.Constraints(required=[("a", "b")]),
+            search=jtgpu.learn.Search(candidates={"b": ["c"]}),
+        )
     with pytest.raises(ArgumentError, match="the required arcs form a cycle"):
         posterior(DATA, constraints=jtgpu.learn.Constraints(required=[("a", "b"), ("b", "a")]))
 
@@ -170,13 +177,13 @@ def test_available_cases_are_noted() -> None:
 
 
 WRONG: dict[str, tuple[Any, ...]] = {
-    "prior": (5, "x", None, ("edge", "x"), ("edge", None), ("edge", [1, 2]), ("x", 1), {}),
+    "graph_prior": (5, "x", None, ("edge", "x"), ("edge", None), ("edge", [1, 2]), ("x", 1), {}),
     "forbidden": (5, "x", [5], ["ab"], [("a",)], [("a", "b", "c")], [(1, 2)], [([], "a")]),
     "required": (5, "x", [5], ["ab"], [("a", "e")], [(None, "a")]),
     "tiers": (5, "x", ["ab"], [5], [["a"], 5], [["e"]], [["a"], ["a"]]),
     "candidates": (-1, 0.5, "x", {"a": 5}, {"a": "b"}, {"e": []}, {5: ["a"]}, []),
     "states": (5, "x", {"a": 5}, {"e": ["x"]}, {"a": ["x"]}, {"a": None}),
-    "table": (5, "x", [], {}),
+    "scores": (5, "x", [], {}),
     "progress": (5, "x", []),
     "threads": ("x", -1, 0, 1.5),
     "max_parents": ("x", -1, 0.5, {"a": "x"}, {"e": 1}),
@@ -185,11 +192,11 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "weights": ("none", [1], [-1] * 30, ["x"] * 30, 5),
     "memory_limit": ("x", -1, []),
     "seed": ("x", -1, 0.5, None),
-    "chains": ("x", 1, 0.5, None),
+    "n_chains": ("x", 1, 0.5, None),
     "tempering": ("x", 1, 0.5),
     "tolerance": ("x", 0, -1, None),
     "steps": ("x", 0, 0.5),
-    "time": ("x", 0, -1),
+    "seconds": ("x", 0, -1),
     "score": ("x", 5, None),
     "ess": ("x", -1, 0, None),
     "missing": ("x", 5, None),
@@ -204,10 +211,10 @@ def test_wrong_values_are_errors_of_jtgpu(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(JtgpuError):
-        posterior(DATA, **{name: value})
-    if name in ("forbidden", "required", "tiers", "candidates", "states", "table", "threads", "start", "prior"):
+        posterior(DATA, **in_records({name: value}))
+    if name in ("forbidden", "required", "tiers", "candidates", "states", "scores", "threads", "start", "graph_prior"):
         with pytest.raises(JtgpuError):
-            structure(DATA, **{name: value})
+            structure(DATA, **in_records({name: value}))
 
 
 def test_files_that_cannot_be_written_or_read(tmp_path: Path) -> None:

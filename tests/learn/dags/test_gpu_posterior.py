@@ -13,11 +13,10 @@ from jtgpu.learn.dags.chains import gpu_chains as base
 from jtgpu.learn.dags.chains import gpu_movers as movers
 from jtgpu.learn.dags.posterior.posterior import posterior
 from jtgpu.learn.dags.posterior.result import StructurePosterior
+from jtgpu.options.compute import Compute
+from jtgpu.options.learning import Chains, Search
 from tests.learn.dags.data import random_table
 from tests.support.emulated.install import installed, needs_compiler
-from jtgpu.options.learning import Chains
-from jtgpu.options.compute import Compute
-from jtgpu.options.learning import Search
 
 pytestmark = needs_compiler
 
@@ -35,14 +34,22 @@ def run(monkeypatch: pytest.MonkeyPatch, steps: int, devices: Any = None, prior:
     table = random_table(2, n=6, n_rows=60, most=3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return posterior(table, method="mcmc", search=Search(candidates=3), max_parents=2, chains=Chains(n_chains=4, steps=steps), compute=Compute(backend="gpu", devices=devices), graph_prior=prior)  # fmt: skip
+        return posterior(
+            table,
+            method="mcmc",
+            search=Search(candidates=3),
+            max_parents=2,
+            chains=Chains(n_chains=4, steps=steps),
+            compute=Compute(backend="gpu", devices=devices),
+            graph_prior=prior,
+        )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("prior", ["uniform", "order"])
 def test_posterior_on_gpus_is_the_exact_one(monkeypatch: pytest.MonkeyPatch, prior: Any) -> None:
     exact = posterior(random_table(2, n=6, n_rows=60, most=3), method="exact", max_parents=2, graph_prior=prior)
-    found = run(monkeypatch, 4000, prior=prior)
+    found = run(monkeypatch, 4000, graph_prior=prior)
     assert found.method.endswith("on GPUs")
     gap = np.abs(found.edge_probabilities.values - exact.edge_probabilities.values).max()
     assert gap < 0.05

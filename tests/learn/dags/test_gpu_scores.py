@@ -14,9 +14,9 @@ from jtgpu.learn.dags.scores import gpu_scores as scores
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families, score_table
+from jtgpu.options.compute import Compute
 from tests.learn.dags.data import random_table, table_of
 from tests.support.emulated.install import installed, needs_compiler
-from jtgpu.options.compute import Compute
 
 pytestmark = needs_compiler
 TOLERANCE = 1e-10  # of the largest score
@@ -67,7 +67,10 @@ def test_gpu_scores_numbers(k: int) -> None:
     rng = np.random.default_rng(k)
     x = rng.normal(size=(60, 8)) @ rng.normal(size=(8, 8)) * 10.0 ** rng.integers(-12, 12, 8)
     expected = score_table(x, score="bge", max_parents=k).scores
-    found, again = (score_table(x, score="bge", max_parents=k, compute=Compute(backend="gpu", devices=d)).scores for d in (None, [0, 1]))
+    found, again = (
+        score_table(x, score="bge", max_parents=k, compute=Compute(backend="gpu", devices=d)).scores
+        for d in (None, [0, 1])
+    )
     assert np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max()
     np.testing.assert_array_equal(found, again)
 

@@ -18,13 +18,13 @@ from jtgpu.learn.dags.chains import run as driver
 from jtgpu.learn.dags.posterior import chain_posterior
 from jtgpu.learn.dags.posterior.result import StructurePosterior
 from jtgpu.util import atomic_file
-from tests.learn.dags.data import random_table
+from tests.learn.dags.data import in_records, random_table
 
 
 def posterior(**options: Any) -> StructurePosterior:
     table = random_table(8, n=6, n_rows=90)
     options = {"steps": 1_000_000, "candidates": 5, "tolerance": 1e-9, **options}
-    return jtgpu.learn.posterior(table, method="mcmc", seed=4, **options)
+    return jtgpu.learn.posterior(table, method="mcmc", seed=4, **in_records(options))
 
 
 def after_calls(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, calls: int, error: BaseException) -> None:
@@ -57,7 +57,7 @@ def test_ctrl_c_anywhere_gives_the_complete_rounds(
     monkeypatch.undo()
     assert not found.converged
     with pytest.warns(UserWarning, match="not converged"):
-        whole = posterior(chains=jtgpu.learn.Chains(steps=found.n_steps))
+        whole = posterior(steps=found.n_steps)
     assert whole.n_steps == found.n_steps > 0
     assert whole.edge_probabilities.values.tobytes() == found.edge_probabilities.values.tobytes()
     assert whole.describe() == found.describe()
@@ -71,18 +71,21 @@ def test_ctrl_c_while_a_checkpoint_is_written(calls: int, tmp_path: Path, monkey
     with monkeypatch.context() as patch:
         after_calls(patch, os, "replace", calls, KeyboardInterrupt())
         with pytest.warns(UserWarning, match="not converged"):
-            found = posterior(chains=jtgpu.learn.Chains(checkpoint=path), compute=jtgpu.Compute(progress=[].append))
+            found = posterior(checkpoint=path, progress=[].append)
     assert [file.name for file in tmp_path.iterdir()] == ["run.npz"]
     assert not found.converged
     assert found.edge_probabilities.values.max() > 0.4
     with pytest.warns(UserWarning, match="not converged"):
-        whole, resumed = posterior(chains=jtgpu.learn.Chains(steps=40_000)), posterior(chains=jtgpu.learn.Chains(steps=40_000, checkpoint=path))
+        whole, resumed = (
+            posterior(steps=40_000),
+            posterior(steps=40_000, checkpoint=path),
+        )
     assert whole.edge_probabilities.values.tobytes() == resumed.edge_probabilities.values.tobytes()
 
 
 def test_ctrl_c_while_the_last_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     after_calls(monkeypatch, os, "replace", 2, KeyboardInterrupt())  # the first one is that of round 1
-    found = posterior(chains=jtgpu.learn.Chains(checkpoint=tmp_path / "run.npz", tolerance=0.05))
+    found = posterior(checkpoint=tmp_path / "run.npz", tolerance=0.05)
     assert found.converged
     assert [file.name for file in tmp_path.iterdir()] == ["run.npz"]
 
@@ -101,13 +104,13 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_a_full_disk_does_not_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain_posterior, "INTERVAL", 0.0)
-    whole = posterior(chains=jtgpu.learn.Chains(tolerance=0.05))
+    whole = posterior(tolerance=0.05)
     path = tmp_path / "run.npz"
     with (
         full_disk(monkeypatch),
         pytest.warns(UserWarning, match="run.npz cannot be written: No space left") as warned,
     ):
-        found = posterior(chains=jtgpu.learn.Chains(tolerance=0.05, checkpoint=path))
+        found = posterior(tolerance=0.05, checkpoint=path)
     assert len(warned) == 1
     assert not path.exists()
     assert found.converged
@@ -119,15 +122,18 @@ def test_a_full_disk_leaves_the_older_checkpoint(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(chain_posterior, "INTERVAL", 0.0)
     path = tmp_path / "run.npz"
     with pytest.warns(UserWarning, match="not converged"):
-        posterior(chains=jtgpu.learn.Chains(steps=20_000, checkpoint=path))
+        posterior(steps=20_000, checkpoint=path)
     older = path.read_bytes()
     with full_disk(monkeypatch), pytest.warns(UserWarning, match="written|converged") as warned:
-        posterior(chains=jtgpu.learn.Chains(steps=40_000, checkpoint=path))
+        posterior(steps=40_000, checkpoint=path)
     assert "cannot be written" in str(warned[0].message)
     assert "not converged" in str(warned[1].message)
     assert path.read_bytes() == older
     with pytest.warns(UserWarning, match="not converged"):
-        whole, resumed = posterior(chains=jtgpu.learn.Chains(steps=40_000)), posterior(chains=jtgpu.learn.Chains(steps=40_000, checkpoint=path))
+        whole, resumed = (
+            posterior(steps=40_000),
+            posterior(steps=40_000, checkpoint=path),
+        )
     assert np.array_equal(whole.trace, resumed.trace)
 
 
@@ -143,7 +149,7 @@ def test_damaged_checkpoints_are_refused(name: str, tmp_path: Path) -> None:
     """Compiled loops do not check shapes and ranges, so what is read is checked."""
     path = tmp_path / "run.npz"
     with pytest.warns(UserWarning, match="not converged"):
-        posterior(chains=jtgpu.learn.Chains(steps=20_000, checkpoint=path, tempering=3))
+        posterior(steps=20_000, checkpoint=path, tempering=3)
     with np.load(path) as file:
         arrays = dict(file)
     whole = arrays[name]
@@ -153,9 +159,9 @@ def test_damaged_checkpoints_are_refused(name: str, tmp_path: Path) -> None:
             continue
         np.savez(path, **changed)
         with pytest.raises(JtgpuError, match=r"run\.npz is damaged"):
-            posterior(chains=jtgpu.learn.Chains(steps=40_000, checkpoint=path, tempering=3))
+            posterior(steps=40_000, checkpoint=path, tempering=3)
     if name == "state_part":
         for wrong in (whole + 100, whole - 100):
             np.savez(path, **(arrays | {name: wrong}))
             with pytest.raises(JtgpuError, match="out of range"):
-                posterior(chains=jtgpu.learn.Chains(steps=40_000, checkpoint=path, tempering=3))
+                posterior(steps=40_000, checkpoint=path, tempering=3)

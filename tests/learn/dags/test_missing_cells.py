@@ -65,11 +65,15 @@ def test_complete_data_have_the_scores_of_bic() -> None:
 def test_searches_chains_and_networks_take_known_cells() -> None:
     given = {**with_gaps(8, n=7), "score": "bic", "missing": "available"}
     exact, best = jtgpu.learn.posterior(**given), jtgpu.learn.structure(**given)
-    found = jtgpu.learn.posterior(method="mcmc", search=jtgpu.learn.Search(candidates=3), compute=jtgpu.Compute(threads=1), **given)
+    found = jtgpu.learn.posterior(
+        method="mcmc", search=jtgpu.learn.Search(candidates=3), compute=jtgpu.Compute(threads=1), **given
+    )
     gaps = np.abs(found.edge_probabilities.values - exact.edge_probabilities.values)
     assert (gaps <= 5.0 * found.mcse.values + 1e-3).all()
     assert best.score == pytest.approx(exact.map_score, abs=1e-9)
-    assert jtgpu.learn.structure(method="order", search=jtgpu.learn.Search(candidates=4), **given).score == pytest.approx(best.score, abs=1e-9)
+    assert jtgpu.learn.structure(
+        method="order", search=jtgpu.learn.Search(candidates=4), **given
+    ).score == pytest.approx(best.score, abs=1e-9)
     net, column = best.network(), given["data"]["a"]
     if not net.parents("a"):
         known = [x for x in column if x]

@@ -258,7 +258,13 @@ def test_posterior_by_chains_is_the_exact_one_and_can_be_saved(tmp_path: Path) -
     assert again.network() == exact.network()
     assert again.edge("g", "h") == exact.edge("g", "h")
     with pytest.warns(UserWarning, match="have not converged"):
-        few = jtgpu.learn.posterior(data, score="bic-cg", method="mcmc", search=jtgpu.learn.Search(candidates=2), chains=jtgpu.learn.Chains(steps=20_000))
+        few = jtgpu.learn.posterior(
+            data,
+            score="bic-cg",
+            method="mcmc",
+            search=jtgpu.learn.Search(candidates=2),
+            chains=jtgpu.learn.Chains(steps=20_000),
+        )
     assert few.edge("e", "g") == 0.0
     with pytest.raises(ArgumentError, match="average takes variables with states only"):
         exact.average()
@@ -281,15 +287,15 @@ MIXED = mixed_table(0, 30)
     [
         (MIXED, {"score": "bge"}, "column 'g' has states: score='bge' takes numbers only; use score='bic-cg'"),
         (NUMBERS, {"continuous": True}, "score='bdeu' takes states only; use score='bic-cg' for tables with numbers"),
-        (NUMBERS, {"score": "bge", "continuous": ["aa"]}, "numbers has 'aa', but the table has no such column.*'a'"),
-        (NUMBERS, {"score": "bge", "continuous": "a"}, r"numbers must be True or a list of columns, such as \['age'\]"),
-        (MIXED, {"score": "bic-cg", "continuous": ["g"]}, "column 'g' holds no numbers; leave it out of numbers"),
+        (NUMBERS, {"score": "bge", "continuous": ["aa"]}, "continuous has 'aa', but the table has no such column.*'a'"),
+        (NUMBERS, {"score": "bge", "continuous": "a"}, "continuous must be True or a list of columns"),
+        (MIXED, {"score": "bic-cg", "continuous": ["g"]}, "column 'g' holds no numbers; leave it out of continuous"),
         ({**NUMBERS, "a": np.full(30, 2.0)}, {"score": "bge"}, r"column 'a' is constant \(2\); leave it out"),
         ({**NUMBERS, "i": np.arange(30)}, {"score": "bge"}, "column 'i' counts the rows, from 0 to 29: .*identifier"),
         ({**NUMBERS, "b": [np.nan, *range(29)]}, {"score": "bge"}, "row 0: column 'b' .* leaves the rows out$"),
         ({**NUMBERS, "b": [np.inf, *range(29)]}, {"score": "bge"}, "row 0, column 'b': the value is infinite"),
         (NUMBERS, {"score": "bge", "missing": "available"}, "requires score='bic', not 'bge'"),
-        (MIXED, {"score": "bic-cg", "states": {"a": ["x"]}, "continuous": ["a"]}, "both in numbers and in states"),
+        (MIXED, {"score": "bic-cg", "states": {"a": ["x"]}, "continuous": ["a"]}, "both in continuous and in states"),
     ],
 )  # fmt: skip
 def test_errors(data: Any, options: dict[str, Any], message: str) -> None:
@@ -301,7 +307,10 @@ def test_errors(data: Any, options: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"constraints": jtgpu.learn.Constraints(required=[("a", "g")])}, "'a' -> 'g' leads from a number to a variable with states; make intervals of 'a'"),
+        (
+            {"constraints": jtgpu.learn.Constraints(required=[("a", "g")])},
+            "'a' -> 'g' leads from a number to a variable with states; make intervals of 'a'",
+        ),
         ({"method": "tabu"}, "method='tabu' takes states only; use method='exact' or 'order'"),
     ],
 )

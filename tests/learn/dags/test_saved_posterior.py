@@ -22,7 +22,13 @@ from tests.learn.dags.data import random_table
 @pytest.mark.parametrize("weighted", [False, True])
 def test_loaded_posteriors_give_the_same_answers(method: Any, weighted: bool, tmp_path: Path) -> None:
     table, path = random_table(4, n=5, n_rows=60, weighted=weighted), tmp_path / "post.npz"
-    post = jtgpu.learn.posterior(table, method=method, chains=jtgpu.learn.Chains(tolerance=0.05), ess=2.0, constraints=jtgpu.learn.Constraints(forbidden=[("a", "b")]))
+    post = jtgpu.learn.posterior(
+        table,
+        method=method,
+        chains=jtgpu.learn.Chains(tolerance=0.05),
+        ess=2.0,
+        constraints=jtgpu.learn.Constraints(forbidden=[("a", "b")]),
+    )
     post.save(path)
     found = jtgpu.learn.load(path)
     assert found.describe() == post.describe()
@@ -115,7 +121,9 @@ WRONG: dict[str, Callable[[Any], Any]] = {
 def test_crafted_files_are_refused_or_harmless(method: Any, tmp_path: Path) -> None:
     """Every member absent, of another type, shape or range: an error of the format, or a posterior that works."""
     path = tmp_path / "post.npz"
-    jtgpu.learn.posterior(random_table(4, n=4, n_rows=40, weighted=True), method=method, chains=jtgpu.learn.Chains(tolerance=0.1)).save(path)
+    jtgpu.learn.posterior(
+        random_table(4, n=4, n_rows=40, weighted=True), method=method, chains=jtgpu.learn.Chains(tolerance=0.1)
+    ).save(path)
     header, arrays = read_file(path)
     header = {name: value for name, value in header.items() if name not in ("kind", "version")}
     n_refused = 0

@@ -242,8 +242,8 @@ class ScoreRule:
         """The formula."""
         if self.name == GIVEN:
             raise ArgumentError(
-                "scores of a function or a file are those of a table: pass Search(scores=...) with families of all parents that "
-                "max_parents allows, and method='exact', 'order' or 'mcmc'"
+                "scores of a function or a file are those of a table: pass Search(scores=...) with families "
+                "of all parents that max_parents allows, and method='exact', 'order' or 'mcmc'"
             )
         return SCORES[self.name] if self.name in SCORES else NUMERIC_SCORES[self.name]
 
