@@ -54,7 +54,7 @@ _ADVICE = (
     (r"declare its states as states=\{.*\}", "declare its states by a network file with --states"),
     (r"discretise it( \(jtgpu\.learn\.discretise\))?", "make intervals with --bins N"),
     (r"\bcontinuous=\['(.*?)'\]", r"--continuous \1"),
-    (r"leave it out(?= of one|$)", "leave it out with --exclude"),
+    (r"(?m)leave it out(?= of one|$)", "leave it out with --exclude"),
     (r"\bcontinuous=True, or a list of columns", "--continuous all, or some columns"),
 )
 # a path on the command line that cannot be used: the caller's mistake, other errors of the system are not

@@ -187,7 +187,7 @@ class _Learning:
     def declared(self) -> dict[str, list[str]]:
         """The states of all columns, which parts of the rows may not have."""
         names = [name for name in self.cases.column_names if name not in (self.numeric or ())]
-        return {name: [*own] for name, own in open_source(self.cases, names).states(names).items()}
+        return {name: [*own] for name, own in open_source(self.cases, names).schema(names).states.items()}
 
     def seconds(self, share: float) -> float | None:
         """A share of the time that is left; None: there is no limit."""

@@ -121,7 +121,7 @@ def test_words_among_numbers_and_states_that_are_nearly_equal(tmp_path: Path) ->
     frame.to_csv(path, index=False)
     done = run("explore", str(path), "--no-serve", "--seconds", "0", "-t", "ill")
     assert done.exit_code == 0, done.output
-    assert "left out: numbers except 'unknown' (1)" in done.stdout
+    assert "different numbers except for 'unknown' (1)" in done.stdout
     assert "4 states: high, low, medium, very high" in done.stdout
     assert "by 320 of 400 rows" in done.stdout
     assert "age: numbers except 'unknown' (1): --na-values 'unknown' reads it as gaps" in done.stderr

@@ -269,8 +269,8 @@ def test_columns_are_left_out_and_numbers_become_intervals(tmp_path: Path) -> No
     assert refused.exit_code == 2
     assert "it looks like an identifier; leave it out with --exclude" in refused.stderr
     refused = run(path, "--exclude", "id")
-    assert "'size' has numbers that are not whole, such as 0.5: make intervals with --bins N" in refused.stderr
-    assert "or take them as numbers, --continuous size with --score bic-cg" in refused.stderr
+    assert "numbers with fractions, such as 0.5: make intervals with --bins N" in refused.stderr
+    assert "take them as numbers, --continuous size with --score bic-cg" in refused.stderr
     net = tmp_path / "learned.net"
     done = run(path, "--exclude", "id", "--bins", "4", "--missing", "drop", "--na-values", "?", "-o", net, "--json")
     assert done.exit_code == 0, done.output

@@ -112,8 +112,8 @@ def test_explore_does_all_in_one_command(patients: Path, tmp_path: Path) -> None
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)
     use = {column["name"]: (column["kind"], column["use"]) for column in answer["columns"]}
-    assert use["id"] == ("identifier", "left out")
-    assert use["visit"] == ("dates", "left out")
+    assert use["id"] == ("identifier", "left out: a different value in each of its 400 rows")
+    assert use["visit"] == ("dates", "left out: 225 different dates")
     assert use["age"] == ("numbers", "number")
     turned = [sorted(a, key=["age", "smoker", "pressure", "pain", "dose"].index) for a in answer["arcs"]]
     assert sorted(turned) == ARCS
@@ -159,7 +159,7 @@ def test_explore_serves_the_page_of_numbers(patients: Path, monkeypatch: pytest.
     [
         ((), "column 'id' has a different value in each of its 400 rows: it looks like an identifier; leave it out"),
         (("--exclude", "id"), "different dates: make intervals with --bins N, or leave it out with --exclude"),
-        (("--columns", "smoker,pressure,dose"), "with --bins N, or take them as numbers, --continuous pressure"),
+        (("--columns", "smoker,pressure,dose"), "with --bins N, take them as numbers, --continuous pressure"),
         (("--columns", "smoker,dosis"), "there is no column 'dosis'; did you mean 'dose'?"),
         (("--score", "bge"), "column 'id' counts the rows, from 1000 to 1399: it looks like an identifier; leave"),
         (("--columns", "dose,smoker", "--score", "bge"), "takes numbers only; use --score bic-cg, which takes both"),

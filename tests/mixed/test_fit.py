@@ -228,7 +228,7 @@ def test_a_text_among_measurements_is_an_error(from_file: bool, tmp_path: Path) 
         lines = [f"{a},{b}" for a, b in zip(cases["x"], cases["y"], strict=True)]
         cases = tmp_path / "cases.csv"
         cases.write_text("\n".join(["x,y", *lines]))
-    message = "column 'x' holds 54 different numbers with fractions and 'foo'"
+    message = r"column 'x' has \d+ different numbers except for 'foo' \(1\)"
     for numbers in ("gaussian", None):
         with pytest.raises(DataError, match=message):
             fit({"y": ["x"]}, cases, continuous=numbers)

@@ -13,6 +13,7 @@ import numpy as np
 from ...columns import as_numbers, open_table, read_column
 from ...columns.files import read_file
 from ...columns.memory import first_text
+from ...columns.schema import MANY_NUMBERS, Schema
 from ...errors import ArgumentError, DataError, closest, shown
 from ...mixed.evidence import MixedCases, read_cases
 from ...mixed.fit_result import MixedFit
@@ -23,9 +24,9 @@ from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, described, mapping, names, number
 from ...util.calls import outside
 from ...util.cells import is_missing, warn_of_few
-from ..columns import MANY_NUMBERS, sample_weights
+from ..columns import sample_weights
 from .families import read_structure
-from .likelihood_cells import hidden_states, labels_of, of_discretiser
+from .likelihood_cells import hidden_states, is_likelihood, of_discretiser
 from .runs import FitRun, best_of_starts
 from .setup import read_sharing
 from .value_steps import Values
@@ -133,7 +134,10 @@ def _labels(table: Cells, v: str, kind: str, model: Model) -> Any:
         return tuple(map(str, model.states[v]))
     column = read_column(v, table)
     at_most = (model.bins or DEFAULT_BINS) if kind == "intervals" else None
-    return labels_of(v, column.counts(), ordered=column.declared, bins=at_most, chosen=True)
+    schema = Schema(bins=at_most)
+    schema.add(v, *column.used(is_likelihood)[1:], declared=column.declared, chosen=True)
+    schema.settle()
+    return schema.states[v]
 
 
 def _fixed(given: Any, net: MixedNetwork) -> tuple[str, ...]:

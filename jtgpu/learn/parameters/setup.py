@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...columns.schema import warn_of_near_equal
 from ...errors import ArgumentError, DataError, closest
 from ...model.directed import DirectedModel
 from ...model.network import BayesianNetwork
 from ...util.arguments import choice, described, names, several, whole_number
 from ...util.arrays import Floats
-from ..columns import warn_of_near_equal
 from .coded_cases import table_columns
 from .families import CptFamily, Sharing, check_sizes, expected_prior_counts, family_scopes, family_shapes
 from .likelihood_cells import hidden_states, of_discretiser, states_given
@@ -248,7 +248,9 @@ def set_up(  # noqa: PLR0913
     states, ends = of_discretiser(states, variables)
     known = states_given(states, network, variables) | hide
     unknown = [c for c in columns if c not in known]
-    known |= source.states(unknown, None if bins is None else whole_number("bins", bins, 2))
+    schema = source.schema(unknown, None if bins is None else whole_number("bins", bins, 2))
+    known |= schema.states
+    schema.warn()
     warn_of_near_equal({v: known[v] for v in unknown})
     for v in source.likelihood:
         if v not in known:
@@ -266,7 +268,7 @@ def set_up(  # noqa: PLR0913
     sharing = read_sharing(model, network, fixed, tied)
     keep = zeros == "keep"
     counts = kept_prior(prior, model, network, sharing, keeps=keep and start == "given")
-    ends |= source.ends
+    ends |= schema.ends
     return Setup(model, network, columns, tuple(hide), tuple(unknown), counts, sharing, start, keep, ends)
 
 

@@ -290,7 +290,7 @@ MIXED = mixed_table(0, 30)
         (NUMBERS, {"score": "bge", "continuous": ["aa"]}, "continuous has 'aa', but the table has no such column.*'a'"),
         (NUMBERS, {"score": "bge", "continuous": "a"}, "continuous must be True or a list of columns"),
         (MIXED, {"score": "bic-cg", "continuous": ["g"]}, "column 'g' holds no numbers; leave it out of continuous"),
-        ({**NUMBERS, "a": np.full(30, 2.0)}, {"score": "bge"}, r"column 'a' is constant \(2\); leave it out"),
+        ({**NUMBERS, "a": np.full(30, 2.0)}, {"score": "bge"}, r"column 'a' has only one value \(2\); leave it out"),
         ({**NUMBERS, "i": np.arange(30)}, {"score": "bge"}, "column 'i' counts the rows, from 0 to 29: .*identifier"),
         ({**NUMBERS, "b": [np.nan, *range(29)]}, {"score": "bge"}, "row 0: column 'b' .* leaves the rows out$"),
         ({**NUMBERS, "b": [np.inf, *range(29)]}, {"score": "bge"}, "row 0, column 'b': the value is infinite"),
