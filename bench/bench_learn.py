@@ -252,9 +252,11 @@ def best_graphs(smoke: bool, runs: int) -> Rows:
             jtgpu.learn.structure(table, max_parents=3, compute=jtgpu.Compute(threads=threads))
             wall = time.perf_counter() - begin
             spread = cpu_seconds(
-                lambda t=threads, d=table: jtgpu.learn.structure(d, max_parents=3, compute=jtgpu.Compute(threads=t)),
+                lambda t=threads, d=table: jtgpu.learn.structure(  # type: ignore[misc]
+                    d, max_parents=3, compute=jtgpu.Compute(threads=t)
+                ),
                 runs,
-            )  # type: ignore[misc]
+            )
             yield row(
                 "structure", name, f"jtgpu, {threads} threads", spread, rows=n_rows, score=found.score,
                 arcs=int(arcs.sum()), shd=structural_hamming_distance(arcs, true), wall=wall,

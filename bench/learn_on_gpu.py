@@ -426,7 +426,8 @@ def gpu_posteriors(cases: list[tuple[str, CodedTable]], runs: int, devices: int)
     """The default posterior by chains to a standard error of .002; two seeds are compared, and one with the CPU's."""
     tolerance = 0.002
     limits: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("one round", {"chains": Chains(steps=1)}), (f"tolerance {tolerance}", {"seconds": 15.0}),
+        ("one round", {"chains": Chains(tolerance=tolerance, steps=1)}),
+        (f"tolerance {tolerance}", {"chains": Chains(tolerance=tolerance), "seconds": 15.0}),
     )  # fmt: skip
     for name, table in cases:
         found = [
@@ -445,25 +446,16 @@ def gpu_posteriors(cases: list[tuple[str, CodedTable]], runs: int, devices: int)
             f"{name}: converged {[post.converged for post in found]}, R-hat {[post.rhat for post in found]}", flush=True
         )
         for cards in sorted({1, devices}):
+            on_cards = Compute(backend="gpu", devices=list(range(cards)))
             for label, options in limits:
                 seconds, post = [], found[0]
                 for seed in range(runs):
                     begin = time.perf_counter()
-                    post = learn.posterior(
-                        table,
-                        compute=Compute(backend="gpu", devices=list(range(cards))),
-                        chains=learn.Chains(tolerance=tolerance),
-                        seed=seed,
-                        **options,
-                    )
+                    post = learn.posterior(table, compute=on_cards, seed=seed, **options)
                     seconds.append(time.perf_counter() - begin)
                 stages = _stage_seconds(
-                    lambda table=table, cards=cards, options=options: learn.posterior(
-                        table,
-                        compute=Compute(backend="gpu", devices=list(range(cards))),
-                        chains=learn.Chains(tolerance=tolerance),
-                        seed=0,
-                        **options,
+                    lambda table=table, on=on_cards, options=options: learn.posterior(  # type: ignore[misc]
+                        table, compute=on, seed=0, **options
                     )
                 )
                 print(f"{name}, {label}: {stages}", flush=True)

@@ -43,6 +43,7 @@ class Solution(NamedTuple):
 
 class Solver:
     """Solves a decision network; keeps its compiled form."""
+
     # shared: An evaluator whose plan serves this network, too
 
     def __init__(self, net: DecisionNetwork, options: Mapping[str, Any], shared: Evaluator | None = None):
@@ -126,9 +127,7 @@ class Solver:
                 break
         return policies, case.expected(policies)
 
-    def _finished(
-        self, case: PolicyCase, policies: Policies, state: NDArray[np.int32] | None, method: str
-    ) -> Solution:
+    def _finished(self, case: PolicyCase, policies: Policies, state: NDArray[np.int32] | None, method: str) -> Solution:
         """The solution, with ties and rows that are never reached."""
         evaluator = self.evaluator
         decided = [d for d in self.order if state is None or state[d] < 0]

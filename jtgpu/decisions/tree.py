@@ -139,9 +139,7 @@ class DecisionTree:
             key, lambda: self._solver.solve(case.state, method=method, restarts=restarts, seed=seed)
         )
 
-    def options(
-        self, decision: str | int, evidence: Findings | None = None, *, policy: Any = None
-    ) -> Options:
+    def options(self, decision: str | int, evidence: Findings | None = None, *, policy: Any = None) -> Options:
         """Compute the expected utility of each option of a decision given the evidence.
 
         Parameters

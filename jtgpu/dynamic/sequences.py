@@ -103,9 +103,7 @@ class Sequences:
         exponents = {v: np.zeros((len(codes), e.shape[1]), np.int64) for v, e in self.exponents.items()}
         for v, e in exponents.items():
             e[at] = self.exponents[v]
-        return replace(
-            self, codes=codes, ptr=ptr, likelihood=weights, exponents=exponents, keys={}, source=None
-        )
+        return replace(self, codes=codes, ptr=ptr, likelihood=weights, exponents=exponents, keys={}, source=None)
 
     def following(self, steps: int) -> Sequences:
         """So many slices behind each sequence: whole numbers of the time go on, other times become steps from 1."""

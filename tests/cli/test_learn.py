@@ -227,7 +227,7 @@ def test_missing_cells_and_dialects(tmp_path: Path) -> None:
         (["--threshold", "1.5"], "neither a number from 0 to 1, nor map"),
         (["--tempering", "1"], "neither a number above 1, nor auto"),
         (["--candidates", "0"], "neither a number above 0, nor auto or all"),
-        (["--devices", "0"], "--devices requires --backend gpu"),
+        (["--backend", "cpu", "--devices", "0"], "are GPUs, but --backend cpu"),
         (["--draw-network", "e.png"], "neither .svg nor .html"),
         (["--save", "nowhere/e.npz"], "does not exist"),
         (["--draw", "e.png"], "neither .svg nor .html"),

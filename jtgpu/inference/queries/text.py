@@ -47,15 +47,14 @@ if TYPE_CHECKING:
 
 # `ask`: parse a question and run the corresponding query.
 
+
 def ask(tree: CompiledModel, question: str | Question) -> Any:
     """Answer a question; the result is that of the corresponding method of `jtgpu.JunctionTree`."""
     # raises EvidenceError, UnknownVariable, UnknownState: See `parse`.
     # raises ImpossibleEvidence: If the evidence has probability zero. An event of probability zero is not an error: its
     #     answer is 0, or -inf.
     if not isinstance(question, (str, Question)):
-        raise EvidenceError(
-            f"question must be a text such as 'P(lung | xray=yes)', not {described(question)}"
-        )
+        raise EvidenceError(f"question must be a text such as 'P(lung | xray=yes)', not {described(question)}")
     q = parse(tree.model, question) if isinstance(question, str) else question
     return _ANSWERS[q.kind](tree, q)
 

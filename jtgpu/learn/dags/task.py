@@ -115,7 +115,7 @@ class LearningTask:
             few += 1
         return few
 
-    def number_of_candidates(self, candidates: int | str, default: int = MAX_CANDIDATES) -> int:
+    def number_of_candidates(self, candidates: Any, default: int = MAX_CANDIDATES) -> int:
         """Number of candidate parents of each variable."""
         if candidates == "all":
             return self.n - 1
@@ -284,7 +284,7 @@ def learning_task(  # noqa: PLR0913
 
 
 def require_feasible(
-    data: Any, memory_limit: int | str | None = None, time: TimeLimit | None = None, dialect: CsvDialect | None = None
+    data: Any, memory_limit: float | str | None = None, time: TimeLimit | None = None, dialect: CsvDialect | None = None
 ) -> None:
     """Refuse a table of so many columns that not even its pairs can be scored, before it is read."""
     if isinstance(data, (str, Path)):

@@ -27,7 +27,9 @@ def emulated() -> Iterator[None]:
         yield
 
 
-def run(monkeypatch: pytest.MonkeyPatch, steps: int, devices: Any = None, prior: Any = "uniform") -> StructurePosterior:
+def run(
+    monkeypatch: pytest.MonkeyPatch, steps: int, devices: Any = None, graph_prior: Any = "uniform"
+) -> StructurePosterior:
     monkeypatch.setattr(base, "REPLICAS", 3)
     for engine in (movers.GpuPartitionMover, movers.GpuOrderMover):
         monkeypatch.setattr(engine, "block_steps", min(steps // 8, 250))
@@ -41,7 +43,7 @@ def run(monkeypatch: pytest.MonkeyPatch, steps: int, devices: Any = None, prior:
             max_parents=2,
             chains=Chains(n_chains=4, steps=steps),
             compute=Compute(backend="gpu", devices=devices),
-            graph_prior=prior,
+            graph_prior=graph_prior,
         )
 
 

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -151,7 +151,7 @@ def posterior(  # noqa: PLR0913
         compute=compute,
     )  # fmt: skip
     notes = (AVAILABLE,) if task.coded.has_gaps else (NUMBERS_LAST,) if task.rule.name == "bic-cg" else ()
-    task = replace(task, notes=notes, say=compute.progress or task.say)
+    task = replace(task, notes=notes, say=cast(Any, compute.progress or task.say))
     by_orders = task.prior.name == "order"
     limits = (GPU_BY_ORDERS, GPU_BY_PARTITIONS) if backend == "gpu" else (AUTO_BY_ORDERS, AUTO_BY_PARTITIONS)
     few = task.n <= limits[0 if by_orders else 1]
