@@ -32,7 +32,7 @@ from .networks import split_names
 if TYPE_CHECKING:
     from ..cases.solver import Progress
     from ..mixed import MixedTree
-    from ..mixed.case_results import MixedCasePosteriors
+    from ..mixed.results import MixedCasePosteriors
 
 CHUNK = 50_000  # rows that are answered and written at a time
 

@@ -15,9 +15,9 @@ from ..util.arguments import described
 from ..util.cells import Marks
 from .arrow import arrow
 from .csv_cells import CsvRows, ParsedRows, count_byte
+from .names import DELIMITERS
 from .source import CaseChunk, RowLocation
 
-DELIMITERS = (",", ";", "\t", "|")
 HEAD = 1 << 16  # bytes read to find the header
 SAMPLE = 1 << 22  # bytes read to estimate the number of rows
 MIN_BLOCK, MAX_BLOCK = 1 << 16, 1 << 26  # bytes parsed at a time

@@ -18,7 +18,7 @@ from ..options.tables import CsvDialect
 from ..util.calls import outside
 from ..util.cells import GROUPED, UNDECIDED, Marks, is_na_word, moment, na_words
 from ..util.system import free_memory
-from ..util.text_table import intervals_of
+from ..util.text_table import counted, intervals_of
 from .arrow import arrow, arrow_parquet, compute, without_words
 from .csv_file import CsvFile
 from .kinds import INFINITE, typed_words
@@ -77,6 +77,11 @@ def read_file(
     # raises DataError: If two columns have the same name.
     # raises TableTooLarge: If the table and its codes would need more memory than is free, by the file's size.
     source = open_cases(Path(path), DiscreteModel({}), dialect)
+    if n_unnamed := len(source.columns) - max((i for i, name in enumerate(source.columns, 1) if name), default=0):
+        raise DataError(
+            f"{path}: {counted(n_unnamed, 'column')} without names at the end; delete them, or name all columns by "
+            "header= (--header)"
+        )
     try:
         reject_repeated(source.columns, source.columns, str(path))
     except EvidenceError as error:

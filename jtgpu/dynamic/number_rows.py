@@ -16,8 +16,7 @@ from ..model.mixed_dynamic import label
 from ..options.learning import Keys
 from ..util.arguments import number
 from ..util.elementary import exps, log, logs
-from .cells import is_matrix, is_sequence
-from .sequences import Sequences, read_sequences
+from .sequences import Sequences, is_matrix, is_sequence, read_sequences
 
 if TYPE_CHECKING:
     from ..model.gaussian import Gaussian

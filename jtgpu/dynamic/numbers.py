@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterator, Mapping
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, DataError, PlanError, closest
+from ..errors import ArgumentError, DataError, closest
+from ..inference.compiled_network import CompiledNetwork
 from ..inference.results.frames import unused_name
 from ..model.discrete import DiscreteModel
+from ..model.mixed_dynamic import MixedDynamicNetwork, label
 from ..util.arguments import check_keywords, mapping, names, random_generator
 from ..util.text_table import counted
 from .number_rows import Rows, read_rows, regression, sums, with_densities
-from .number_samples import MixedSequenceStates, drawn_numbers
 from .number_stream import MixedStream
-from .results import Course, SequenceExplanations, SequencePosteriors
+from .results import Course, SequenceExplanations, SequencePosteriors, SequenceStates
 from .tree import DynamicTree
 
 if TYPE_CHECKING:
-    from ..model.mixed_dynamic import MixedDynamicNetwork
+    from numpy.typing import NDArray
+
     from ..util.arrays import Floats, Ints
     from ..util.options import BackendName, OnProblem
     from .posteriors import At
+    from .sequences import Sequences
 
 
 class MixedSequencePosteriors(SequencePosteriors):
@@ -65,7 +69,7 @@ class MixedSequencePosteriors(SequencePosteriors):
 
 
 @check_keywords()
-class MixedDynamicTree:
+class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
     """A compiled dynamic network with numbers; created by ``dyn.compile()``.
 
     Sequences are a long frame with columns of `jtgpu.learn.Keys`, a list of frames, or a mapping of variables to (B, T)
@@ -80,33 +84,23 @@ class MixedDynamicTree:
     """
 
     def __init__(self, net: MixedDynamicNetwork, backend: BackendName = "auto", **options: Any):
-        self.network, self.discrete = net, DynamicTree(net.discrete, backend, **options)
+        super().__init__(net, backend, options)
+        self.discrete = DynamicTree(net.discrete, backend, **options)
 
     @property
     def backend(self) -> str:
         """Name of the backend."""
         return self.discrete.backend
 
-    def __repr__(self) -> str:
-        return f"MixedDynamicTree({self.network.name!r}, backend={self.backend!r})"
+    def _parts(self) -> tuple[DynamicTree]:
+        return (self.discrete,)
 
     def reload(self, net: MixedDynamicNetwork) -> None:
         """Replace CPTs and densities by those of a network with the same variables and parents; the plan stays."""
-        own = [(v, self.network.parents(v)) for v in self.network]
-        if not isinstance(net, type(self.network)) or [(v, net.parents(v)) for v in net] != own:
-            raise PlanError(f"{net!r} differs from {self.network!r} in variables or parents, not only in numbers")
+        own = [(v, self._net.parents(v)) for v in self._net]
+        self._check_structure(net, isinstance(net, type(self._net)) and [(v, net.parents(v)) for v in net] == own)
         self.discrete.reload(net.discrete)
-        self.network = net
-
-    def close(self) -> None:
-        """Free the backend's memory, as a ``with`` block does at its end."""
-        self.discrete.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._net = net
 
     def filter(self, sequences: Any, *, targets: Any = None, at: At = None, joints: Any = None,
                on_error: OnProblem = "error", **options: Any) -> MixedSequencePosteriors:  # fmt: skip
@@ -237,3 +231,56 @@ def _design(net: MixedDynamicNetwork, rows: Rows, y: str, sequence: Ints, t: Int
     """Ones, and the numeric parents of a number in slices of a kind, (n, 1 + parents)."""
     above = [(p, lag) for p, lag in net.numeric_parents(y) if lag <= kind]
     return np.stack([np.ones(len(t)), *(_at(rows, p, sequence, t - lag) for p, lag in above)], axis=1)
+
+
+class MixedSequenceStates(SequenceStates):
+    """States and values of all variables in all slices of B sequences; see `SequenceStates`.
+
+    ``result["load"]`` of a number has its values, (B, T) or (n, B, T) ndarray of float64, NaN behind the end of a
+    sequence.
+    """
+
+    def __init__(
+        self, net: MixedDynamicNetwork, sequences: Sequences, rows: NDArray[np.int32], values: Mapping[str, Floats]
+    ):
+        super().__init__(net.discrete, sequences, rows)
+        sequence, place, _ = self._places()
+        self._order = net.variables
+        self._values: dict[str, Floats] = {}
+        for y, x in values.items():
+            self._values[y] = np.full(self.states.shape[:-1], np.nan)
+            self._values[y][..., sequence, place] = x
+
+    def __getitem__(self, variable: str | int) -> NDArray[Any]:
+        known = isinstance(variable, str) and variable in self._values
+        return self._values[str(variable)] if known else super().__getitem__(variable)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._order)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+
+def drawn_numbers(
+    net: MixedDynamicNetwork, read: Sequences, states: NDArray[np.int32], values: Mapping[str, Floats], rng: Any
+) -> dict[str, Floats]:
+    """Values of the numbers, (n, R), given states (n, R, V): the observed ones, and draws of the others."""
+    # A number that is not observed has no children that are: it is independent of all but its parents.
+    n, lengths = len(states), read.lengths
+    made = {y: np.tile(x, (n, 1)) for y, x in values.items()}
+    order = [*TopologicalSorter({y: [p for p, lag in net.numeric_parents(y) if not lag] for y in made}).static_order()]
+    for t in range(int(lengths.max(initial=0))):
+        rows = read.ptr[:-1][lengths > t] + t
+        for y in order:
+            g, component = net.gaussian(y, t), net.component[y]
+            k = np.zeros((n, len(rows)), np.int64)
+            if component is not None:
+                k += states[:, rows, net.discrete.index(component)]
+            mean = g.mean.ravel()[k]
+            for p, lag in net.numeric_parents(y):
+                if (name := label(p, lag)) in g.coefficients:
+                    mean = mean + g.coefficients[name].ravel()[k] * made[p][:, rows - lag]
+            draws = mean + g.sd.ravel()[k] * rng.standard_normal(mean.shape)
+            made[y][:, rows] = np.where(np.isnan(made[y][:, rows]), draws, made[y][:, rows])
+    return made

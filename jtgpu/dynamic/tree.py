@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, EvidenceError, PlanError, shown
+from ..errors import ArgumentError, EvidenceError, shown
+from ..inference.compiled_network import CompiledNetwork
 from ..inference.queries.posteriors import as_list
+from ..model.dynamic import DynamicNetwork
 from ..options.learning import Keys
 from ..util.arguments import check_keywords, choice, several, whole_number
 from ..util.lru import LRU
@@ -20,14 +22,13 @@ from .step import Step
 from .stream import Stream
 
 if TYPE_CHECKING:
-    from ..model.dynamic import DynamicNetwork
     from ..model.states import CodesByVariable
     from ..util.arrays import Floats
     from ..util.options import BackendName, OnProblem
 
 
 @check_keywords()
-class DynamicTree:
+class DynamicTree(CompiledNetwork[DynamicNetwork]):
     """A compiled dynamic network; created by ``dyn.compile()``.
 
     One slice is planned, whatever the length of the sequences: its junction tree keeps the interfaces to the slices
@@ -48,25 +49,17 @@ class DynamicTree:
     """
 
     def __init__(self, net: DynamicNetwork, backend: BackendName = "auto", **options: Any):
-        self._net, self._backend_name, self._options = net, backend, options
+        super().__init__(net, backend, options)
         self._steps: LRU[Any, Step] = LRU(8)
-        self.step_of(())  # an interface that is too large is an error here
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"net": self._net, "backend": self._backend_name, "options": self._options}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["net"], state["backend"], **state["options"])  # type: ignore[misc]
-
-    @property
-    def network(self) -> DynamicNetwork:
-        """The network that was compiled."""
-        return self._net
+        self._name = self.step_of(()).tree(0).backend  # an interface that is too large is an error here
 
     @property
     def backend(self) -> str:
         """Name of the backend."""
-        return self.step.tree(0).backend
+        return self._name
+
+    def _parts(self) -> Iterable[Step]:
+        return self._steps.values()
 
     @property
     def step(self) -> Step:
@@ -75,7 +68,9 @@ class DynamicTree:
 
     def step_of(self, joints: tuple[tuple[int, ...], ...]) -> Step:
         """The compiled slice that keeps some sets together."""
-        return self._steps.get_or_make(joints, lambda: Step(self._net, self._backend_name, self._options, joints))
+        self._check_open()
+        backend, options = self._arguments["backend"], {k: x for k, x in self._arguments.items() if k != "backend"}
+        return self._steps.get_or_make(joints, lambda: Step(self._net, backend, options, joints))
 
     def reload(self, net: DynamicNetwork) -> None:
         """Replace the CPTs by those of a network with the same variables, states and arcs; the plan stays.
@@ -85,25 +80,10 @@ class DynamicTree:
         PlanError
             If the network has other variables, states or arcs.
         """
-        if not self._net.has_structure_of(net):
-            raise PlanError(f"{net!r} differs from {self._net!r} in variables, states or arcs, not only in numbers")
+        self._check_structure(net, self._net.has_structure_of(net))
         for step in self._steps.values():
             step.reload(net)
         self._net = net
-
-    def close(self) -> None:
-        """Free the backend's memory, as a ``with`` block does at its end."""
-        for step in self._steps.values():
-            step.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"DynamicTree({self._net.name!r}, backend={self.backend!r})"
 
     # Posteriors -----------------------------------------------------------------------------------------------
 

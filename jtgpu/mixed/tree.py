@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from ..columns import at_row
-from ..errors import ArgumentError, ImpossibleEvidence, PlanError
+from ..errors import ArgumentError, ImpossibleEvidence
+from ..inference.compiled_network import CompiledNetwork
 from ..inference.queries.posteriors import as_list
 from ..inference.results.interval_numbers import ends_of
 from ..inference.results.marginals import Posterior
@@ -18,11 +18,10 @@ from ..model.mixed import MixedNetwork
 from ..util.arguments import check_keywords, choice, random_generator, whole_number
 from ..util.lru import LRU
 from .answers import Answerer
-from .case_results import MixedCasePosteriors, NumberColumns
 from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
 from .information import InformationQueries
-from .results import MixedPosteriors
+from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns
 from .sampling import MixedSamples, draw_bounded, draw_numbers
 from .sets import SetEngine
 
@@ -41,7 +40,7 @@ Targets = str | int | Iterable[str | int] | None
 
 
 @check_keywords()
-class MixedTree(InformationQueries):
+class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
     """A compiled mixed network; created by ``net.compile()``.
 
     Evidence on a number is a value, or a pair ``(low, high)``: the number is between the two (``inf`` where there is no
@@ -59,22 +58,14 @@ class MixedTree(InformationQueries):
     def __init__(
         self, net: MixedNetwork, backend: BackendName = "auto", *, max_configurations: int, options: Mapping[str, Any]
     ):
-        self._net, self._backend, self._compile_options = net, backend, dict(options)
-        self._max_configurations = whole_number("max_configurations", max_configurations, least=1)
+        most = whole_number("max_configurations", max_configurations, least=1)
+        super().__init__(net, backend, {"max_configurations": most, "options": dict(options)})
         self._everything: tuple[tuple[str, ...], list[str], tuple[int, ...]] | None = None  # all variables as targets
         self._engines: LRU[tuple[tuple[int, ...], ...], SetEngine] = LRU(MOST_ENGINES)
-        self.answerer = Answerer(net, numbers_of(net), self.engine, self._max_configurations)
+        self.answerer = Answerer(net, numbers_of(net), self.engine, most)
 
-    def close(self) -> None:
-        """Free the memory of the backends. Queries that need them raise `JtgpuError` from then on."""
-        for engine in self._engines.values():
-            engine.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def _parts(self) -> Iterable[SetEngine]:
+        return self._engines.values()
 
     def reload(self, net: MixedNetwork) -> None:
         """Replace the parameters by those of a network of the same structure; plans stay.
@@ -85,8 +76,9 @@ class MixedTree(InformationQueries):
             If the network has other variables, states or arcs.
         """
         own = [(v, self._net.parents(v), self._net.graph.states(v)) for v in self._net]
-        if not isinstance(net, type(self._net)) or [(v, net.parents(v), net.graph.states(v)) for v in net] != own:
-            raise PlanError(f"{net!r} differs from {self._net!r} in variables, states or arcs, not only in numbers")
+        self._check_structure(
+            net, isinstance(net, type(self._net)) and [(v, net.parents(v), net.graph.states(v)) for v in net] == own
+        )
         numbers, old, self._net = numbers_of(net, self.answerer.numbers.scale), self._net, net  # sums keep their units
         self.answerer.reload(net, numbers)
         if any(not np.array_equal(net.cpt(v), old.cpt(v)) for v in net.discrete):
@@ -95,21 +87,9 @@ class MixedTree(InformationQueries):
 
     def engine(self, sets: tuple[tuple[int, ...], ...]) -> SetEngine:
         """The compiled discrete network that takes likelihoods of some sets of variables."""
-        return self._engines.get_or_make(
-            sets, lambda: SetEngine(self._net.discrete, sets, self._backend, self._compile_options)
-        )
-
-    @property
-    def network(self) -> MixedNetwork:
-        """The network that was compiled."""
-        return self._net
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        made = partial(MixedTree, max_configurations=self._max_configurations, options=self._compile_options)
-        return made, (self._net, self._backend)
-
-    def __repr__(self) -> str:
-        return f"<MixedTree of {self._net!r}>"
+        self._check_open()
+        backend, options = self._arguments["backend"], self._arguments["options"]
+        return self._engines.get_or_make(sets, lambda: SetEngine(self._net.discrete, sets, backend, options))
 
     # One case -------------------------------------------------------------------------------------------------
 
@@ -207,10 +187,7 @@ class MixedTree(InformationQueries):
         parents = {v: net.parents(v) for v in net} | {child: tuple(weights)}
         cpts: dict[str, Any] = {v: net.gaussian(v) if net.is_number(v) else net.cpt(v) for v in net}
         cpts[child] = Gaussian(0.0, weights, sd=1.0)
-        tree = MixedTree(
-            MixedNetwork(states, parents, cpts), self._backend, max_configurations=self._max_configurations,
-            options=self._compile_options,
-        )  # fmt: skip
+        tree = MixedTree(MixedNetwork(states, parents, cpts), **self._arguments)
         return float(tree.posterior(child, evidence, likelihood=likelihood, do=do).sd) ** 2 - 1.0
 
     # Tables of cases ------------------------------------------------------------------------------------------

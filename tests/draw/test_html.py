@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.draw.charts import draw_curve
+from jtgpu.draw.html import draw_curve
 from jtgpu.model.states import StateNumber
 from tests.support.bundled import bundled
 

@@ -11,8 +11,7 @@ import numpy as np
 from ...errors import DataError
 from ...mixed.evidence import read_cases
 from ...mixed.fitting import Prior, Sums, best_parameters, one_pass
-from ...mixed.joint_parts import joint_parts
-from ...mixed.moments import empty_moments
+from ...mixed.moments import empty_moments, joint_parts
 from ...mixed.regressions import warn_of_errors
 from ...mixed.tree import MixedTree
 from ...model.mixed import MixedNetwork

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....columns import as_numbers, read_column, reject_infinite
+from ....columns.names import delimiter_hint
 from ....columns.schema import MANY_NUMBERS, MIN_IDENTIFIER, Finding, Schema, warn_of_near_equal
 from ....errors import ArgumentError, DataError, closest
 from ....model.discrete import DiscreteModel
@@ -21,6 +22,7 @@ from ....util.arguments import choice, described, several
 from ....util.arrays import Bools, Floats, Ints
 from ....util.calls import outside
 from ....util.cells import MissingReport
+from ....util.text_table import counted
 from ...columns import read_data
 from .coded import (
     CONSTANT_CHOICES,
@@ -249,7 +251,8 @@ def _variables(table: Table, states: Any, declared: Mapping[str, Any]) -> list[s
     if isinstance(states, DiscreteModel):
         names = list(states.variables)
     if len(names) < 2:
-        raise DataError(f"the table has {len(names)} columns; structure learning requires at least two")
+        n = counted(len(names), "column")
+        raise DataError(f"the table has {n}; structure learning requires at least two{delimiter_hint(names)}")
     if not 0 < table.n <= MAX_ROWS:
         n_rows = f"{table.n:,} rows, more than {MAX_ROWS:,}" if table.n else "no rows"
         raise DataError(f"the table has {n_rows}")
