@@ -1,6 +1,7 @@
 """Networks of states and numbers: conditional Gaussians, answered exactly.
 
-`jtgpu.MixedNetwork` makes one, ``net.compile()`` a `MixedTree`, and `jtgpu.learn.fit` with ``numbers=`` a `MixedFit`.
+`jtgpu.MixedNetwork` makes one, ``net.compile()`` a `MixedTree`, and `jtgpu.learn.fit` with ``continuous=`` a
+`MixedFit`.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
-    from .case_results import MixedCasePosteriors, NumberColumns
     from .fit_result import MixedFit
     from .information import NumberObservation
-    from .results import MixedPosteriors, NumberPosterior
+    from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns, NumberPosterior
     from .sampling import MixedSamples
     from .tree import MixedTree
 
@@ -24,6 +24,6 @@ __all__ = [
 
 __getattr__, __dir__ = public_names(__name__, {
     "fit_result": "MixedFit", "information": "NumberObservation",
-    "case_results": "MixedCasePosteriors NumberColumns", "results": "MixedPosteriors NumberPosterior",
+    "results": "MixedCasePosteriors MixedPosteriors NumberColumns NumberPosterior",
     "sampling": "MixedSamples", "tree": "MixedTree",
 })  # fmt: skip
