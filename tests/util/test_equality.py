@@ -40,7 +40,9 @@ MAKERS: dict[str, Callable[[int], Any]] = {
     "Posterior": lambda s: _tree().posterior("lung", {"xray": X[s]}),
     "Joints": lambda s: _tree().posteriors({"xray": X[s]}, joints=[("lung", "bronc")]).joint,
     "Joint": lambda s: _tree().joint(["lung", "tub"], {"xray": X[s]}),
-    "CasePosteriors": lambda s: _tree().posteriors_batch([{"xray": X[s]}, {"tub": "yes", "either": "no"}], on_impossible="flag"),
+    "CasePosteriors": lambda s: _tree().posteriors_batch(
+        [{"xray": X[s]}, {"tub": "yes", "either": "no"}], on_impossible="flag"
+    ),
     "Ranking": lambda s: _tree().value_of_information("lung", ["tub", "smoke"], {"xray": X[s]}),
     "Scores": lambda s: _tree().mutual_information("lung", ["tub", "smoke"], {"xray": X[s]}),
     "Explanation": lambda s: _tree().mpe({"xray": X[s]}),
