@@ -158,7 +158,7 @@ class MixedPosteriors(Result, ByName[Any]):
         # parts: of a number its column in `numbers`, and in `bounds` if the evidence is an interval
         self._parts, self._numbers, self._bounds, self.log_evidence = parts, numbers, bounds, log_evidence
 
-    def __getitem__(self, name: str) -> Posterior | NumberPosterior:
+    def __getitem__(self, name: str) -> Any:
         part = super().__getitem__(name)
         return self._numbers.case(part, 0, self._bounds.get(part)) if type(part) is int else part
 
