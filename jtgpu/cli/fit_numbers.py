@@ -13,21 +13,16 @@ from ..learn.parameters.numbers import KINDS
 from ..mixed.standard_errors import GaussianErrors
 from ..model.discrete import DiscreteModel
 from ..model.mixed import MixedNetwork
+from ..options.tables import ReadOptions
 from .console import reading
 from .networks import split_names
 
 if TYPE_CHECKING:
     from ..mixed.fit_result import MixedFit
 
-REFUSED = {"step": "--step", "cluster": "--cluster"}
-KEPT = (
-    "weights", "missing", "bins", "prior", "hidden", "fixed", "tied", "start", "restarts", "seed", "iterations",
-    "tolerance", "accelerate", "threads", "dialect", "na_values", "checkpoint", "resume", "progress",
-)  # fmt: skip
-
 
 def kinds_of(given: Sequence[str], variables: Sequence[str]) -> str | dict[str, str]:
-    """The argument `numbers` of `jtgpu.learn.fit` from ``--numbers``."""
+    """The argument `continuous` of `jtgpu.learn.fit` from ``--continuous``."""
     if len(given) == 1 and given[0] in KINDS:
         return given[0]
     kinds: dict[str, str] = {}
@@ -35,7 +30,7 @@ def kinds_of(given: Sequence[str], variables: Sequence[str]) -> str | dict[str, 
         name, equals, kind = text.rpartition("=")
         if kind.strip() not in KINDS or not equals:
             raise BadParameter(
-                f"{text!r} is neither {', '.join(KINDS)}, nor NAME=KIND of these", param_hint="--numbers"
+                f"{text!r} is neither {', '.join(KINDS)}, nor NAME=KIND of these", param_hint="--continuous"
             )
         kinds[split_names([name], variables, "variable")[0]] = kind.strip()
     return kinds
@@ -43,19 +38,15 @@ def kinds_of(given: Sequence[str], variables: Sequence[str]) -> str | dict[str, 
 
 def fit_numbers(
     net: DiscreteModel | MixedNetwork, cases: Sequence[str], numbers: Sequence[str] | None, from_data: bool,
-    options: dict[str, Any],
+    read: ReadOptions, options: dict[str, Any],
 ) -> MixedFit:  # fmt: skip
     """Fit the parameters of a network with numbers to one file."""
-    # options: keywords of `jtgpu.learn.fit`, of which some are not for numbers
-    for name, option in REFUSED.items():
-        if options.pop(name, None):
-            raise BadParameter("networks with numbers do not take this option", param_hint=option)
+    # options: keywords of `jtgpu.learn.fit`
     if len(cases) > 1:
         raise DataError(f"networks with numbers are fitted to one file, got {len(cases)}")
     from ..learn.parameters.fit import fit
 
-    kept = {name: options[name] for name in KEPT if name in options}
-    reading(cases[0], options["dialect"])
+    reading(cases[0], read)
     structure: Any = net
     states: dict[str, Any] | None = None
     kinds = None if numbers is None else kinds_of(numbers, [*net])
@@ -64,7 +55,9 @@ def fit_numbers(
         structure = {v: parents.parents(v) for v in net}
         if isinstance(kinds, dict) and not from_data:
             states = {v: net.states(v) for v in net if v not in kinds}
-    fitted: MixedFit = cast(Any, fit)(structure, cases[0], numbers=kinds, states=states, **kept)
+    fitted: MixedFit = cast(Any, fit)(
+        structure, cases[0], continuous=kinds, states=states, read=read, **options
+    )  # fmt: skip
     return fitted
 
 

@@ -72,7 +72,7 @@ class MixedSequencePosteriors(SequencePosteriors):
 class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
     """A compiled dynamic network with numbers; created by ``dyn.compile()``.
 
-    Sequences are a long frame with columns ``id`` and ``time``, a list of frames, or a mapping of variables to (B, T)
+    Sequences are a long frame with columns of `jtgpu.learn.Keys`, a list of frames, or a mapping of variables to (B, T)
     arrays. Posteriors are exact: an observed number is a likelihood of its parents with states. A number with numeric
     parents is a target if it is named, in slices where it or all of these are observed.
 
@@ -103,30 +103,30 @@ class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
         self._net = net
 
     def filter(self, sequences: Any, *, targets: Any = None, at: At = None, joints: Any = None,
-               on_impossible: OnProblem = "error", **options: Any) -> MixedSequencePosteriors:  # fmt: skip
+               on_error: OnProblem = "error", **options: Any) -> MixedSequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given the evidence up to it; parameters as of `DynamicTree.filter`."""
-        return self._answer("filter", sequences, targets, options, at=at, joints=joints, on_impossible=on_impossible)
+        return self._answer("filter", sequences, targets, options, at=at, joints=joints, on_error=on_error)
 
     def smooth(self, sequences: Any, *, targets: Any = None, at: At = None, joints: Any = None,
-               on_impossible: OnProblem = "error", **options: Any) -> MixedSequencePosteriors:  # fmt: skip
+               on_error: OnProblem = "error", **options: Any) -> MixedSequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given all evidence; parameters as of `DynamicTree.smooth`."""
-        return self._answer("smooth", sequences, targets, options, at=at, joints=joints, on_impossible=on_impossible)
+        return self._answer("smooth", sequences, targets, options, at=at, joints=joints, on_error=on_error)
 
-    def predict(self, sequences: Any, *, steps: int = 1, targets: Any = None, on_impossible: OnProblem = "error",
+    def predict(self, sequences: Any, *, ahead: int = 1, targets: Any = None, on_error: OnProblem = "error",
                 **options: Any) -> MixedSequencePosteriors:  # fmt: skip
         """Compute posteriors of the slices that follow; parameters as of `DynamicTree.predict`."""
-        return self._answer("predict", sequences, targets, options, steps=steps, on_impossible=on_impossible)
+        return self._answer("predict", sequences, targets, options, ahead=ahead, on_error=on_error)
 
     def log_likelihood(self, sequences: Any, **options: Any) -> Floats:
         """Compute ln of the density of each sequence, (B,); parameters as of `DynamicTree.log_likelihood`."""
         read, offset = with_densities(self.network, self._read(sequences, options), "flag")
         return self.discrete.log_likelihood(read) + sums(offset, read)
 
-    def mpe(self, sequences: Any, *, on_impossible: OnProblem = "error", **options: Any) -> SequenceExplanations:
+    def mpe(self, sequences: Any, *, on_error: OnProblem = "error", **options: Any) -> SequenceExplanations:
         """Find the most probable states given the evidence, numbers included; parameters as of `DynamicTree.mpe`."""
         net = self.network
-        read, offset = with_densities(net, self._read(sequences, options), on_impossible)
-        best = self.discrete.mpe(read, on_impossible=on_impossible)
+        read, offset = with_densities(net, self._read(sequences, options), on_error)
+        best = self.discrete.mpe(read, on_error=on_error)
         own = DiscreteModel({v: net.discrete.states(v) for v in net.discrete if v not in net.joined})
         states = best.states[np.repeat(np.arange(read.n), read.lengths), read.slices]
         return SequenceExplanations(own, read, states[:, : len(own)], best.log_joint + sums(offset, read))
@@ -138,7 +138,7 @@ class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
         net, rng = self.network, random_generator(seed)
         if sequences is None:
             if options:
-                raise ArgumentError("sample takes id=, time=, likelihood=, do=, on_gap= and codes= with sequences only")
+                raise ArgumentError("sample takes keys=, likelihood=, do= and codes= with sequences only")
             drawn = self.discrete.sample(n, length=length, seed=rng)
             read, rows = drawn._sequences, drawn._sequences.codes
             hidden = dict.fromkeys(net.numbers, np.full(len(rows), np.nan))
@@ -157,7 +157,7 @@ class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
 
     def _read(self, sequences: Any, options: Mapping[str, Any]) -> NumberRows:
         for name in options:
-            if name not in (known := ("id", "time", "likelihood", "do", "on_gap", "codes")):
+            if name not in (known := ("keys", "likelihood", "do", "codes")):
                 raise ArgumentError(f"there is no argument {name!r}{closest(name, known) or f'; known: {known}'}")
         if given := [v for v in mapping("likelihood", options.get("likelihood")) if v in self.network.numbers]:
             raise ArgumentError(f"likelihood has the number {given[0]!r}; likelihood= is of variables with states")
@@ -176,7 +176,7 @@ class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
         states = list(dict.fromkeys(v for v in given if v not in net.numbers))
         components = {c for y in numbers if (c := net.component[y]) is not None}
         rows = self._read(sequences, options)
-        read, offset = with_densities(net, rows, more["on_impossible"])
+        read, offset = with_densities(net, rows, more["on_error"])
         answer = getattr(self.discrete, kind)(read, targets=[*states, *sorted(components - {*states})], **more)
         made = MixedSequencePosteriors(
             net.discrete, answer._sequences, answer._slices, answer.log_evidence + sums(offset, read),

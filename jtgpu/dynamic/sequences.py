@@ -14,7 +14,8 @@ from ..columns import as_array, cells_of, is_frame, is_tensor, open_table, read_
 from ..errors import ArgumentError, DataError, EvidenceError, UnknownState, UnknownVariable, shown
 from ..inference.evidence_table import weight_rows
 from ..inference.results.frames import unused_name
-from ..util.arguments import choice, mapping
+from ..options.learning import Keys
+from ..util.arguments import mapping
 from ..util.calls import outside
 from .times import cells_in, check_steps, check_times, groups, index_of, is_whole, times_of, with_dates, with_gaps
 
@@ -131,15 +132,15 @@ class Sequences:
 
 
 def read_sequences(
-    net: DynamicNetwork, given: Any, *, id: str | None = None, time: str | None = None,
-    likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, on_gap: str = "error",
+    net: DynamicNetwork, given: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
+    do: Mapping[Any, Any] | None = None,
 ) -> Sequences:  # fmt: skip
     """Convert sequences of any kind to codes."""
-    # given: a long frame with columns `id` and `time`; a list of frames; a mapping of variables to (B, T) arrays; or
+    # given: a long frame with the columns of `keys`; a list of frames; a mapping of variables to (B, T) arrays; or
     #     (B, T, V) state numbers, -1 where nothing is observed
     # likelihood: variable -> weights: (states,), (rows, states) in the order of the frame's rows, or (B, T, states)
     # do: variable -> state in all slices, or {slice: state}
-    choice("on_gap", on_gap, ("error", "empty"))
+    id, time, on_gap = keys.id, keys.time, keys.on_gap
     if isinstance(given, Sequences):
         return given
     if is_tensor(given):

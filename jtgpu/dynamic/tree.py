@@ -11,6 +11,7 @@ from ..errors import ArgumentError, EvidenceError, shown
 from ..inference.compiled_network import CompiledNetwork
 from ..inference.queries.posteriors import as_list
 from ..model.dynamic import DynamicNetwork
+from ..options.learning import Keys
 from ..util.arguments import check_keywords, choice, several, whole_number
 from ..util.lru import LRU
 from .explain import most_probable, posterior_samples, prior_samples
@@ -87,19 +88,19 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
     # Posteriors -----------------------------------------------------------------------------------------------
 
     def filter(  # noqa: PLR0913
-        self, sequences: Any, *, id: str | None = None, time: str | None = None,
-        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, targets: Any = None,
-        at: At = None, joints: Any = None, on_gap: str = "error", on_impossible: OnProblem = "error",
-        codes: CodesByVariable | None = None,
+        self, sequences: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
+        do: Mapping[Any, Any] | None = None, targets: Any = None, at: At = None, joints: Any = None,
+        on_error: OnProblem = "error", codes: CodesByVariable | None = None,
     ) -> SequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given the evidence up to this slice.
 
         Parameters
         ----------
         sequences : data frame, list of data frames, mapping of (B, T) arrays, or (B, T, V) array of int
-        id, time : str, optional
-            Columns of a long frame: the sequence of each row, and its time. Times must increase in each sequence.
-            Without `id` the frame is one sequence.
+        keys : Keys
+            Columns of a long frame: ``Keys(id=...)``, the sequence of each row, and ``time=``, its time. Times must
+            increase in each sequence. Without `id` the frame is one sequence. ``on_gap="empty"``: a missing integer
+            time is a slice without observations, and no error.
         likelihood : mapping, optional
             Variable to P(observation | state): (states,), (rows, states), or (B, T, states). That of a static variable
             counts once, in the first slice.
@@ -111,9 +112,7 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
             Slices of the result, counted from 0. Default: all.
         joints : list of tuples, optional
             Sets whose joint posteriors are computed as well, such as ``[("rain[t]", "rain[t-1]")]``.
-        on_gap : {"error", "empty"}
-            Whether a missing integer time is an error or a slice without observations.
-        on_impossible : {"error", "flag"}
+        on_error : {"error", "flag"}
             Whether an impossible sequence raises an error, or has zeros from its first impossible slice on.
         codes : optional
             What cells mean; see `jtgpu.JunctionTree.posteriors_batch`.
@@ -129,65 +128,60 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
         DataError
             If times do not increase, or one is missing.
         """
-        choice("on_impossible", on_impossible, ("error", "flag"))
-        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
-        return self._posteriors(read, targets, at, joints, on_impossible, smooth=False)
+        choice("on_error", on_error, ("error", "flag"))
+        read = self._read(sequences, keys, likelihood, do, codes)
+        return self._posteriors(read, targets, at, joints, on_error, smooth=False)
 
     def smooth(  # noqa: PLR0913
-        self, sequences: Any, *, id: str | None = None, time: str | None = None,
-        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, targets: Any = None,
-        at: At = None, joints: Any = None, on_gap: str = "error", on_impossible: OnProblem = "error",
-        codes: CodesByVariable | None = None,
+        self, sequences: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
+        do: Mapping[Any, Any] | None = None, targets: Any = None, at: At = None, joints: Any = None,
+        on_error: OnProblem = "error", codes: CodesByVariable | None = None,
     ) -> SequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given the evidence of the whole sequence; parameters as of `filter`.
 
         Messages of about sqrt(T) slices are stored; the others are recomputed.
         """
-        choice("on_impossible", on_impossible, ("error", "flag"))
-        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
-        return self._posteriors(read, targets, at, joints, on_impossible, smooth=True)
+        choice("on_error", on_error, ("error", "flag"))
+        read = self._read(sequences, keys, likelihood, do, codes)
+        return self._posteriors(read, targets, at, joints, on_error, smooth=True)
 
     def predict(  # noqa: PLR0913
-        self, sequences: Any, *, steps: int = 1, id: str | None = None, time: str | None = None,
-        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, targets: Any = None,
-        on_gap: str = "error", on_impossible: OnProblem = "error",
+        self, sequences: Any, *, ahead: int = 1, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
+        do: Mapping[Any, Any] | None = None, targets: Any = None, on_error: OnProblem = "error",
         codes: CodesByVariable | None = None,
     ) -> SequencePosteriors:  # fmt: skip
         """Compute posteriors of the slices that follow each sequence, in which nothing is observed.
 
         Parameters
         ----------
-        steps : int
+        ahead : int
             Number of slices.
-        sequences, id, time, likelihood, do, targets, on_gap, on_impossible, codes
+        sequences, keys, likelihood, do, targets, on_error, codes
             See `filter`.
 
         Returns
         -------
         SequencePosteriors
-            Arrays (B, steps, states); ``log_evidence`` is that of the sequences.
+            Arrays (B, ahead, states); ``log_evidence`` is that of the sequences.
         """
-        choice("on_impossible", on_impossible, ("error", "flag"))
-        steps = whole_number("steps", steps, 1)
-        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
-        return predictions(self.step, read, self._targets(targets), steps, on_impossible)
+        choice("on_error", on_error, ("error", "flag"))
+        ahead = whole_number("ahead", ahead, 1)
+        read = self._read(sequences, keys, likelihood, do, codes)
+        return predictions(self.step, read, self._targets(targets), ahead, on_error)
 
     def log_likelihood(
-        self, sequences: Any, *, id: str | None = None, time: str | None = None,
-        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, on_gap: str = "error",
-        codes: CodesByVariable | None = None,
+        self, sequences: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
+        do: Mapping[Any, Any] | None = None, codes: CodesByVariable | None = None,
     ) -> Floats:  # fmt: skip
         """Compute ln P(evidence) of each sequence, (B,): -inf if it is impossible; parameters as of `filter`."""
-        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
+        read = self._read(sequences, keys, likelihood, do, codes)
         return self._posteriors(read, (), "last", None, "flag", smooth=False).log_evidence
 
     # Other questions ------------------------------------------------------------------------------------------
 
-    def mpe(  # noqa: PLR0913
-        self, sequences: Any, *, id: str | None = None, time: str | None = None,
-        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, on_gap: str = "error",
-        on_impossible: OnProblem = "error",
-        codes: CodesByVariable | None = None,
+    def mpe(
+        self, sequences: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
+        do: Mapping[Any, Any] | None = None, on_error: OnProblem = "error", codes: CodesByVariable | None = None,
     ) -> SequenceExplanations:  # fmt: skip
         """Find the most probable states of all variables in all slices given the evidence; parameters as of `filter`.
 
@@ -200,15 +194,15 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
         SequenceExplanations
             ``["rain"]`` has the names of the states, (B, T); ``.log_joint`` is ln P(states, evidence), (B,).
         """
-        choice("on_impossible", on_impossible, ("error", "flag"))
-        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
+        choice("on_error", on_error, ("error", "flag"))
+        read = self._read(sequences, keys, likelihood, do, codes)
         check_size((read.n, int(read.lengths.max())), len(self._net), "long sequences in a call of their own")
-        return SequenceExplanations(self._net, read, *most_probable(self.step, read, on_impossible))
+        return SequenceExplanations(self._net, read, *most_probable(self.step, read, on_error))
 
     def sample(  # noqa: PLR0913
-        self, n: int, sequences: Any = None, *, length: int | None = None, seed: Any = None, id: str | None = None,
-        time: str | None = None, likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
-        on_gap: str = "error", codes: CodesByVariable | None = None,
+        self, n: int, sequences: Any = None, *, length: int | None = None, seed: Any = None, keys: Keys = Keys(),
+        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
+        codes: CodesByVariable | None = None,
     ) -> SequenceStates:  # fmt: skip
         """Draw sequences, or n exact samples of all variables given the evidence of each sequence.
 
@@ -221,7 +215,7 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
             Slices of each sequence.
         seed : optional
             See `numpy.random.default_rng`. The same seed gives the same samples.
-        id, time, likelihood, do, on_gap, codes
+        keys, likelihood, do, codes
             Of `sequences`; see `filter`.
 
         Returns
@@ -241,7 +235,7 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
             return SequenceStates(self._net, Sequences(rows, np.arange(n + 1) * length), rows)
         if length is not None:
             raise ArgumentError("sample takes length= without sequences only; they have their own lengths")
-        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
+        read = self._read(sequences, keys, likelihood, do, codes)
         check_size((n, read.n, int(read.lengths.max())), len(self._net), "fewer samples, and long sequences alone")
         return SequenceStates(self._net, read, posterior_samples(self.step, read, n, seed))
 
@@ -251,19 +245,18 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
 
     # Helpers --------------------------------------------------------------------------------------------------
 
-    def _read(self, sequences: Any, id: Any, time: Any, likelihood: Any, do: Any, on_gap: str, codes: Any) -> Sequences:
-        net = self._net.with_codes(codes)
-        return read_sequences(net, sequences, id=id, time=time, likelihood=likelihood, do=do, on_gap=on_gap)
+    def _read(self, sequences: Any, keys: Keys, likelihood: Any, do: Any, codes: Any) -> Sequences:
+        return read_sequences(self._net.with_codes(codes), sequences, keys=keys, likelihood=likelihood, do=do)
 
     def _targets(self, targets: Any) -> list[int]:
         given = self._net.variables if targets is None else as_list(targets, "targets")
         return list(dict.fromkeys(self._net.index(v) for v in given))
 
     def _posteriors(
-        self, read: Sequences, targets: Any, at: At, joints: Any, on_impossible: str, *, smooth: bool
+        self, read: Sequences, targets: Any, at: At, joints: Any, on_error: str, *, smooth: bool
     ) -> SequencePosteriors:
         step = self.step_of(() if joints is None or several(joints) == [] else self._joints(joints))
-        return posteriors((step, self.step), read, self._targets(targets), at, joints, on_impossible, smooth=smooth)
+        return posteriors((step, self.step), read, self._targets(targets), at, joints, on_error, smooth=smooth)
 
     def _joints(self, joints: Any) -> tuple[tuple[int, ...], ...]:
         """The sets of ``joints`` as numbers of the step network."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
+    from ..options.learning import EM, Keys
     from ..util.cells import MissingReport
     from .classifier import JunctionTreeClassifier
     from .dags.posterior.arcs import Arc, ArcTable, ParentSets
@@ -38,15 +39,15 @@ if TYPE_CHECKING:
     from .validation_result import Validation
 
 __all__ = [
-    "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "CredibleIntervals", "Discretiser", "Fit",
-    "JunctionTreeClassifier", "MissingReport", "MixedSequenceFit", "NumberCheck", "NumberValidation", "Online",
+    "EM", "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "CredibleIntervals", "Discretiser", "Fit",
+    "JunctionTreeClassifier", "Keys", "MissingReport", "MixedSequenceFit", "NumberCheck", "NumberValidation", "Online",
     "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "SequenceFit", "Structure", "StructureLearner",
     "StructurePosterior", "Validation", "check", "discretise", "fit", "load", "posterior", "score_table", "structure",
     "validate",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
-    ".util.cells": "MissingReport", "classifier": "JunctionTreeClassifier",
+    ".options.learning": "EM Keys", ".util.cells": "MissingReport", "classifier": "JunctionTreeClassifier",
     "dags.posterior.averaging": "AveragedNetworks AveragedPosteriors",
     "dags.posterior.arcs": "Arc ArcTable ParentSets", "dags.posterior.saved": "load",
     "dags.posterior.posterior": "posterior",

@@ -1,6 +1,7 @@
 """Networks of states and numbers: conditional Gaussians, answered exactly.
 
-`jtgpu.MixedNetwork` makes one, ``net.compile()`` a `MixedTree`, and `jtgpu.learn.fit` with ``numbers=`` a `MixedFit`.
+`jtgpu.MixedNetwork` makes one, ``net.compile()`` a `MixedTree`, and `jtgpu.learn.fit` with ``continuous=`` a
+`MixedFit`.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from ..errors import EvidenceError, ImpossibleEvidence
 from ..inference.evidence_table import BatchEvidence, read_known_cases
 from ..inference.queries.counts import counts_of_case, host_backend
 from ..inference.queries.posteriors import Messages, messages_of
+from ..inference.queries.reduced import question_backend
 from ..model.states import StateNumber
 from .rows import extended, is_small, scaled_weights
 
@@ -84,7 +85,7 @@ class SetEngine:
         ordinary[lost] = 0.0
         expected = self.tree.expected_counts(
             cases.states, likelihood=self._weights(cases.likelihood, weights) or None, weights=ordinary,
-            on_impossible="flag",
+            on_error="flag",
         )  # fmt: skip
         counts = {v: np.array(expected[v]) for v in self._net}
         for row in lost[(rows[lost] != 0) & ~answers.impossible[lost]].tolist():
@@ -110,7 +111,7 @@ class SetEngine:
         weights, _ = scaled_weights(logs)
         given = self._weights({}, weights)
         states: NDArray[np.int32] = self.tree.impute(
-            cases.states, likelihood=given or None, seed=rng, on_impossible="flag"
+            cases.states, likelihood=given or None, seed=rng, on_error="flag"
         ).states
         for row in self._run(cases, logs, [])[1].tolist():
             states[row] = -1
@@ -217,7 +218,6 @@ class ExtendedCase:
                 "the numbers are so many standard deviations from their means that float64 cannot tell which states "
                 "are more probable; check their units"
             )
-        _ = tree.plan.whole  # raises TableTooLarge if it does not fit: reductions of questions have no exponents
         self._is_wide = lowest < WIDE
         weights: dict[int, Floats] = {}
         powers: dict[int, NDArray[np.int64]] = {}
@@ -239,12 +239,22 @@ class ExtendedCase:
     @property
     def _messages(self) -> Messages:
         tree, factors = self.tree, self._intervened.factors
-        return Messages(tree.plan.whole, factors, "reference") if self._is_wide else messages_of(tree, factors)
+        if not self._is_wide:
+            return messages_of(tree, factors)
+        if tree.whole:
+            return Messages(tree.plan.plan, factors, "reference")
+        return Messages(None, factors, "reference", questions=question_backend(tree, factors, "reference"))
 
     def posteriors(self, targets: Sequence[int], sets: Sequence[tuple[int, ...]]) -> tuple[list[Floats], float]:
         """Posteriors of variables, and joint posteriors of sets, flat; and ln P(e)."""
         tree, factors = self.tree, self._intervened.factors
-        backend: Backend = Reference(tree.plan.whole, factors) if self._is_wide else host_backend(tree, factors)
+        backend: Backend
+        if not self._is_wide:
+            backend = host_backend(tree, factors)
+        elif tree.whole:
+            backend = Reference(tree.plan.plan, factors)
+        else:
+            backend = question_backend(tree, factors, "reference")
         result, ptr = backend.run(self._case, [*targets, *map(self.number, sets)]), backend.cell_ptr
         cells = {v: result.posterior[ptr[v] : ptr[v + 1]] for v in [*targets, *map(self.number, sets)]}
         joints = [

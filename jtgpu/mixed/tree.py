@@ -199,7 +199,7 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         likelihood: Findings | None = None,
         do: Findings | None = None,
         targets: Targets = None,
-        on_impossible: OnProblem = "error",
+        on_error: OnProblem = "error",
         codes: CodesByVariable | None = None,
     ) -> MixedCasePosteriors:
         """Compute posteriors of a table of B cases.
@@ -210,7 +210,7 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
             Columns of states and of numbers; None and NaN are missing.
         likelihood, do, targets
             See `posteriors`; likelihoods are (card,) or (B, card).
-        on_impossible : {"error", "flag"}
+        on_error : {"error", "flag"}
             Whether a case of probability zero raises, or is flagged in the result.
         codes : optional
             What cells mean; see `jtgpu.JunctionTree.posteriors_batch`.
@@ -222,7 +222,7 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         read = read_cases(self._net.with_codes(codes), cases, likelihood, do)
         names, discrete, numbers = self._targets(targets)
         answers = self.answerer.answer(read, discrete, numbers)
-        self._check_possible(answers.impossible, read, on_impossible)
+        self._check_possible(answers.impossible, read, on_error)
         columns = {v: NumberColumns(answers.numbers, i) for i, v in enumerate(answers.numbers.names)}
         by_name: dict[str, Any] = {**answers.posteriors, **columns}
         return MixedCasePosteriors(
@@ -235,13 +235,11 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         codes: CodesByVariable | None = None,
     ) -> Floats:  # fmt: skip
         """Compute `log_evidence` of each of B cases, (B,): -inf for a case of probability zero."""
-        flagged = self.posteriors_batch(
-            cases, likelihood=likelihood, do=do, targets=(), on_impossible="flag", codes=codes
-        )
+        flagged = self.posteriors_batch(cases, likelihood=likelihood, do=do, targets=(), on_error="flag", codes=codes)
         return flagged.log_evidence
 
     def predict(
-        self, cases: Cases, target: str | int, *, on_impossible: OnProblem = "error",
+        self, cases: Cases, target: str | int, *, on_error: OnProblem = "error",
         codes: CodesByVariable | None = None,
     ) -> NDArray[Any]:  # fmt: skip
         """Predict a variable of B cases given the other columns: the mean of a number, the most probable state."""
@@ -255,7 +253,7 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         is_number = self._net.is_number(name)
         g = (self._net.numbers.index(name),) if is_number else ()
         answers = self.answerer.answer(read, [] if is_number else [name], g)
-        self._check_possible(answers.impossible, read, on_impossible)
+        self._check_possible(answers.impossible, read, on_error)
         if is_number:
             return np.asarray(answers.numbers.mean[:, 0])
         labels: NDArray[Any] = np.array(self._net.states(name), dtype=object)
@@ -285,7 +283,7 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         return MixedSamples(self._net, states, draw_numbers(self.answerer, observed, case.cut, states, values, rng))
 
     def impute(
-        self, cases: Cases, *, seed: Seed = None, on_impossible: OnProblem = "error",
+        self, cases: Cases, *, seed: Seed = None, on_error: OnProblem = "error",
         codes: CodesByVariable | None = None,
     ) -> MixedSamples:  # fmt: skip
         """Fill in the missing cells of B cases with an exact joint sample given the other cells of the case.
@@ -305,7 +303,7 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
             possible = np.maximum(states[rows], 0)
             drawn = draw_numbers(self.answerer, pattern.observed, frozenset(), possible, part.values, rng)
             values[rows] = np.where(np.any(states[rows] < 0, axis=1)[:, None], part.values, drawn)
-        self._check_possible(np.any(states < 0, axis=1), read, on_impossible)
+        self._check_possible(np.any(states < 0, axis=1), read, on_error)
         return MixedSamples(self._net, states, values, read.table)
 
     # Information ----------------------------------------------------------------------------------------------
@@ -334,8 +332,8 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
             self._everything = result
         return result
 
-    def _check_possible(self, impossible: NDArray[np.bool_], cases: MixedCases, on_impossible: str) -> None:
-        if choice("on_impossible", on_impossible, ("error", "flag")) == "flag" or not impossible.any():
+    def _check_possible(self, impossible: NDArray[np.bool_], cases: MixedCases, on_error: str) -> None:
+        if choice("on_error", on_error, ("error", "flag")) == "flag" or not impossible.any():
             return
         row = int(np.argmax(impossible))
         reason = f"the evidence has probability 0: {', '.join(cases.findings(self._net, row)) or 'its likelihoods'}"

@@ -9,25 +9,30 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from ...errors import ImpossibleEvidence, TableTooLarge, format_bytes
+from ...errors import ImpossibleEvidence, TableTooLarge
 from ...plans.compiler import MAX_TABLE
 from ...plans.program import Program, collect_program
 from ...plans.reduction import Reducer, Reduction
+from ...util.elementary import log
 from ...util.lru import LRU
 from ...util.system import new_lock
+from ...util.text_table import counted
 from ..base import Backend, BatchResult, Capabilities, Counts, Evidence, HeldCase, Likelihood, Result, columns_of
+from ..reference import ExtendedEvidence, exponents_of
 from ..sweep import Best, Derivatives, Sweep, Uniforms
 from .delegating import DelegatingBackend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ...plans.arrays import Cost
     from ...plans.plan import Plan
 
     Factors = Sequence[NDArray[np.float64]]
@@ -66,8 +71,7 @@ class _Engine:
     def __init__(self, plan: Plan, left: Reduction, make: Make):
         self.plan = plan
         self._tables: Factors = left.tables
-        cards = left.n_possible[left.free]
-        self._ones = [np.ones(cards[list(scope)].tolist()) for scope in plan.sets]
+        self._ones = _ones(left, plan)
         self._backend = make(plan, [*left.tables, *self._ones])
         self._lock = new_lock()
         self.bytes, self.flops = plan.cost().bytes, plan.cost().flops
@@ -115,15 +119,20 @@ class QuestionBackend(Backend):
         self, evidence: Evidence, targets: Iterable[int] | None = None, *, families: bool = False
     ) -> Reduction:
         """The reduction of the model for a case; targets as of `run`."""
-        key = evidence.state.tobytes(), *((v, w.tobytes()) for v, w in sorted(evidence.likelihood.items()))
+        far = tuple(exponents_of(evidence))
+        key = evidence.state.tobytes(), far, *((v, w.tobytes()) for v, w in sorted(evidence.likelihood.items()))
         wanted = None if targets is None else tuple(sorted(set(targets)))
         return self._questions.get_or_make((key, wanted, families), lambda: self._reduced(evidence, wanted, families))
 
     def _reduced(self, evidence: Evidence, targets: Sequence[int] | None, families: bool) -> Reduction:
         n, sets = self._plan.n_variables, self._plan.sets
-        more = [((v,) if v < n else sets[v - n], np.asarray(w)) for v, w in sorted(evidence.likelihood.items())]
-        own = None if targets is None else [v for v in targets if v < n]
-        joint = [sets[v - n] for v in targets or () if v >= n]
+        far = exponents_of(evidence)  # weights that stay weights, of variables and sets that are left
+        more = [
+            ((v,) if v < n else sets[v - n], np.where(np.asarray(w) > 0, 1.0, 0.0) if v in far else np.asarray(w))
+            for v, w in sorted(evidence.likelihood.items())
+        ]
+        own = None if targets is None else [v for v in (*targets, *far) if v < n]
+        joint = [sets[v - n] for v in (*(targets or ()), *far) if v >= n]
         return self._reducer.reduce(evidence.state, more, own, joint, families=families)
 
     def plan_of(self, left: Reduction, search: bool | None = None) -> Plan:
@@ -132,19 +141,17 @@ class QuestionBackend(Backend):
         try:
             return left.plan(self.limits.memory_limit, self.limits.max_table, search=search)
         except TableTooLarge as error:
-            raise TableTooLarge(self._refusal(left, error), error.entries, error.needed, error.limit) from None
+            raise error.saying(self._refusal(left, error)) from None
 
     def _refusal(self, left: Reduction, error: TableTooLarge) -> str:
         names = self.limits.names or [f"variable {v}" for v in range(len(left.cards))]
         clique = [names[v] for v in left.largest_clique()]
         listed = ", ".join(clique[:10]) + (f" and {len(clique) - 10} more" if len(clique) > 10 else "")
-        memory, most = format_bytes(self.limits.memory_limit), f"{self.limits.max_table:,}"
         return (
-            f"this question is too large: of {len(left.cards):,} variables its findings leave {len(left.free):,}, and "
-            f"tables of them exceed {memory} (memory_limit) or {most} entries (max_table): "
-            f"{error.message.split(';')[0]}; the largest clique has "
-            f"{len(clique)} variables: {listed}; try fewer targets, or observe some of these variables, such as "
-            f"{', '.join(clique[:3])}"
+            f"this question is too large: of {counted(len(left.cards), 'variable')} its findings leave "
+            f"{len(left.free):,}; {error.message.split(';')[0]}; the largest clique has "
+            f"{counted(len(clique), 'variable')}: {listed}; try fewer targets, or observe some of these variables, "
+            f"such as {', '.join(clique[:3])}"
         )
 
     def _engine(self, left: Reduction, search: bool | None = None) -> _Engine:
@@ -161,57 +168,83 @@ class QuestionBackend(Backend):
 
     def is_cheap(self, left: Reduction, most: float) -> bool:
         """Whether a case of what is left takes at most so many multiplications."""
-        if not len(left.free) or left.key in self._engines:
+        if not len(left.free):
             return True
-        if left.least_work() > most:
-            return False
-        try:
-            return self._engine(left).flops // 2 <= most
-        except TableTooLarge:
-            return False
+        engine = self._engines.get(left.key)
+        if engine is None:
+            if left.least_work() > most:
+                return False
+            try:
+                engine = self._engine(left)
+            except TableTooLarge:
+                return False
+        return engine.flops // 2 <= most
 
     # Answers --------------------------------------------------------------------------------------------------
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        return self._run_in_parts(evidence, targets)
+        parts = list(self._parts(targets, lambda some, search: self._run(evidence, some, search)))
+        if len(parts) == 1:
+            return parts[0][1]
+        posterior = np.zeros(int(self.posterior_ptr[-1]))
+        for some, result in parts:
+            cells = columns_of(self.posterior_ptr, some)
+            posterior[cells] = result.posterior[cells]
+        return Result(posterior, parts[-1][1].log_evidence)
 
-    def _run_in_parts(self, evidence: Evidence, targets: Sequence[int] | None, times: int = HALVED) -> Result:
-        """The answer to a question, or to two about half of the targets each if it is too large."""
+    def costs(self, evidence: Evidence, targets: Sequence[int] | None = None) -> list[tuple[int, Cost | None]]:
+        """Variables that are left of a question and the cost of its plan, or those of each of its parts."""
+        # raises TableTooLarge, ImpossibleEvidence: as `run` does
+        def planned(some: Sequence[int] | None, search: bool | None) -> tuple[int, Cost | None]:
+            left = self.reduce(evidence, some)
+            return len(left.free), self.plan_of(left, search).cost() if len(left.free) else None
+
+        return [cost for _, cost in self._parts(targets, planned)]
+
+    def _parts(
+        self, targets: Sequence[int] | None, ask: Callable[[Sequence[int] | None, bool | None], T]
+    ) -> Iterator[tuple[Sequence[int] | None, T]]:
+        """The answer to a question, or to several about some of its targets if it is too large."""
+        # ask: By targets, and `search` as of `plan_of`
         try:
-            return self._run(evidence, targets, None if times == HALVED else False)
+            whole = ask(targets, None)
         except TableTooLarge as error:
             some = list(range(self._plan.n_variables)) if targets is None else sorted(set(targets))
-            if not times or len(some) < 2 or some[-1] >= self._plan.n_variables:
+            if len(some) < 2 or some[-1] >= self._plan.n_variables:
                 raise
             first = error
-        half = len(some) // 2  # questions about fewer variables need less
-        posterior, log_evidence = np.zeros(int(self.posterior_ptr[-1])), 0.0
-        for part in (some[:half], some[half:]):
+        else:
+            yield targets, whole
+            return
+        waiting = [(some, 0)]
+        while waiting:  # questions about fewer variables need less
+            part, times = waiting.pop()
             try:
-                result = self._run_in_parts(evidence, part, times - 1)
+                if times:
+                    yield part, ask(part, False)
+                    continue
             except TableTooLarge:
-                raise first from None
-            cells = columns_of(self.posterior_ptr, part)
-            posterior[cells], log_evidence = result.posterior[cells], result.log_evidence
-        return Result(posterior, log_evidence)
+                if times == HALVED or len(part) < 2:
+                    raise first.saying(
+                        f"{first.message}; it was asked in parts, too: one about {len(part):,} of the {len(some):,} "
+                        "targets is too large"
+                    ) from None
+            half = len(part) // 2
+            waiting += [(part[half:], times + 1), (part[:half], times + 1)]
 
     def _run(self, evidence: Evidence, targets: Sequence[int] | None, search: bool | None) -> Result:
         left, n = self.reduce(evidence, targets), self._plan.n_variables
         free = None if targets is None else [*left.inside(v for v in targets if v < n)]
         if not len(left.free):
-            return Result(self._posterior(left, targets, lambda _: np.ones(1)), left.log_constant)
+            constant = self.case(left, evidence)[1]
+            return Result(self._posterior(left, targets, lambda _: np.ones(1)), left.log_constant + constant)
         engine = self._engine(left, search)
-        joint = {tuple(sorted(s)): len(left.free) + i for i, s in enumerate(engine.plan.sets)}
-
-        def place(scope: Sequence[int]) -> int:
-            """The inner variable or set variable of a set; -1 if no variable of it is left."""
-            inner = left.inside(sorted(scope))
-            return joint.get(inner, inner[0] if inner else -1)
-
+        case, constant = self.case(left, evidence, engine.plan)
+        place = partial(_place, left, engine.plan)
         if targets is not None and free is not None:
             more = [place(self._plan.sets[v - n]) for v in targets if v >= n]
             free = [*dict.fromkeys([*free, *(w for w in more if w >= 0)])]
-        result = engine.ask(left.tables, lambda backend: backend.run(_nothing(left), free))
+        result = engine.ask(left.tables, lambda backend: backend.run(case, free))
         ptr = np.concatenate([[0], np.cumsum(engine.plan.cards_with_sets)])
 
         def cells(scope: Sequence[int]) -> NDArray[np.float64]:
@@ -225,7 +258,32 @@ class QuestionBackend(Backend):
             return part.reshape(shape).transpose(np.argsort(own))
 
         inner = result.posterior[: int(left.n_possible[left.free].sum())]
-        return Result(self._posterior(left, targets, cells, inner), result.log_evidence + left.log_constant)
+        return Result(self._posterior(left, targets, cells, inner), result.log_evidence + left.log_constant + constant)
+
+    def case(self, left: Reduction, evidence: Evidence, plan: Plan | None = None) -> tuple[Evidence, float]:
+        """What is left of a case: weights that are no ordinary numbers; and ln of those of states that are certain."""
+        # plan: of what is left, if there is something
+        weights: dict[int, NDArray[np.float64]] = {}
+        powers: dict[int, NDArray[np.int64]] = {}
+        n, constant = self._plan.n_variables, 0.0
+        for v, exponents in exponents_of(evidence).items():
+            scope = (v,) if v < n else self._plan.sets[v - n]
+            cells = np.ix_(*(left.states(u) for u in scope))
+            inner, w = left.inside(scope), -1 if plan is None else _place(left, plan, scope)
+            shape = left.n_possible[left.free[list(inner)]].tolist()
+            own = inner if plan is None or w < len(left.free) else plan.sets[w - len(left.free)]
+            axes = [inner.index(u) for u in own]
+            mantissa, power = (
+                np.reshape(table, self._plan.cardinality[list(scope)].tolist())[cells].reshape(shape).transpose(axes)
+                for table in (evidence.likelihood[v], exponents)
+            )
+            if w < 0:
+                constant += log(float(mantissa)) + int(power) * log(2.0)
+            else:
+                weights[w] = weights.get(w, 1.0) * mantissa.ravel()
+                powers[w] = powers.get(w, 0) + power.ravel()
+        nothing = np.full(len(left.free), -1, np.int32)
+        return (ExtendedEvidence(nothing, weights, powers) if weights else Evidence(nothing)), constant
 
     def _posterior(
         self, left: Reduction, targets: Sequence[int] | None, cells: Callable[[Sequence[int]], NDArray[np.float64]],
@@ -251,12 +309,10 @@ class QuestionBackend(Backend):
         n = len(states)
         answer = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.ones(n, np.bool_))
         for i, case in self._by_pattern(states, likelihood):
-            try:
+            with _row(i):
                 result = self.run(case, targets)
-            except ImpossibleEvidence:
-                continue
-            answer.posterior[i], answer.log_evidence[i] = result.posterior[columns], result.log_evidence
-            answer.impossible[i] = False
+                answer.posterior[i], answer.log_evidence[i] = result.posterior[columns], result.log_evidence
+                answer.impossible[i] = False
         return answer
 
     def _by_pattern(
@@ -277,23 +333,21 @@ class QuestionBackend(Backend):
         log_evidence, impossible = np.full(n, -np.inf), np.ones(n, np.bool_)
         for i, case in self._by_pattern(states, likelihood):
             weight = 1.0 if weights is None else float(weights[i])
-            try:
+            with _row(i):
                 left = self.reduce(case, families=True)
                 inner: Sequence[NDArray[np.float64]] = ()
                 log_evidence[i] = left.log_constant
                 if len(left.free):
-                    engine, row = self._engine(left), _nothing(left).state[None]
+                    engine, row = self._engine(left), np.full((1, len(left.free)), -1, np.int32)
                     counts = engine.ask(left.tables, lambda backend: backend.run_counts(row))  # noqa: B023
                     if counts.impossible[0]:
                         log_evidence[i] = -np.inf
                         continue
                     inner, log_evidence[i] = counts.families, left.log_constant + float(counts.log_evidence[0])
-            except ImpossibleEvidence:
-                continue
-            impossible[i] = False
-            for f, scope in enumerate(scopes):
-                home = left.homes.get(f)
-                families[f] += weight * left.table(scope, np.ones(1) if home is None else inner[home])
+                impossible[i] = False
+                for f, scope in enumerate(scopes):
+                    home = left.homes.get(f)
+                    families[f] += weight * left.table(scope, np.ones(1) if home is None else inner[home])
         return Counts(families, log_evidence, impossible)
 
     def score(self, states: NDArray[np.int32], evidence: Evidence) -> NDArray[np.float64]:
@@ -319,8 +373,28 @@ class QuestionBackend(Backend):
         self._questions.clear()
 
 
-def _nothing(left: Reduction) -> Evidence:
-    return Evidence.none(len(left.free))
+def _ones(left: Reduction, plan: Plan) -> list[NDArray[np.float64]]:
+    """The factors of a plan's sets."""
+    cards = left.n_possible[left.free]
+    return [np.ones(cards[list(scope)].tolist()) for scope in plan.sets]
+
+
+def _place(left: Reduction, plan: Plan, scope: Sequence[int]) -> int:
+    """The inner variable or set variable of a set; -1 if no variable of it is left."""
+    inner = left.inside(sorted(scope))
+    joint = {tuple(sorted(s)): len(left.free) + i for i, s in enumerate(plan.sets)}
+    return joint.get(inner, inner[0] if inner else -1)
+
+
+@contextlib.contextmanager
+def _row(i: int) -> Iterator[None]:
+    """A case of a table: nothing is done if it is impossible, and the error has its row if it is too large."""
+    with contextlib.suppress(ImpossibleEvidence):
+        try:
+            yield
+        except TableTooLarge as error:
+            error.row = i
+            raise
 
 
 class CheaperQuestions(DelegatingBackend):
@@ -385,41 +459,41 @@ class QuestionSweep:
 
     def __init__(self, questions: QuestionBackend, maximal: bool, make: MakeSweep):
         self._questions, self._maximal, self._make = questions, maximal, make
-        self._sweeps: LRU[int, tuple[Reduction, Sweep]] = LRU(16)
+        self._sweeps: LRU[int, tuple[Reduction, Sweep, Plan]] = LRU(16)
 
-    def _sweep(self, evidence: Evidence) -> tuple[Reduction, Sweep | None]:
+    def _sweep(self, evidence: Evidence) -> tuple[Reduction, Sweep | None, Evidence, float]:
+        """What is left of a case: a sweep, the evidence, and ln of all that is certain."""
         left = self._questions.reduce(evidence)
-        if not len(left.free):
-            return left, None
 
-        def make() -> tuple[Reduction, Sweep]:  # the value holds the reduction, so no other one has this id
+        def make() -> tuple[Reduction, Sweep, Plan]:  # the value holds the reduction, so no other one has this id
             plan = self._questions.plan_of(left)
-            return left, self._make(collect_program(plan, maximal=self._maximal), left.tables)
+            program = collect_program(plan, maximal=self._maximal)
+            return left, self._make(program, [*left.tables, *_ones(left, plan)]), plan
 
-        return self._sweeps.get_or_make(id(left), make)
+        made = self._sweeps.get_or_make(id(left), make) if len(left.free) else (left, None, None)
+        case, constant = self._questions.case(left, evidence, made[2])
+        return left, made[1], case, left.log_constant + constant
 
     def best(self, evidence: Evidence, k: int = 1) -> Best:
-        left, sweep = self._sweep(evidence)
+        left, sweep, case, constant = self._sweep(evidence)
         if sweep is None:
-            return Best(left.state[None], np.array([left.log_constant]))
-        best = sweep.best(_nothing(left), k)
-        return Best(left.expanded(best.states), best.log_value + left.log_constant)
+            return Best(left.state[None], np.array([constant]))
+        best = sweep.best(case, k)
+        return Best(left.expanded(best.states), best.log_value + constant)
 
     def best_rows(self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]]) -> Best:
         rows, logs = np.full(states.shape, -1, np.int32), np.full(len(states), -math.inf)
         for i in range(len(states)):
-            try:
+            with _row(i):
                 best = self.best(Evidence(states[i], {v: w[i] for v, w in likelihood.items()}))
-            except ImpossibleEvidence:
-                continue
-            rows[i], logs[i] = best.states[0], best.log_value[0]
+                rows[i], logs[i] = best.states[0], best.log_value[0]
         return Best(rows, logs)
 
     def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
-        left, sweep = self._sweep(evidence)
+        left, sweep, case, _ = self._sweep(evidence)
         if sweep is None:
             return np.tile(left.state, (n, 1))
-        return left.expanded(sweep.draw(_nothing(left), n, lambda m: np.ascontiguousarray(uniforms(m)[:, left.free])))
+        return left.expanded(sweep.draw(case, n, lambda m: np.ascontiguousarray(uniforms(m)[:, left.free])))
 
     def draw_rows(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], uniforms: Uniforms
@@ -427,11 +501,9 @@ class QuestionSweep:
         drawn = np.full(states.shape, -1, np.int32)
         for i in range(len(states)):
             row = uniforms(1)
-            try:
+            with _row(i):
                 case = Evidence(states[i], {v: w[i] for v, w in likelihood.items()})
                 drawn[i] = self.draw(case, 1, lambda _, row=row: row)[0]  # type: ignore[misc]
-            except ImpossibleEvidence:
-                continue
         return drawn
 
     def derivatives(self, evidence: Evidence) -> Derivatives:

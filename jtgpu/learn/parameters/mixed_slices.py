@@ -215,8 +215,7 @@ def fit_mixed_sequences(
     net: MixedDynamicNetwork = mixed_template(structure, cases, numbers, model.states, model.hidden, model.bins)
     net = net.with_codes(model.codes)
     rows = read_rows(
-        net, cases, likelihood=mapping("likelihood", columns.likelihood), id=columns.id, time=columns.time,
-        on_gap=columns.on_gap,
+        net, cases, likelihood=mapping("likelihood", columns.likelihood), keys=columns.keys,
     )  # fmt: skip
     for y in net.numbers:
         least_sd(y, rows.values[y])

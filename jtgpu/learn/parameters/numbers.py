@@ -13,6 +13,7 @@ import numpy as np
 from ...columns import as_numbers, open_table, read_column
 from ...columns.files import read_file
 from ...columns.memory import first_text
+from ...columns.schema import MANY_NUMBERS, Schema
 from ...errors import ArgumentError, DataError, closest, shown
 from ...mixed.evidence import MixedCases, read_cases
 from ...mixed.fit_result import MixedFit
@@ -23,9 +24,9 @@ from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, described, mapping, names, number
 from ...util.calls import outside
 from ...util.cells import is_missing, warn_of_few
-from ..columns import MANY_NUMBERS, sample_weights
+from ..columns import sample_weights
 from .families import read_structure
-from .likelihood_cells import hidden_states, labels_of, of_discretiser
+from .likelihood_cells import hidden_states, is_likelihood, of_discretiser
 from .runs import FitRun, best_of_starts
 from .setup import read_sharing
 from .value_steps import Values
@@ -85,8 +86,8 @@ def _fit_table(
     for v in kinds:
         if kinds[v] == "gaussian" and len(np.unique(np.asarray(as_numbers(cells[v])))) == 2:
             warnings.warn(
-                f"the column {v!r} has two values and is fitted as a number; numbers={{{v!r}: 'states'}} makes states "
-                "of them", stacklevel=outside(),
+                f"the column {v!r} has two values and is fitted as a number; continuous={{{v!r}: 'states'}} makes "
+                "states of them", stacklevel=outside(),
             )  # fmt: skip
     shell = _shell(labels, parents).with_codes(model.codes)
     read = read_cases(shell, cells, None, None)
@@ -133,7 +134,10 @@ def _labels(table: Cells, v: str, kind: str, model: Model) -> Any:
         return tuple(map(str, model.states[v]))
     column = read_column(v, table)
     at_most = (model.bins or DEFAULT_BINS) if kind == "intervals" else None
-    return labels_of(v, column.counts(), ordered=column.declared, bins=at_most, chosen=True)
+    schema = Schema(bins=at_most)
+    schema.add(v, *column.used(is_likelihood)[1:], declared=column.declared, chosen=True)
+    schema.settle()
+    return schema.states[v]
 
 
 def _fixed(given: Any, net: MixedNetwork) -> tuple[str, ...]:
@@ -172,7 +176,7 @@ def column_kinds(
     given = mapping("numbers", numbers)
     for v, kind in given.items():
         if v not in variables:
-            raise ArgumentError(f"numbers: there is no variable {v!r}{closest(str(v), variables)}")
+            raise ArgumentError(f"continuous: there is no variable {v!r}{closest(str(v), variables)}")
         choice(f"numbers[{v!r}]", kind, KINDS)
         if kind != "states" and not _is_numeric(table.column(v)):
             row, cell = first_text(table.column(v))
@@ -184,7 +188,7 @@ def column_kinds(
         x = as_numbers(table.column(v))
         if x is not None and len(np.unique(x[~np.isnan(x)])) > MANY_NUMBERS:
             raise DataError(
-                f"column {v!r} has more than {MANY_NUMBERS} different numbers; name its kind: numbers={{{v!r}: "
+                f"column {v!r} has more than {MANY_NUMBERS} different numbers; name its kind: continuous={{{v!r}: "
                 "'gaussian'} or 'intervals'"
             )
     return {v: given.get(v, "states") for v in variables}
@@ -203,10 +207,10 @@ def _no_column(name: str, names: Sequence[str]) -> Any:
 def _prior(prior: Any) -> tuple[float, float | str]:
     """Rows of the pooled regression, and counts of CPTs."""
     if isinstance(prior, str) and prior.startswith("bdeu:"):
-        return number("prior", float(prior[5:]), least=0), prior
+        return number("pseudo_counts", float(prior[5:]), least=0), prior
     if isinstance(prior, (str, Mapping)):
-        raise ArgumentError(f"with numbers, prior must be a number or 'bdeu:ESS', not {prior!r}")
-    value = number("prior", prior, least=0)
+        raise ArgumentError(f"with continuous variables, pseudo_counts must be a number or 'bdeu:ESS', not {prior!r}")
+    value = number("pseudo_counts", prior, least=0)
     return value, value
 
 

@@ -142,7 +142,7 @@ class Fit:
             If the network was fitted without ``errors=True``.
         """
         if self._errors is None:
-            raise ArgumentError("standard errors require fit(..., errors=True)")
+            raise ArgumentError("standard errors require fit(..., em=EM(standard_errors=True))")
         if variable in self._errors:
             return self._errors[variable]
         return self._errors[self.network.variables[self.network.index(variable)]]

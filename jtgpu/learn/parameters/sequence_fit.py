@@ -34,7 +34,8 @@ class SequenceFit(Fit):
     --------
     >>> import jtgpu
     >>> table = {"day": [1, 2, 3, 4], "place": ["a", "a", "a", "b"], "rain": ["no", "no", "yes", "no"]}
-    >>> fit = jtgpu.learn.fit({"rain": [("rain", 1)]}, table, id="place", time="day", prior=0)
+    >>> keys = jtgpu.learn.Keys(id="place", time="day")
+    >>> fit = jtgpu.learn.fit({"rain": [("rain", 1)]}, table, keys=keys, pseudo_counts=0)
     >>> fit.counts["rain"].tolist(), fit.counts["rain[0]"].tolist()
     ([[1.0, 1.0], [0.0, 0.0]], [2.0, 0.0])
     """

@@ -16,6 +16,7 @@ from ...dynamic.sequences import read_sequences
 from ...errors import ArgumentError, DataError, closest
 from ...model.directed import DirectedModel
 from ...model.dynamic import DynamicNetwork
+from ...options.learning import Keys
 from ...util.arguments import choice, mapping, names, several
 from ...util.calls import outside
 from ...util.cells import MissingReport
@@ -40,9 +41,7 @@ if TYPE_CHECKING:
 class Columns(NamedTuple):
     """How a table of sequences is read."""
 
-    id: str | None
-    time: str | None
-    on_gap: str
+    keys: Keys
     likelihood: Mapping[str, Any] | None
     weights: Any
     missing: str
@@ -86,8 +85,7 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, ru
     choice("start", start, STARTS)
     hidden = tuple(hidden_states(model.hidden, dyn, dyn.variables))
     sequences = read_sequences(
-        dyn, cases, id=columns.id, time=columns.time, likelihood=mapping("likelihood", columns.likelihood),
-        on_gap=columns.on_gap,
+        dyn, cases, keys=columns.keys, likelihood=mapping("likelihood", columns.likelihood),
     )  # fmt: skip
     weights = weights_of(columns.weights, sequences, cases)
     holes = holes_of(dyn, sequences, hidden, columns.missing)

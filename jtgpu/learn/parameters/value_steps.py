@@ -265,7 +265,7 @@ class Values:
         if row is None:
             return None
         listed = ", ".join(self.cases.findings(self.tree.network, row))
-        reason = f'this row has probability 0 at the start: {listed} (on_impossible="flag" leaves such rows out)'
+        reason = f'this row has probability 0 at the start: {listed} (on_error="flag" leaves such rows out)'
         if self._source is not None:
             reason = at_row(self._source[0], int(self._source[1][row]), reason)
         return ImpossibleEvidence(reason)
