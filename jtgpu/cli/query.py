@@ -133,7 +133,7 @@ def query(o: Query, plan: CutPlanning, run: Compute) -> None:
 
 
 def answer_questions(
-    tree: JunctionTree, questions: list[text.Question], convert: Callable[[text.Question, Any], Any]
+    tree: JunctionTree, questions: list[text.ParsedQuestion], convert: Callable[[text.ParsedQuestion, Any], Any]
 ) -> tuple[list[Any], JtgpuError | None]:
     """Converted answers up to the first question that fails, and its error."""
     answers: list[Any] = []
@@ -146,7 +146,7 @@ def answer_questions(
 
 
 def print_answers(
-    file: str, questions: list[text.Question], answers: list[Any], error: JtgpuError | None, json: bool,
+    file: str, questions: list[text.ParsedQuestion], answers: list[Any], error: JtgpuError | None, json: bool,
     digits: int | None = None,
 ) -> None:  # fmt: skip
     """Print the answers, then raise the error; with JSON print either everything or nothing."""

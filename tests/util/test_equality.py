@@ -41,7 +41,7 @@ MAKERS: dict[str, Callable[[int], Any]] = {
     "Joints": lambda s: _tree().posteriors({"xray": X[s]}, joints=[("lung", "bronc")]).joint,
     "Joint": lambda s: _tree().joint(["lung", "tub"], {"xray": X[s]}),
     "CasePosteriors": lambda s: _tree().posteriors_batch(
-        [{"xray": X[s]}, {"tub": "yes", "either": "no"}], on_impossible="flag"
+        [{"xray": X[s]}, {"tub": "yes", "either": "no"}], on_error="flag"
     ),
     "Ranking": lambda s: _tree().value_of_information("lung", ["tub", "smoke"], {"xray": X[s]}),
     "Scores": lambda s: _tree().mutual_information("lung", ["tub", "smoke"], {"xray": X[s]}),
@@ -49,7 +49,7 @@ MAKERS: dict[str, Callable[[int], Any]] = {
     "Samples": lambda s: _tree().sample(3, {"xray": X[s]}, seed=1),
     "MixedPosteriors": lambda s: _mixed().posteriors({"x": float(s)}),
     "NumberPosterior": lambda s: _mixed().posterior("x", {"x": float(s)}),
-    "MixedCasePosteriors": lambda s: _mixed().posteriors_batch([{"d": "ab"[s]}, {"d": "b"}], on_impossible="flag"),
+    "MixedCasePosteriors": lambda s: _mixed().posteriors_batch([{"d": "ab"[s]}, {"d": "b"}], on_error="flag"),
     "SequencePosteriors": lambda s: _stream().smooth({"s": [["ab"[s], None]]}),
 }
 
@@ -101,8 +101,8 @@ def test_every_class_of_results_compares_by_value() -> None:
         (np.array([1.0, np.nan]), np.array([np.nan, 1.0]), False),
         (np.array([1.0]), np.array([1.0, 1.0]), False),
         (np.array(["a", None], object), np.array(["a", None], object), True),
-        (np.ma.masked_array([1.0, 2.0], [0, 1]), np.ma.masked_array([1.0, 3.0], [0, 1]), True),
-        (np.ma.masked_array([1.0, 2.0], [0, 1]), np.ma.masked_array([1.0, 2.0], [0, 0]), False),
+        (np.ma.masked_array([1.0, 2.0], [False, True]), np.ma.masked_array([1.0, 3.0], [False, True]), True),
+        (np.ma.masked_array([1.0, 2.0], [False, True]), np.ma.masked_array([1.0, 2.0], [False, False]), False),
         ({"x": [float("nan")]}, {"x": [float("nan")]}, True),
         ((1, "a"), [1, "a"], True),
         (np.array([1.0]), [1.0], False),
