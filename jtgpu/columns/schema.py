@@ -89,16 +89,6 @@ class Schema:
             self.findings.append(Finding(name, *refusal.args))
         return names
 
-    def give(self, name: str, states: Sequence[str]) -> bool:
-        """Set declared states; returns whether the column can be used."""
-        try:
-            self._require_states(name, len(states), 0, declared=True)
-        except _Refusal as refusal:
-            self.findings.append(Finding(name, *refusal.args))
-            return False
-        self.states[name] = tuple(states)
-        return True
-
     def settle(self, n_left: int = 0, constant: str = "error") -> None:
         """Raise one error for all columns that cannot be used, or warn that those of one value are left out."""
         # n_left: number of the other columns

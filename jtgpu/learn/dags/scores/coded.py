@@ -112,10 +112,11 @@ def code_column(
 def _by_declared_states(
     name: str, column: Column, absent: list[bool], states: list[str], schema: Schema
 ) -> NDArray[np.int16]:
-    if not schema.give(name, states):
-        return np.zeros(0, np.int16)
     if len(set(states)) < len(states):
         raise DataError(f"the states of column {name!r} are not distinct: {states}")
+    if not schema.add(name, states, [1] * len(states), declared=True) or name not in schema.states:
+        return np.zeros(0, np.int16)
+    schema.states[name] = tuple(states)
     lookup = StateLookup(name, StateValues(states))
     numbers = [-1 if gone else lookup.number(v) for v, gone in zip(column.cells, absent, strict=True)]
     if REJECTED in numbers:
