@@ -247,7 +247,7 @@ def _fitted(model: Any, table: _Cases, rows: Ints, options: Mapping[str, Any]) -
     if callable(model) and _network(model) is None:
         return model(train)
     net = _network(model)
-    if net is None and options.get("continuous") is None:
+    if net is None and options.get("continuous") is None and table.codes in (None, "names"):
         given = mapping("states", options.get("states")) if not isinstance(options.get("states"), Discretiser) else None
         if given is not None:
             declared = table.states_of(read_structure(model).parents, options.get("bins"))
