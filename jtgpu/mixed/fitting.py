@@ -16,7 +16,7 @@ from .answers import CELLS, JOINT_CONFIGURATIONS
 from .components import with_lines
 from .evidence import MixedCases
 from .moments import Moments, add_moments, empty_moments
-from .regressions import FamilyRows, regression, warn_of_errors
+from .regressions import FamilyRows, regression
 from .tree import MixedTree
 
 if TYPE_CHECKING:
@@ -237,40 +237,6 @@ def regressions(
         lines[k, :-1], lines[k, -1], error = regression(name, parents, sums[k], root)
         largest = max(largest, error)
     return lines, largest
-
-
-def maximise(tree: MixedTree, sums: Sums, prior: Prior) -> MixedNetwork:
-    """The parameters of the highest posterior given sums; warns of digits that these have lost."""
-    net, errors = best_parameters(tree, sums, prior)
-    warn_of_errors(errors)
-    return net
-
-
-def best_parameters(tree: MixedTree, sums: Sums, prior: Prior) -> tuple[MixedNetwork, dict[str, float]]:
-    """The same, and the relative errors that rounding of sums may have made in numbers."""
-    net, numbers = tree.network, tree.answerer.numbers
-    cpts: dict[str, Any] = {}
-    errors: dict[str, float] = {}
-    for v in net.discrete:
-        table = sums.counts[v] + prior.counts[v]
-        total = table.sum(axis=-1, keepdims=True)
-        cpts[v] = np.where(total > 0, table / np.where(total > 0, total, 1.0), np.asarray(net.cpt(v)))
-    for g, name in enumerate(numbers.names):
-        both, old = sums.moments[g] + prior.moments[g], lines_of(numbers, g, net.gaussian(name))
-        lines, errors[name] = regressions(numbers, g, both, old)
-        cpts[name] = density_of(numbers, g, lines)
-    return net.replace(cpts), errors
-
-
-def log_prior(tree: MixedTree, net: MixedNetwork, prior: Prior) -> float:
-    """ln prior of the parameters, up to a constant."""
-    numbers, total = tree.answerer.numbers, 0.0
-    for v, counts in prior.counts.items():
-        cpt, used = np.asarray(net.cpt(v)), counts > 0
-        total += float(counts[used] @ np.log(np.maximum(cpt[used], 1e-300)))
-    for g, name in enumerate(numbers.names):
-        total += log_prior_of(prior.moments[g], lines_of(numbers, g, net.gaussian(name)))
-    return total
 
 
 def log_prior_of(prior: Floats, lines: Floats, exact: Callable[[Floats], Floats] | None = None) -> float:

@@ -316,9 +316,10 @@ def test_standard_errors_from_scores_are_those_of_the_information_where_the_mode
     )  # fmt: skip
     rng, states = np.random.default_rng(4), np.array(net.compile("reference").sample(4000, seed=2).states)
     states[rng.random(states.shape) < 0.1] = -1
+    by: Any = {"information": jtgpu.Compute(progress=True), "scores": jtgpu.Compute()}
     found = [
         fit(net, states, pseudo_counts=0.1, em=jtgpu.learn.EM(standard_errors=how, tolerance=1e-9), compute=compute)
-        for how, compute in (("information", jtgpu.Compute(progress=True)), ("scores", jtgpu.Compute()))
+        for how, compute in by.items()
     ]
     for v in net:
         np.testing.assert_allclose(found[1].standard_errors(v), found[0].standard_errors(v), rtol=0.1)
