@@ -238,7 +238,7 @@ def test_the_default_number_of_threads_is_that_which_pays(
 ) -> None:
     """Parts of large packed products pack the same numbers again: mildew and barley lose with two threads."""
     monkeypatch.setattr(runner, "cores", lambda: 16)
-    used, run_tasks = [1], runner.run_tasks
+    used, run_tasks = [1], parallel.run_tasks
 
     def noted(*task: Any) -> float:
         used.append(task[-1])
