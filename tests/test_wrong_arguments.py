@@ -371,7 +371,7 @@ LARGE: dict[str, Callable[[], Any]] = {
         jtgpu.load("asia"), jtgpu.load("asia").compile("reference").sample(200, seed=1), "lung"
     ),
     "NumberValidation": lambda: learn.validate(MIXED.network, MIXED.sample(200, seed=1), "y"),
-    "SequenceFit": lambda: learn.fit(HIDDEN, {"s": [["a", "b", "a"] * 20] * 30}),
+    "Fit of sequences": lambda: learn.fit(HIDDEN, {"s": [["a", "b", "a"] * 20] * 30}),
     "Plan": lambda: jtgpu.load("alarm").plan().plan, "Layout": lambda: draw.layout(jtgpu.load("alarm")),
 }  # fmt: skip
 

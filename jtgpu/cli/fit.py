@@ -17,7 +17,6 @@ from ..cluster import Cluster
 from ..errors import JtgpuError, OutputExists
 from ..formats import write, writer_of
 from ..formats.registry import format_of_suffix
-from ..mixed.fit_result import MixedFit
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
@@ -32,7 +31,7 @@ from . import INTERRUPTED
 from .batch import check_cluster
 from .console import format_seconds, print_json, warn
 from .declared import ClusterOptions, CsvOptions, Dynamic, Fit, FitCases, FitModel
-from .fit_numbers import fit_numbers, report_of
+from .fit_numbers import fit_numbers
 from .networks import check_output, load_any, split_names, with_codes
 from .numbers import numeric_writer_of
 from .saving import save_network
@@ -106,8 +105,7 @@ def fit(
     for text in dict.fromkeys(str(w.message) for w in caught):
         warn(text)
     save_network(fitted.network, o.output, wanted)
-    summary = report_of(fitted, em.standard_errors) if isinstance(fitted, MixedFit) else fitted.report()
-    summary |= {"output": o.output, "seconds": seconds}
+    summary = fitted.report() | {"output": o.output, "seconds": seconds}
     if o.report is not None:
         write_text(o.report, encoder.dumps(summary, indent=2, allow_nan=False) + "\n")
     finish(fitted, summary, wanted.name, checkpoint, o.json)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 from click import BadParameter
 
 from ..errors import DataError
 from ..learn.parameters.numbers import KINDS
-from ..mixed.standard_errors import GaussianErrors
 from ..model.discrete import DiscreteModel
 from ..model.mixed import MixedNetwork
 from ..options.tables import ReadOptions
@@ -18,7 +16,7 @@ from .console import reading
 from .networks import split_names
 
 if TYPE_CHECKING:
-    from ..mixed.fit_result import MixedFit
+    from ..learn.parameters.result import Fit
 
 
 def kinds_of(given: Sequence[str], variables: Sequence[str]) -> str | dict[str, str]:
@@ -39,7 +37,7 @@ def kinds_of(given: Sequence[str], variables: Sequence[str]) -> str | dict[str, 
 def fit_numbers(
     net: DiscreteModel | MixedNetwork, cases: Sequence[str], numbers: Sequence[str] | None, from_data: bool,
     read: ReadOptions, options: dict[str, Any],
-) -> MixedFit:  # fmt: skip
+) -> Fit[MixedNetwork]:  # fmt: skip
     """Fit the parameters of a network with numbers to one file."""
     # options: keywords of `jtgpu.learn.fit`
     if len(cases) > 1:
@@ -55,29 +53,7 @@ def fit_numbers(
         structure = {v: parents.parents(v) for v in net}
         if isinstance(kinds, dict) and not from_data:
             states = {v: net.states(v) for v in net if v not in kinds}
-    fitted: MixedFit = cast(Any, fit)(
+    fitted: Fit[MixedNetwork] = cast(Any, fit)(
         structure, cases[0], continuous=kinds, states=states, read=read, **options
     )  # fmt: skip
     return fitted
-
-
-def report_of(fitted: MixedFit, errors: bool) -> dict[str, Any]:
-    """The fit as values that JSON can hold."""
-    report = {
-        "method": fitted.method, "converged": fitted.converged, "iterations": len(fitted.history) - 1,
-        "log_likelihood": fitted.log_likelihood, "objective": fitted.objective, "rows": fitted.n_rows,
-        "dropped": fitted.n_dropped, "missing": dict(fitted.missing), "empty_rows": dict(fitted.empty_rows),
-        "n_empty_rows": dict(fitted.n_empty_rows),
-        "numbers": list(fitted.network.numbers), "interrupted": fitted.interrupted,
-    }  # fmt: skip
-    if errors and not fitted.interrupted:
-        report["standard_errors"] = {v: _plain(fitted.standard_errors(v)) for v in fitted.network}
-    return report
-
-
-def _plain(errors: Any) -> Any:
-    """Nested lists, with None for infinities."""
-    if isinstance(errors, GaussianErrors):
-        slopes = {p: _plain(c) for p, c in errors.coefficients.items()}
-        return {"mean": _plain(errors.mean), "coefficients": slopes, "sd": _plain(errors.sd)}
-    return np.asarray(np.where(np.isinf(errors), None, errors)).tolist()

@@ -29,21 +29,19 @@ if TYPE_CHECKING:
     from .parameters.checks import PredictiveCheck, check
     from .parameters.credible import CredibleIntervals
     from .parameters.fit import fit
-    from .parameters.mixed_slices import MixedSequenceFit
     from .parameters.number_checks import NumberCheck
     from .parameters.online import Online
     from .parameters.result import Fit
-    from .parameters.sequence_fit import SequenceFit
     from .structure_learner import StructureLearner
     from .validation import validate
     from .validation_result import Validation
 
 __all__ = [
     "EM", "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "Chains", "Constraints", "CredibleIntervals",
-    "Discretiser", "Fit", "JunctionTreeClassifier", "Keys", "MissingReport", "MixedSequenceFit", "NumberCheck",
-    "NumberValidation", "Online", "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "Search", "SequenceFit",
-    "Structure", "StructureLearner", "StructurePosterior", "Validation", "check", "discretise", "fit", "load",
-    "posterior", "score_table", "structure", "validate",
+    "Discretiser", "Fit", "JunctionTreeClassifier", "Keys", "MissingReport", "NumberCheck", "NumberValidation",
+    "Online", "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "Search", "Structure", "StructureLearner",
+    "StructurePosterior", "Validation", "check", "discretise", "fit", "load", "posterior", "score_table", "structure",
+    "validate",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
@@ -57,7 +55,6 @@ __getattr__, __dir__ = public_names(__name__, {
     "discretisation": "Discretiser discretise", "parameters.credible": "CredibleIntervals", "parameters.fit": "fit",
     "parameters.checks": "PredictiveCheck check",
     "parameters.number_checks": "NumberCheck", "parameters.online": "Online", "parameters.result": "Fit",
-    "parameters.mixed_slices": "MixedSequenceFit",
-    "parameters.sequence_fit": "SequenceFit", "structure_learner": "StructureLearner", "validation": "validate",
+    "structure_learner": "StructureLearner", "validation": "validate",
     "validation_result": "Validation", "number_validation": "NumberValidation",
 })  # fmt: skip

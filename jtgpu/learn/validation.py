@@ -231,7 +231,6 @@ def _fitted(model: Any, table: _Cases, rows: Ints, options: Mapping[str, Any]) -
     if callable(model) and _network(model) is None:
         return model(train)
     net = _network(model)
-    # with numbers its result is a MixedFit
     fitted: Any = fit(net if net is not None else model, train, read=ReadOptions(codes=table.codes), **options)
     return fitted.network
 

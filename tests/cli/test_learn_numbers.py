@@ -194,7 +194,7 @@ def test_fit(patients: Path, learned: Path, tmp_path: Path) -> None:
     net, report = tmp_path / "fitted.net", tmp_path / "fit.json"
     done = run("fit", learned, patients, "-o", net, "--report", report, "--standard-errors")
     assert done.exit_code == 0, done.output
-    assert "Fit of 400 rows by EM" in done.stdout
+    assert "400 rows: EM" in done.stdout
     written = json.loads(report.read_text())
     direct: Any = jtgpu.learn.fit(jtgpu.read(learned), patients)
     assert written["log_likelihood"] == direct.log_likelihood

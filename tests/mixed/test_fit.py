@@ -18,7 +18,7 @@ from tests.mixed.test_against_enumeration import random_network
 from tests.support.examples import some
 
 RNG = np.random.default_rng
-fit: Any = jtgpu.learn.fit  # with numbers its result is a MixedFit
+fit: Any = jtgpu.learn.fit
 
 
 def test_complete_rows_are_least_squares() -> None:
@@ -136,7 +136,9 @@ def test_rules_for_gaps() -> None:
     with pytest.raises(DataError, match="row 1, column 'y': missing"):
         fit({"y": ["x"]}, table, continuous="gaussian", missing="error")
     found = fit({"y": []}, {**table, "x": [0] * 4}, continuous="gaussian", missing="drop", pseudo_counts=0)
-    assert (found.n_rows, found.n_dropped, found.missing) == (3, 1, {"y": 1})
+    assert (found.n_rows, found.n_dropped, found.missing.cells) == (3, 1, {"y": 1})
+    assert found.report()["missing_cells"] == {"y": 1}
+    assert "1 of 4 rows left out" in str(found)
     assert float(found.network.gaussian("y").mean) == pytest.approx(2.0)
 
 

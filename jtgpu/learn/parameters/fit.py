@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -66,7 +66,7 @@ def fit(  # noqa: PLR0913
     keys: Keys = Keys(),
     read: ReadOptions = ReadOptions(),
     compute: Compute | EngineName = Compute(),
-) -> Fit:
+) -> Fit[Any]:
     """Estimate the CPTs of a structure from data.
 
     Where no cell is missing and no variable is hidden, the rows are counted in one pass. Otherwise the EM algorithm
@@ -76,7 +76,7 @@ def fit(  # noqa: PLR0913
     ----------
     structure : BayesianNetwork, DynamicNetwork, mapping, networkx.DiGraph, or network of pgmpy or pyAgrum
         A mapping gives the parents of each child; with parents such as ``("rain", 1)`` it is that of a dynamic network,
-        whose cases are sequences and whose result is a `SequenceFit`. The CPTs of a network are used by
+        whose cases are sequences. The CPTs of a network are used by
         ``EM(start="given")``, ``pseudo_counts="net:ESS"`` and `fixed` only.
     cases : table, path, or list of paths
         A data frame, a mapping of columns, a list of mappings or an array (see `jtgpu.JunctionTree.posteriors_batch`),
@@ -87,9 +87,9 @@ def fit(  # noqa: PLR0913
         `Discretiser` gives its intervals and where they end, as `bins` does: for `jtgpu.Posterior.mean`.
     continuous : {"gaussian", "intervals", "states"} or mapping, optional
         What columns of numbers are: normal given their parents, `bins` intervals (default 5), or states; a mapping
-        names columns. With continuous variables the result is a `jtgpu.mixed.MixedFit`, whose network is a
-        `MixedNetwork`; `pseudo_counts` rows of the regression of all rows are added to each configuration of a
-        variable's discrete parents. With sequences: ``"gaussian"``, and the network is a `MixedDynamicNetwork`.
+        names columns. With continuous variables the network of the result is a `MixedNetwork`; `pseudo_counts` rows of
+        the regression of all rows are added to each configuration of a variable's discrete parents. With sequences:
+        ``"gaussian"``, and the network is a `MixedDynamicNetwork`.
     bins : int, optional
         Make so many intervals, with about equal numbers of rows, of each column of more different numbers whose states
         come from the data; see `jtgpu.learn.discretise` for other intervals.
@@ -190,9 +190,7 @@ def fit(  # noqa: PLR0913
             if value is not None:
                 raise ArgumentError(f"{name}= is not offered with continuous variables")
         require_only(compute, "backend threads progress", "continuous variables")
-        # a MixedFit, which has no place in the type of the result
-        fitted: Fit = cast(Any, fit_numbers)(structure, cases, continuous, columns, model, run)
-        return fitted
+        return fit_numbers(structure, cases, continuous, columns, model, run)
     given = read_structure(structure)
     mapping("likelihood", likelihood)
     source = open_source(cases, tuple(given.parents), read, rows, read.na_values, likelihood)

@@ -430,7 +430,8 @@ def test_the_number_of_rows_without_data_is_the_true_one() -> None:
     numbers: Any = data | {"x": rng.normal(size=500)}
     mixed = jtgpu.learn.fit({"x": ["p0", "p1", "p2", "p3"]}, numbers, continuous={"x": "gaussian"})
     assert mixed.n_empty_rows == {"x": n}
-    assert f"x ({n:,})" in str(mixed)
+    assert f"x ({n:,} of 4,096)" in str(mixed)
+    assert mixed.report()["parameters"] == sum(card - 1 for card in (8,) * 4) + 2 * 4096
 
 
 def test_tables_that_are_far_larger_than_the_data() -> None:
