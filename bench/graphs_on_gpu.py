@@ -122,7 +122,7 @@ def middle(smoke: bool, devices: list[int]) -> Rows:
     for name, graph in made.items():
         for edges in (False, True):
             title = f"{name}, {graph[0]:,}{', edges' * edges}"
-            found, wanted = (graphs.betweenness(graph, backend=b, edges=edges) for b in ("gpu", "cpu"))
+            found, wanted = (graphs.betweenness(graph, compute=b, edges=edges) for b in ("gpu", "cpu"))
             error = check(title, found, wanted)
             for engine, options in engines(devices).items():
                 spread = timed(partial(graphs.betweenness, graph, edges=edges, **options), 5, 2)
