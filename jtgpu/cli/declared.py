@@ -4,6 +4,8 @@ The class of a command has its arguments and options, its help as docstring, and
 that it shares with others.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
