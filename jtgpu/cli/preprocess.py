@@ -15,7 +15,7 @@ from ..columns.files import read_file, time_column
 from ..options.compute import Compute
 from ..screen.columns import like_cases, open_rows, take_rows
 from ..screen.outliers import Outliers, top_outliers
-from ..screen.reference import Cells, cell_surprise, row_surprise
+from ..screen.reference import RareCells, cell_surprise, row_surprise
 from ..series.autoregression import Autoregression, ar
 from ..series.autoregression import whiten as residuals
 from ..series.slices import lag_parents, two_slices
@@ -69,7 +69,7 @@ def screen(o: Screen, csv: CsvOptions, run: Compute) -> None:
     _print_outliers(o.data, outliers, scores, o.json)
 
 
-def _scores(rows: NDArray[Any], cells: Cells, outliers: Outliers) -> dict[str, Any]:
+def _scores(rows: NDArray[Any], cells: RareCells, outliers: Outliers) -> dict[str, Any]:
     """Surprise of all rows; cells of the outliers."""
     return {"all": rows, "surprise": rows[outliers.index], "cell": cells.variable, "p_cell": cells.probability}
 
