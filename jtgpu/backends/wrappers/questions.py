@@ -163,7 +163,7 @@ class QuestionBackend(Backend):
         """Whether a case of what is left takes at most so many multiplications."""
         if not len(left.free) or left.key in self._engines:
             return True
-        if left.least_work() > most:
+        if left.least_work > most:
             return False
         try:
             return self._engine(left).flops // 2 <= most
