@@ -1,6 +1,7 @@
 """Backends that plan each question by itself: of models whose whole tree is too large, or needs far more work.
 
 A case is reduced by its findings (`jtgpu.plans.reduction`), what is left is planned, and a backend of that answers it.
+Where tables of it would be too large, its states are searched (`jtgpu.plans.search`).
 Plans are kept by the variables, states and scopes that are left, reductions by the question. A table is answered row
 by row, rows that observe the same variables one after the other, so that they share the plans.
 """
@@ -19,6 +20,7 @@ from ...errors import ImpossibleEvidence, TableTooLarge, format_bytes
 from ...plans.compiler import MAX_TABLE
 from ...plans.program import Program, collect_program
 from ...plans.reduction import Reducer, Reduction
+from ...plans.search import Search
 from ...util.lru import LRU
 from ...util.system import new_lock
 from ..base import Backend, BatchResult, Capabilities, Counts, Evidence, HeldCase, Likelihood, Result, columns_of
@@ -50,6 +52,9 @@ LOOK = 2_000_000  # multiplications of cases, for each variable, after which a p
 AGAIN = 50  # factor by which the next examination is later
 GAIN = 20  # how much less work a question has to need
 LEAST_BYTES = 1 << 26  # of plans, or of reductions, that are kept even if little memory is free
+HUGE = 100_000_000  # multiplications of a plan by a fast order, from which a search is tried before another order
+MOST_NUMBERS = 1 << 22  # random ones that are made at a time
+FEW_STEPS, MOST_STEPS = 50_000_000, 500_000_000  # of such a search, 1.5 s; of one when all else has failed
 
 
 class Limits(NamedTuple):
@@ -64,7 +69,7 @@ class _Engine:
     """A plan, and a backend that has the numbers of one reduction at a time."""
 
     def __init__(self, plan: Plan, left: Reduction, make: Make):
-        self.plan = plan
+        self.plan, self.sets, self.cards = plan, plan.sets, plan.cards_with_sets
         self._tables: Factors = left.tables
         cards = left.n_possible[left.free]
         self._ones = [np.ones(cards[list(scope)].tolist()) for scope in plan.sets]
@@ -101,6 +106,8 @@ class QuestionBackend(Backend):
             MOST_QUESTIONS, LEAST_BYTES, lambda left: len(left.possible) + 8 * sum(t.size for t in left.tables)
         )
 
+        self._searches: LRU[int, tuple[Reduction, Search]] = LRU(16, most, lambda found: found[1].bytes)
+
     def _reducer_of(self, factors: Factors) -> Reducer:
         n = self._n_own
         return Reducer(self._plan.cardinality, self._plan.factor_scopes[:n], list(factors[:n]))
@@ -121,10 +128,14 @@ class QuestionBackend(Backend):
 
     def _reduced(self, evidence: Evidence, targets: Sequence[int] | None, families: bool) -> Reduction:
         n, sets = self._plan.n_variables, self._plan.sets
-        more = [((v,) if v < n else sets[v - n], np.asarray(w)) for v, w in sorted(evidence.likelihood.items())]
         own = None if targets is None else [v for v in targets if v < n]
         joint = [sets[v - n] for v in targets or () if v >= n]
-        return self._reducer.reduce(evidence.state, more, own, joint, families=families)
+        return self._reducer.reduce(evidence.state, self._weights(evidence), own, joint, families=families)
+
+    def _weights(self, evidence: Evidence) -> list[tuple[tuple[int, ...], NDArray[np.float64]]]:
+        """The likelihoods of a case as tables."""
+        n, sets = self._plan.n_variables, self._plan.sets
+        return [((v,) if v < n else sets[v - n], np.asarray(w)) for v, w in sorted(evidence.likelihood.items())]
 
     def plan_of(self, left: Reduction, search: bool | None = None) -> Plan:
         """The plan of what is left of a question; `search` as of `Reduction.plan`."""
@@ -159,6 +170,32 @@ class QuestionBackend(Backend):
                     self._engines.put(left.key, engine)
         return engine
 
+    def search(self, left: Reduction, most: int) -> Search:
+        """The states of what is left, searched in so many steps."""
+        # raises TableTooLarge: saying what was tried
+        def make() -> tuple[Reduction, Search]:  # the value holds the reduction, so no other one has this id
+            return left, Search(left, max(self.limits.memory_limit // 4, LEAST_BYTES), most)
+
+        return self._searches.get_or_make(id(left), make)[1]
+
+    def search_first(self, left: Reduction) -> Search | None:
+        """A search that was made before; or one in few steps, if a plan would be huge."""
+        known = self._searches.get(id(left))
+        if known is not None:
+            return known[1]
+        if left.least_work >= min(HUGE, self.limits.max_table) and left.key not in self._engines:
+            with contextlib.suppress(TableTooLarge):
+                return self.search(left, FEW_STEPS)
+        return None
+
+    def search_last(self, left: Reduction, error: TableTooLarge) -> Search:
+        """A search in many steps, after everything else has failed."""
+        try:
+            return self.search(left, MOST_STEPS)
+        except TableTooLarge as other:
+            message = f"{error.message}; {other.message}"
+            raise TableTooLarge(message, error.entries, error.needed, error.limit) from None
+
     def is_cheap(self, left: Reduction, most: float) -> bool:
         """Whether a case of what is left takes at most so many multiplications."""
         if not len(left.free) or left.key in self._engines:
@@ -173,7 +210,11 @@ class QuestionBackend(Backend):
     # Answers --------------------------------------------------------------------------------------------------
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        return self._run_in_parts(evidence, targets)
+        try:
+            return self._run_in_parts(evidence, targets)
+        except TableTooLarge as error:
+            left = self.reduce(evidence, targets)
+            return self._result(left, self.search_last(left, error), targets)
 
     def _run_in_parts(self, evidence: Evidence, targets: Sequence[int] | None, times: int = HALVED) -> Result:
         """The answer to a question, or to two about half of the targets each if it is too large."""
@@ -196,36 +237,40 @@ class QuestionBackend(Backend):
         return Result(posterior, log_evidence)
 
     def _run(self, evidence: Evidence, targets: Sequence[int] | None, search: bool | None) -> Result:
-        left, n = self.reduce(evidence, targets), self._plan.n_variables
-        free = None if targets is None else [*left.inside(v for v in targets if v < n)]
+        left = self.reduce(evidence, targets)
         if not len(left.free):
             return Result(self._posterior(left, targets, lambda _: np.ones(1)), left.log_constant)
-        engine = self._engine(left, search)
-        joint = {tuple(sorted(s)): len(left.free) + i for i, s in enumerate(engine.plan.sets)}
+        found = None if search is False else self.search_first(left)
+        return self._result(left, found or self._engine(left, search), targets)
 
-        def place(scope: Sequence[int]) -> int:
-            """The inner variable or set variable of a set; -1 if no variable of it is left."""
-            inner = left.inside(sorted(scope))
-            return joint.get(inner, inner[0] if inner else -1)
-
-        if targets is not None and free is not None:
-            more = [place(self._plan.sets[v - n]) for v in targets if v >= n]
-            free = [*dict.fromkeys([*free, *(w for w in more if w >= 0)])]
-        result = engine.ask(left.tables, lambda backend: backend.run(_nothing(left), free))
-        ptr = np.concatenate([[0], np.cumsum(engine.plan.cards_with_sets)])
+    def _result(self, left: Reduction, solver: _Engine | Search, targets: Sequence[int] | None) -> Result:
+        """The answer about the model from that about what is left."""
+        if isinstance(solver, Search):
+            result = Result(solver.posterior(), solver.log_evidence)
+        else:
+            free, n = None, self._plan.n_variables
+            if targets is not None:
+                more = [_place(left, solver.sets, self._plan.sets[v - n]) for v in targets if v >= n]
+                own = left.inside(v for v in targets if v < n)
+                free = [*dict.fromkeys([*own, *(w for w in more if w >= 0)])]
+            result = solver.ask(left.tables, lambda backend: backend.run(_nothing(left), free))
+        inner = result.posterior[: int(left.n_possible[left.free].sum())]
 
         def cells(scope: Sequence[int]) -> NDArray[np.float64]:
-            """The joint posterior of what is left of a set, by ascending variable."""
-            w = place(scope)
-            if w < 0:
-                return np.ones(1)
-            part = result.posterior[ptr[w] : ptr[w + 1]]
-            own = engine.plan.sets[w - len(left.free)] if w >= len(left.free) else (w,)
-            shape = left.n_possible[left.free[list(own)]].tolist()
-            return part.reshape(shape).transpose(np.argsort(own))
+            return _joint_cells(left, solver, result.posterior, scope)
 
-        inner = result.posterior[: int(left.n_possible[left.free].sum())]
         return Result(self._posterior(left, targets, cells, inner), result.log_evidence + left.log_constant)
+
+    def joint(self, evidence: Evidence, scope: Sequence[int]) -> tuple[NDArray[np.float64], float]:
+        """The joint posterior of some variables, by a search, and ln P(evidence)."""
+        ascending = sorted(scope)
+        left = self._reducer.reduce(evidence.state, self._weights(evidence), scope, [ascending])
+        cells, log_evidence = np.ones(1), left.log_constant
+        if len(left.free):
+            found = self.search(left, MOST_STEPS)
+            cells = _joint_cells(left, found, found.posterior(), scope)
+            log_evidence += found.log_evidence
+        return left.table(ascending, cells).transpose([ascending.index(v) for v in scope]), log_evidence
 
     def _posterior(
         self, left: Reduction, targets: Sequence[int] | None, cells: Callable[[Sequence[int]], NDArray[np.float64]],
@@ -310,6 +355,7 @@ class QuestionBackend(Backend):
     def reload(self, factors: Factors) -> None:
         self._reducer = self._reducer_of(factors)
         self._questions.clear()
+        self._searches.clear()
 
     def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
         return int(self._plan.cardinality.sum())
@@ -317,10 +363,31 @@ class QuestionBackend(Backend):
     def close(self) -> None:
         self._engines.clear()
         self._questions.clear()
+        self._searches.clear()
 
 
 def _nothing(left: Reduction) -> Evidence:
     return Evidence.none(len(left.free))
+
+
+def _place(left: Reduction, sets: Sequence[Sequence[int]], scope: Sequence[int]) -> int:
+    """The inner variable or set variable of a set of the model; -1 if no variable of it is left."""
+    inner = left.inside(sorted(scope))
+    joint = {tuple(sorted(s)): len(left.free) + i for i, s in enumerate(sets)}
+    return joint.get(inner, inner[0] if inner else -1)
+
+
+def _joint_cells(
+    left: Reduction, solver: _Engine | Search, posterior: NDArray[np.float64], scope: Sequence[int]
+) -> NDArray[np.float64]:
+    """The joint posterior of what is left of a set, by ascending variable."""
+    w = _place(left, solver.sets, scope)
+    if w < 0:
+        return np.ones(1)
+    begin = int(solver.cards[:w].sum())
+    own = solver.sets[w - len(left.free)] if w >= len(left.free) else (w,)
+    shape = left.n_possible[left.free[list(own)]].tolist()
+    return posterior[begin : begin + int(solver.cards[w])].reshape(shape).transpose(np.argsort(own))
 
 
 class CheaperQuestions(DelegatingBackend):
@@ -387,7 +454,7 @@ class QuestionSweep:
         self._questions, self._maximal, self._make = questions, maximal, make
         self._sweeps: LRU[int, tuple[Reduction, Sweep]] = LRU(16)
 
-    def _sweep(self, evidence: Evidence) -> tuple[Reduction, Sweep | None]:
+    def _sweep(self, evidence: Evidence) -> tuple[Reduction, Sweep | Search | None]:
         left = self._questions.reduce(evidence)
         if not len(left.free):
             return left, None
@@ -396,12 +463,23 @@ class QuestionSweep:
             plan = self._questions.plan_of(left)
             return left, self._make(collect_program(plan, maximal=self._maximal), left.tables)
 
-        return self._sweeps.get_or_make(id(left), make)
+        found = self._questions.search_first(left)
+        if found is not None:
+            return left, found
+        try:
+            return self._sweeps.get_or_make(id(left), make)
+        except TableTooLarge as error:
+            return left, self._questions.search_last(left, error)
 
     def best(self, evidence: Evidence, k: int = 1) -> Best:
         left, sweep = self._sweep(evidence)
         if sweep is None:
             return Best(left.state[None], np.array([left.log_constant]))
+        if isinstance(sweep, Search):
+            if k > 1:
+                raise TableTooLarge("the tables of this question are too large for more than one best configuration")
+            states, log_value = sweep.best()
+            return Best(left.expanded(states[None]), np.array([log_value + left.log_constant]))
         best = sweep.best(_nothing(left), k)
         return Best(left.expanded(best.states), best.log_value + left.log_constant)
 
@@ -419,6 +497,10 @@ class QuestionSweep:
         left, sweep = self._sweep(evidence)
         if sweep is None:
             return np.tile(left.state, (n, 1))
+        if isinstance(sweep, Search):
+            block = max(1, MOST_NUMBERS // len(left.state))
+            numbers = [uniforms(min(block, n - i))[:, left.free] for i in range(0, n, block)]
+            return left.expanded(sweep.draw(np.concatenate([np.zeros((0, len(left.free))), *numbers])))
         return left.expanded(sweep.draw(_nothing(left), n, lambda m: np.ascontiguousarray(uniforms(m)[:, left.free])))
 
     def draw_rows(

@@ -105,7 +105,10 @@ def _map_of_question(
     max_table: int | None,
 ) -> Explanation:  # fmt: skip
     """The same, of a tree whose questions are planned one by one."""
-    left, sub, names = reduced(tree, scope, resolved)
+    try:
+        left, sub, names = reduced(tree, scope, resolved)
+    except TableTooLarge:
+        return _from_joint(tree, scope, resolved, check_k(tree.model, k, scope, resolved.case))
     log_evidence = evidence_of(tree, resolved)
     if sub is None or not names:
         check_k(tree.model, k, (), resolved.case)

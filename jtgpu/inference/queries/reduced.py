@@ -53,6 +53,14 @@ def reduction(
         raise ImpossibleEvidence(tree.impossible(case)) from None
 
 
+def searched(tree: CompiledModel, scope: Sequence[int], resolved: ResolvedEvidence) -> tuple[Floats, float]:
+    """The joint posterior of some variables by a search over states, and ln P(evidence): where no plan fits."""
+    try:
+        return questions_of(tree, resolved.factors).joint(resolved.case, scope)
+    except ImpossibleEvidence:
+        raise ImpossibleEvidence(tree.impossible(resolved.case)) from None
+
+
 class Reduced(NamedTuple):
     """A reduction for a question, and a tree of it."""
 
