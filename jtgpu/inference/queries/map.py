@@ -177,7 +177,7 @@ def _cheaper(tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence, 
 
 def _from_joint(tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence, k: int) -> Explanation:
     """The k largest entries of the joint posterior."""
-    free = [v for v in scope if resolved.case.state[v] < 0]
+    free = [v for v in scope if resolved.case.state[v] < 0] or scope
     table = joint_of(tree, free, resolved)
     flat = table.probabilities.ravel()
     order = np.argsort(-flat, kind="stable")[:k]
