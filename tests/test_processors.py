@@ -43,7 +43,7 @@ def variables_of(level: str) -> dict[str, str]:
     return LEVELS[level]
 
 
-@pytest.mark.parametrize("level", [*slow("without AVX-512"), "least"])
+@pytest.mark.parametrize("level", slow("without AVX-512", "least"))
 def test_results_do_not_depend_on_the_processor(level: str) -> None:
     assert differing(QUICK, **variables_of(level)) == []
 

@@ -101,63 +101,13 @@ __device__ __forceinline__ double read_once(const double* x) {
 #endif
 }
 
-// Code for one slice (jtgpu/backends/gpu/slices/generated.py) defines FIXED and its numbers, which are those of the
-// structs above, and replaces comments in capitals by its contractions.
-#ifdef FIXED
-#define LANES FIXED_LANES
-#define UNITS FIXED_UNITS
-#define ENTRIES FIXED_ENTRIES
-#define ANSWER (Target{FIXED_ANSWER})
-#define ADDS FIXED_ADDS
-struct Constants { double c[FIXED_CONSTANTS]; };
-#else
-#define FIXED_UNITS 0
-#define FIXED_HELD 0
-#define FIXED_CODES 0
-#define LANES p.lanes
-#define UNITS h.units
-#define ENTRIES p.n_entries
-#define ANSWER p.answer
-#define ADDS s.adds
-struct Constants {};
-#endif
-#ifdef FIXED_SOURCE
-#define SOURCE(e) (e)
-#else
-#define SOURCE(e) fixed(p.pool + p.source + (e))
-#endif
-#ifdef FIXED_TARGET
-#define TARGET(e) (e)
-#else
-#define TARGET(e) fixed(p.pool + p.target + (e))
-#endif
-#if FIXED_HELD
-#define EARLY FIXED_HELD
-#else
-#define EARLY 6  // entries
-#endif
-
-#ifdef FIXED_EASY
-#define EASY true  // between two slices units read nothing that others write: the answer is in registers, see fixed.py
-#else
-#define EASY false
-#endif
-
-// Units wait for each other; the numbers of a lane that is one thread are its own.
-__device__ __forceinline__ void together() {
-#if FIXED_UNITS != 1
-    __syncthreads();
-#endif
-}
+#define EARLY 6  // entries that are read before they are needed
 
 struct Here {        // a thread's place
     double* arena;   // constants first
     double* sums;    // 2 x warps x L numbers
     u32 lane, unit, units, lanes, turn;
-    u32 seq, row, next;  // and the row after this one
-#if FIXED_CODES
-    int code[FIXED_CODES];
-#endif
+    u32 seq, row;
 };
 
 // Sum over all units of a lane, the same for each of them, which have waited for each other.
@@ -177,7 +127,6 @@ __device__ __forceinline__ double lane_sum(Here& h, double x) {
     return x;
 }
 
-#ifndef FIXED
 __device__ __forceinline__ double2 twice(double x) { return make_double2(x, x); }
 
 // A thread computes two sequences. It reads its first record before it waits for the inputs.
@@ -251,27 +200,17 @@ __device__ __forceinline__ void run_record(const SliceProgram& p, const Contract
         default: __trap();
     }
 }
-#endif
 
 __device__ __forceinline__ int code_of(const Sequences& s, u32 row, u32 column) {
     const u64 at = (u64)row * s.n_columns + column;
     return s.width == 1 ? ((const signed char*)s.codes)[at] : ((const int*)s.codes)[at];
 }
 
-// What is observed in a row, before it is needed.
-__device__ __forceinline__ void read_codes(const Sequences& s, Here& h, u32 row) {
-#if FIXED_CODES
-#pragma unroll
-    for (u32 c = 0; c < FIXED_CODES; c++) h.code[c] = code_of(s, row, c);
-#endif
-}
-
 // The tables of a program whose numbers differ between sequences, then its contractions; the answers may be read.
 template <bool SECOND>
-__device__ __forceinline__ void run_program(const SliceProgram& p, const Sequences& s, Here& h, const double* kept,
-                                            const Constants& k) {
+__device__ __forceinline__ void run_program(const SliceProgram& p, const Sequences& s, Here& h, const double* kept) {
     const Part& part = SECOND ? p.second : p.main;
-    for (u32 i = h.unit; i < part.n_items; i += UNITS) {
+    for (u32 i = h.unit; i < part.n_items; i += h.units) {
         const Item q = p.items[part.items + i];
         u32 value = q.value;
         for (u32 a = 0; a < q.n_fixed; a++) {
@@ -290,30 +229,19 @@ __device__ __forceinline__ void run_program(const SliceProgram& p, const Sequenc
         if (q.message == 2) x *= kept[(u64)q.place * s.n + h.seq];
         h.arena[q.to + h.lane] = x;
     }
-#ifdef FIXED
-    if (SECOND) {
-        /* LOADS OF SECOND */
-        /* BLOCKS OF SECOND */
-    } else {
-        /* LOADS */
-        read_codes(s, h, h.next);
-        /* BLOCKS */
-    }
-#else
     for (u32 i = 0; i < part.n_ops; i++) run_record(p, p.ops[part.ops + i], h);
-#endif
-    together();
+    __syncthreads();
 }
 
 __device__ __forceinline__ double answered(const SliceProgram& p, const Target& t, const Here& h, u32 cell) {
-    return h.arena[t.is_const ? t.from + cell : t.from + cell * LANES + h.lane];
+    return h.arena[t.is_const ? t.from + cell : t.from + cell * p.lanes + h.lane];
 }
 
 // Normalised answers of a program; whether one was too small, also compared to `bound`, what may have been lost.
 __device__ __forceinline__ bool write_targets(const SliceProgram& p, const Sequences& s, Here& h, double* row,
                                               double bound) {
     bool small = false;
-    for (u32 i = h.unit; i < p.second.n_targets; i += UNITS) {
+    for (u32 i = h.unit; i < p.second.n_targets; i += h.units) {
         const Target t = p.targets[p.second.targets + i];
         double total = 0.0;
         for (u32 c = 0; c < t.n; c++) total += answered(p, t, h, c);
@@ -322,14 +250,14 @@ __device__ __forceinline__ bool write_targets(const SliceProgram& p, const Seque
         if (row)
             for (u32 c = 0; c < t.n; c++) row[t.column + c] = answered(p, t, h, c) * inverse;
     }
-    together();  // the next program uses the same memory
+    __syncthreads();  // the next program uses the same memory
     return small;
 }
 
 // Normalised answers of a program, added to those of other slices; whether one was too small.
 __device__ __forceinline__ bool add_targets(const SliceProgram& p, const Sequences& s, Here& h, double bound) {
     bool small = false;
-    for (u32 i = h.unit; i < p.second.n_targets; i += UNITS) {
+    for (u32 i = h.unit; i < p.second.n_targets; i += h.units) {
         const Target t = p.targets[p.second.targets + i];
         const u32 n_fixed = fixed(p.pool + t.column);
         const u32* pool = p.pool + t.column + 2;
@@ -350,15 +278,15 @@ __device__ __forceinline__ void read_early(const SliceProgram& p, const Sequence
                                            double* early) {
 #pragma unroll
     for (u32 j = 0; j < EARLY; j++) {
-        const u32 e = h.unit + j * UNITS;
-        early[j] = e < ENTRIES ? from[(u64)e * s.n + h.seq] : 0.0;
+        const u32 e = h.unit + j * h.units;
+        early[j] = e < p.n_entries ? from[(u64)e * s.n + h.seq] : 0.0;
     }
 }
 
 __device__ __forceinline__ double added(const SliceProgram& p, const Here& h, const u32* sum) {
     double total = 0.0;
 #pragma unroll 4
-    for (u32 k = 0; k < sum[1]; k++) total += h.arena[p.work + fixed(p.pool + sum[0] + k) * LANES + h.lane];
+    for (u32 k = 0; k < sum[1]; k++) total += h.arena[p.work + fixed(p.pool + sum[0] + k) * p.lanes + h.lane];
     return total;
 }
 
@@ -368,41 +296,33 @@ __device__ __forceinline__ double write_between(const SliceProgram& p, const Seq
     double total = 0.0;
 #pragma unroll
     for (u32 j = 0; j < EARLY; j++) {
-        const u32 e = h.unit + j * UNITS;
-        if (e < ENTRIES) {
-            double x = h.arena[p.message + SOURCE(e) * LANES + h.lane];
+        const u32 e = h.unit + j * h.units;
+        if (e < p.n_entries) {
+            double x = h.arena[p.message + fixed(p.pool + p.source + e) * p.lanes + h.lane];
             if (with) x *= early[j];
-            h.arena[p.work + e * LANES + h.lane] = x;
+            h.arena[p.work + e * p.lanes + h.lane] = x;
             total += x;
         }
     }
-    for (u32 e = h.unit + EARLY * UNITS; e < ENTRIES; e += UNITS) {
-        double x = h.arena[p.message + SOURCE(e) * LANES + h.lane];
+    for (u32 e = h.unit + EARLY * h.units; e < p.n_entries; e += h.units) {
+        double x = h.arena[p.message + fixed(p.pool + p.source + e) * p.lanes + h.lane];
         if (with) x *= read_once(with + (u64)e * s.n + h.seq);
-        h.arena[p.work + e * LANES + h.lane] = x;
+        h.arena[p.work + e * p.lanes + h.lane] = x;
         total += x;
     }
     total = lane_sum(h, total);
     const double inverse = total > 0.0 ? 1.0 / total : 0.0;
-#ifdef FIXED_SUMS
-    /* SUMS OF GROUPS */
-    if (p.n_groups) together();
-    if (row) {
-        /* SUMS */
-    }
-#else
-    for (u32 i = h.unit; i < p.n_groups; i += UNITS) {
+    for (u32 i = h.unit; i < p.n_groups; i += h.units) {
         const u32* const sum = p.pool + p.groups + 3 * i;
-        h.arena[p.work + sum[2] * LANES + h.lane] = added(p, h, sum);
+        h.arena[p.work + sum[2] * p.lanes + h.lane] = added(p, h, sum);
     }
-    if (p.n_groups) together();
-    for (u32 i = h.unit; i < p.n_sums; i += UNITS) {
+    if (p.n_groups) __syncthreads();
+    for (u32 i = h.unit; i < p.n_sums; i += h.units) {
         const u32* const sum = p.pool + p.sums + 3 * i;
         const double x = added(p, h, sum);
         if (row) row[sum[2]] = x * inverse;
     }
-#endif
-    together();
+    __syncthreads();
     return total;
 }
 
@@ -415,53 +335,34 @@ __device__ __forceinline__ double take_answer(const SliceProgram& p, const Seque
                                               bool& small) {
     double sum = 0.0;
     small = false;
-#if FIXED_HELD
-    double mine[FIXED_HELD];
-#pragma unroll
-    for (u32 j = 0; j < FIXED_HELD; j++) {
-        const u32 e = h.unit + j * UNITS;
-        mine[j] = e < ENTRIES ? answered(p, ANSWER, h, TARGET(e)) : 0.0;
-        sum += mine[j];
-    }
-#else
 #pragma unroll 4
-    for (u32 e = h.unit; e < ENTRIES; e += UNITS) sum += answered(p, ANSWER, h, TARGET(e));
-#endif
+    for (u32 e = h.unit; e < p.n_entries; e += h.units) sum += answered(p, p.answer, h, fixed(p.pool + p.target + e));
     sum = lane_sum(h, sum);
     good = sum >= p.least;
     const double inverse = good ? 1.0 / sum : 0.0;
-#if FIXED_HELD
-#pragma unroll
-    for (u32 j = 0; j < FIXED_HELD; j++) {
-        const u32 e = h.unit + j * UNITS;
-        const double x = mine[j] * inverse;
-#else
 #pragma unroll 4
-    for (u32 e = h.unit; e < ENTRIES; e += UNITS) {
-        const double x = answered(p, ANSWER, h, TARGET(e)) * inverse;
-#endif
-        if (e < ENTRIES) {
-            h.arena[p.message + SOURCE(e) * LANES + h.lane] = x;
-            small |= is_small(s, x);
-            if (to) to[(u64)e * s.n + h.seq] = x;
-        }
+    for (u32 e = h.unit; e < p.n_entries; e += h.units) {
+        const double x = answered(p, p.answer, h, fixed(p.pool + p.target + e)) * inverse;
+        h.arena[p.message + fixed(p.pool + p.source + e) * p.lanes + h.lane] = x;
+        small |= is_small(s, x);
+        if (to) to[(u64)e * s.n + h.seq] = x;
     }
     return sum;
 }
 
 __device__ __forceinline__ void copy_message(const SliceProgram& p, const Sequences& s, const Here& h, double* to) {
 #pragma unroll 4
-    for (u32 e = h.unit; e < ENTRIES; e += UNITS)
-        to[(u64)e * s.n + h.seq] = h.arena[p.message + SOURCE(e) * LANES + h.lane];
+    for (u32 e = h.unit; e < p.n_entries; e += h.units)
+        to[(u64)e * s.n + h.seq] = h.arena[p.message + fixed(p.pool + p.source + e) * p.lanes + h.lane];
 }
 
 // Whether a number of this thread is small.
 __device__ __forceinline__ bool read_message(const SliceProgram& p, const Sequences& s, const Here& h) {
     bool small = false;
 #pragma unroll 4
-    for (u32 e = h.unit; e < ENTRIES; e += UNITS) {
+    for (u32 e = h.unit; e < p.n_entries; e += h.units) {
         const double x = s.message[(u64)e * s.n + h.seq];
-        h.arena[p.message + SOURCE(e) * LANES + h.lane] = x;
+        h.arena[p.message + fixed(p.pool + p.source + e) * p.lanes + h.lane] = x;
         small |= is_small(s, x);
     }
     return small;
@@ -484,13 +385,12 @@ __device__ __forceinline__ double* kept_at(const Sequences& s, u32 t, u64 size) 
 }
 
 template <bool AHEAD>
-__device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequences& s, const Constants& k, double* arena,
-                                            double* sums) {
-    Here h = {arena, sums, threadIdx.x % LANES, threadIdx.x / LANES, blockDim.x / LANES, LANES};
+__device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequences& s, double* arena, double* sums) {
+    Here h = {arena, sums, threadIdx.x % p.lanes, threadIdx.x / p.lanes, blockDim.x / p.lanes, p.lanes};
     for (u32 i = threadIdx.x; i < p.n_consts; i += blockDim.x) arena[i] = p.consts[i];
-    const u64 size = (u64)ENTRIES * s.n;
-    for (u32 group = blockIdx.x; group < s.n / LANES; group += gridDim.x) {
-        h.seq = group * LANES + h.lane;
+    const u64 size = (u64)p.n_entries * s.n;
+    for (u32 group = blockIdx.x; group < s.n / p.lanes; group += gridDim.x) {
+        h.seq = group * p.lanes + h.lane;
         const int length = s.lengths[h.seq];
         const u32 first = s.first[h.seq];
         double total = s.total[h.seq];
@@ -500,36 +400,33 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
         const double earlier = AHEAD ? 0.0 : s.loss[h.seq];
         __syncthreads();
         bool small = read_message(p, s, h);
-        h.next = row_at(first, length, AHEAD ? s.begin : s.end - 1);
-        read_codes(s, h, h.next);
         double early[EARLY];
         if (!AHEAD && p.n_sums && s.end > s.begin) read_early(p, s, h, s.kept + (s.end - s.base) * size, early);
-        together();
+        __syncthreads();
         if (AHEAD)
             if (double* const to = kept_at(s, s.begin, size)) copy_message(p, s, h, to);
         for (u32 i = s.begin; i < s.end; i++) {
             const u32 t = AHEAD ? i : s.end - 1 - (i - s.begin);
-            h.row = h.next;
-            h.next = row_at(first, length, AHEAD ? t + 1 : t ? t - 1 : 0);
+            h.row = row_at(first, length, t);
             const bool here = s.place ? s.place[t] >= 0 : false;
             if (!AHEAD) {
                 if ((int)t + 1 >= length) {
-                    for (u32 e = h.unit; e < ENTRIES; e += UNITS)
-                        arena[p.message + SOURCE(e) * LANES + h.lane] = 1.0;
+                    for (u32 e = h.unit; e < p.n_entries; e += h.units)
+                        arena[p.message + fixed(p.pool + p.source + e) * p.lanes + h.lane] = 1.0;
                     loss = 0.0, small = is_small(s, 1.0);
                 }
-                if (!EASY) together();
+                __syncthreads();
                 if (s.n_later) copy_message(p, s, h, s.later + (t - s.base) * size);
             }
-            const bool wanted = ADDS || s.n_out && (s.place ? here : (bool)__syncthreads_or((int)t + 1 == length));
+            const bool wanted = s.adds || s.n_out && (s.place ? here : (bool)__syncthreads_or((int)t + 1 == length));
             const double* const before = AHEAD ? nullptr : s.kept + (t - s.base) * size;
-            const double lost_here = loss + (small ? TINY * ENTRIES : 0.0);
-            const double bound = AHEAD ? 0.0 : earlier + UNITS * lost_here;  // of a lane, if its units lost as much
+            const double lost_here = loss + (small ? TINY * p.n_entries : 0.0);
+            const double bound = AHEAD ? 0.0 : earlier + h.units * lost_here;  // of a lane, if its units lost as much
             if (wanted && p.second.n_targets) {
-                run_program<true>(p, s, h, before, k);
-                if (ADDS) {
+                run_program<true>(p, s, h, before);
+                if (s.adds) {
                     if ((int)t < length && failed < 0 && add_targets(p, s, h, bound)) s.lost[h.seq] = 1;
-                    together();
+                    __syncthreads();
                 } else if (write_targets(p, s, h, row_of(s, h, t, length, failed < 0), bound))
                     lost = 1;
             }
@@ -540,7 +437,7 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
             if (!AHEAD && p.n_sums && t > s.begin) read_early(p, s, h, before, early);
             if (AHEAD || t > 0) {
                 bool good;
-                run_program<false>(p, s, h, nullptr, k);
+                run_program<false>(p, s, h, nullptr);
                 double sum = take_answer(p, s, h, AHEAD ? kept_at(s, t + 1, size) : nullptr, good, small);
                 if (lost_here > 0.0 && (int)t < length && failed < 0) loss = good ? lost_here / sum : 1.0;
                 if (AHEAD && (int)t < length && failed < 0) {
@@ -555,7 +452,7 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
                     if (!good || !(total > 0.0)) failed = (int)t;
                 }
                 if (!AHEAD && (int)t < length && failed < 0 && !good) lost = 1;
-                if (!EASY) together();
+                __syncthreads();
             }
             if (AHEAD && wanted && p.n_sums) write_between(p, s, h, nullptr, early, row_of(s, h, t, length, failed < 0));
         }
@@ -572,22 +469,14 @@ __device__ __forceinline__ void pass_slices(const SliceProgram& p, const Sequenc
                 s.failed[h.seq] = failed;
             }
         }
-        together();
+        __syncthreads();
     }
 }
 
-#ifndef BOUNDS
-#define BOUNDS 256
-#endif
-#define KERNEL(name, ahead, arena, sums)                                                                          \
-    extern "C" __global__ void __launch_bounds__(BOUNDS) slices_##name(SliceProgram p, Sequences s) {             \
-        pass_slices<ahead>(p, s, {}, arena, sums);                                                                \
+#define KERNEL(name, ahead, arena, sums)                                                            \
+    extern "C" __global__ void __launch_bounds__(256) slices_##name(SliceProgram p, Sequences s) { \
+        pass_slices<ahead>(p, s, arena, sums);                                                      \
     }
-#ifdef FIXED
-extern "C" __global__ void __launch_bounds__(BOUNDS) slices_fixed(SliceProgram p, Sequences s, Constants k) {
-    pass_slices<FIXED_AHEAD>(p, s, k, slice_memory, slice_memory + p.n_cells);
-}
-#else
 // The same message of all sequences, (K, n).
 extern "C" __global__ void slices_start(const double* __restrict__ from, double* __restrict__ to, u32 n_entries, u32 n) {
     for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < (u64)n_entries * n; i += (u64)gridDim.x * blockDim.x)
@@ -606,4 +495,3 @@ KERNEL(forward_shared, true, slice_memory, slice_memory + p.n_cells)
 KERNEL(backward_shared, false, slice_memory, slice_memory + p.n_cells)
 KERNEL(forward_global, true, s.arenas + (u64)blockIdx.x * p.n_cells, slice_memory)
 KERNEL(backward_global, false, s.arenas + (u64)blockIdx.x * p.n_cells, slice_memory)
-#endif

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -121,22 +121,6 @@ class Session(Protocol):
 
 # variable -> finite weights >= 0, (B, card); ones where a case has none; a set variable: (B, cells)
 Likelihood = Mapping[int, "NDArray[np.float64]"]
-
-
-@dataclass(frozen=True)
-class DeviceWeights:
-    """A likelihood of B cases that is in a device's memory, for `Backend.run_device`."""
-
-    variables: tuple[int, ...]  # that have weights, ascending
-    address: int  # (B, cells of all of them) float64, each weight 0 or between 2^-span and 1
-    log_scale: int  # (B,) float64, added to ln P(e)
-    span: float
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.variables)
-
-    def __len__(self) -> int:
-        return len(self.variables)
 
 
 class HeldCase(Protocol):

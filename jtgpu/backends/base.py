@@ -17,7 +17,6 @@ from .answers import (
     Counts,
     CountSums,
     DeviceResult,
-    DeviceWeights,
     Evidence,
     HeldCase,
     HeldCases,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from .state_map import StateMap
 
 __all__ = [
-    "Backend", "BatchResult", "Capabilities", "ColumnResult", "CountSums", "Counts", "DeviceResult", "DeviceWeights",
+    "Backend", "BatchResult", "Capabilities", "ColumnResult", "CountSums", "Counts", "DeviceResult",
     "Evidence", "HeldCase", "HeldCases", "Likelihood", "PlainHeldCase", "PlainSession", "Prepare", "Result", "Session",
     "Tables", "columns_of", "slice_of", "without_rounding",
 ]  # fmt: skip
@@ -127,7 +126,7 @@ class Backend(ABC):
         return ColumnResult(np.ascontiguousarray(answer.posterior.T), answer.log_evidence, answer.impossible)
 
     def run_device(
-        self, states: Any, likelihood: Likelihood | DeviceWeights | None = None, targets: Sequence[int] | None = None
+        self, states: Any, likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> DeviceResult:
         """Propagate B cases and leave the answers on the device; arguments as of `run_batch`."""
         # states: or a tensor on the device, (B, V) signed integers, which is not copied if it is contiguous

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -51,19 +51,6 @@ class Answers:
     impossible: NDArray[np.bool_]
 
 
-class TableEngine(Protocol):
-    """Answers tables of cases on a device."""
-
-    microseconds: float  # that the kernels of the last call took
-
-    def takes(self, cases: MixedCases) -> bool: ...
-
-    def answer(self, cases: MixedCases, discrete: Sequence[str], targets: tuple[int, ...]) -> Answers: ...
-
-    def reload(self) -> None:
-        """Use the answerer's new parameters."""
-
-
 class Answerer:
     """Answers cases of one network; caches patterns, components and compiled discrete networks."""
 
@@ -74,15 +61,12 @@ class Answerer:
         self._patterns: LRU[Hashable, Pattern] = LRU(4096)
         self._components: LRU[Any, Component] = LRU(4096)
         self._nears: dict[tuple[int, ...], frozenset[int]] = {}
-        self.gpu: TableEngine | None = None  # where tables of cases go; None: to the host
 
     def reload(self, net: MixedNetwork, numbers: Numbers) -> None:
         """Replace the parameters: the patterns stay, and components whose numbers are the same."""
         old, self._net, self.numbers = self.numbers, net, numbers
         changed = {g for g in range(len(numbers.names)) if not _same(old, numbers, g)}
         self._components.clear(lambda key: not changed.isdisjoint(key[0]))
-        if self.gpu is not None:
-            self.gpu.reload()
 
     # Patterns -------------------------------------------------------------------------------------------------
 
@@ -99,18 +83,20 @@ class Answerer:
         numbers, asked = self.numbers, [t for t in targets if t not in observed]
         groups = component_members(numbers, observed, cut, asked, most)
         if all(self.size(scope_of(numbers, g)) <= JOINT_CONFIGURATIONS for g in groups):
-            group_of = {v: members for members in map(tuple, groups) for v in members}
+            densities = [*map(tuple, groups)]
+            group_of = {v: members for members in densities for v in members}
             answers = {t: group_of[t] for t in asked}
         else:  # each target by itself depends on fewer variables
-            groups = component_members(numbers, observed, cut, ())
-            answers = {}
+            densities = [*map(tuple, component_members(numbers, observed, cut, ()))]
+            answers, equal = {}, {g: g for g in densities}
             for t in asked:
-                own = next((g for g in groups if t in g), None)
-                own = own or next(g for g in component_members(numbers, observed, cut, [t]) if t in g)
-                answers[t] = tuple(own)
-        densities = tuple(tuple(g) for g in groups if any(v in observed for v in g))
-        scopes = {g: scope_of(numbers, g) for g in {*densities, *answers.values()}}
-        return Pattern(observed, densities, answers, tuple(sorted({*scopes.values()} - {()})), scopes)
+                own = next((g for g in densities if t in g), None)
+                own = own or next(tuple(g) for g in component_members(numbers, observed, cut, [t]) if t in g)
+                answers[t] = equal.setdefault(own, own)
+        densities = [g for g in densities if not observed.isdisjoint(g)]
+        distinct = {id(g): g for g in [*densities, *answers.values()]}.values()
+        scopes = {g: scope_of(numbers, g) for g in distinct}
+        return Pattern(observed, tuple(densities), answers, tuple(sorted({*scopes.values()} - {()})), scopes)
 
     def size(self, scope: Sequence[int]) -> int:
         return prod(self.numbers.cards[d] for d in scope)
@@ -149,12 +135,6 @@ class Answerer:
 
     def answer(self, cases: MixedCases, discrete: Sequence[str], targets: tuple[int, ...]) -> Answers:
         """Posteriors of discrete variables and of numbers."""
-        if self.gpu is not None and self.gpu.takes(cases):
-            return self.gpu.answer(cases, discrete, targets)
-        return self.answer_on_host(cases, discrete, targets)
-
-    def answer_on_host(self, cases: MixedCases, discrete: Sequence[str], targets: tuple[int, ...]) -> Answers:
-        """The same with densities that are computed on the CPU."""
         n, net = len(cases.states), self._net
         result = Answers(
             {v: np.zeros((n, len(net.states(v)))) for v in discrete},
@@ -243,8 +223,10 @@ class Answerer:
         """Set configurations that the observed states exclude to -inf."""
         cards = [self.numbers.cards[d] for d in scope]
         for i, d in enumerate(scope):
-            state_of = np.arange(total.shape[1]) // prod(cards[i + 1 :]) % cards[i]
             seen = states[:, d]
+            if seen.max(initial=-1) < 0:
+                continue
+            state_of = np.arange(total.shape[1]) // prod(cards[i + 1 :]) % cards[i]
             total[(seen[:, None] >= 0) & (seen[:, None] != state_of[None])] = -np.inf
 
     def _log_bounds(self, component: Component, cases: MixedCases, scaled: Floats) -> Floats | float:
@@ -292,12 +274,14 @@ class Answerer:
         column = {t: i for i, t in enumerate(targets)}
         seen = [t for t in targets if t in pattern.observed]
         if seen:
-            result.observe(rows[possible], [column[t] for t in seen], cases.values[np.ix_(possible, np.array(seen))])
-        own: dict[tuple[int, ...], list[int]] = {}
+            values = cases.values[possible].take(np.array(seen), 1)
+            result.observe(rows[possible], [column[t] for t in seen], values)
+        own: dict[int, tuple[tuple[int, ...], list[int]]] = {}  # by the identity of the members
         for t in targets:
             if t in pattern.answers:
-                own.setdefault(pattern.answers[t], []).append(t)
-        for members, asked in own.items():
+                members = pattern.answers[t]
+                own.setdefault(id(members), (members, []))[1].append(t)
+        for members, asked in own.values():
             scope = pattern.scopes[members]
             for at, allowed, component in self.pieces(members, pattern.observed, cases.states):
                 chosen = at if len(possible) == len(rows) else np.intersect1d(at, possible)
@@ -307,7 +291,8 @@ class Answerer:
                 weight = np.ones((len(chosen), 1))
                 if scope:
                     weight = (joints[scope] if whole else joints[scope][chosen])[:, allowed]
-                places, scale = [component.unobserved.index(t) for t in asked], self.numbers.scale[asked]
+                place = {v: i for i, v in enumerate(component.unobserved)}
+                places, scale = [place[t] for t in asked], self.numbers.scale.take(asked)
                 sds = np.sqrt(np.diagonal(component.cov, axis1=1, axis2=2)[:, places]) * scale
                 means = component.means(scaled if whole else scaled[chosen], places, own_rows.known(component, whole))
                 means *= scale

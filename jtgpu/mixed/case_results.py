@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,9 +40,8 @@ class Mixtures(NamedTuple):
 class NumberTable:
     """Posteriors of several numbers in B cases."""
 
-    def __init__(self, names: Sequence[str], n: int, later: Callable[[], NumberTable] | None = None):
-        # later: makes a table that has the mixtures, if this one has moments only
-        self.names, self._later = names, later
+    def __init__(self, names: Sequence[str], n: int):
+        self.names = names
         self.mean, self.sd = np.full((n, len(names)), np.nan), np.full((n, len(names)), np.nan)
         self._parts: list[list[tuple[Mixtures, int]]] = [[] for _ in names]  # of each number, and its place in U
 
@@ -72,15 +71,10 @@ class NumberTable:
         at = self._place(rows, columns)
         self.mean[at], self.sd[at] = values, 0.0
 
-    def _parts_of(self, column: int) -> list[tuple[Mixtures, int]]:
-        if self._later is not None:
-            self._parts, self._later = self._later()._parts, None
-        return self._parts[column]
-
     def quantiles(self, column: int, probabilities: Floats) -> Floats:
         """(B, Q) quantiles of a number."""
         result = np.repeat(self.mean[:, column, None], len(probabilities), axis=1)
-        for (rows, weights, means, sds), place in self._parts_of(column):
+        for (rows, weights, means, sds), place in self._parts[column]:
             out = np.empty((len(rows), len(probabilities)))
             own = np.ascontiguousarray(means[:, :, place])
             full = np.ascontiguousarray(np.broadcast_to(sds[:, place], own.shape))
@@ -91,7 +85,7 @@ class NumberTable:
     def at(self, column: int, values: Floats) -> tuple[Floats, Floats]:
         """ln of the density and P(number <= value) of a number at a value for each case, (B,); NaN: impossible."""
         log_density, below = np.full(len(values), np.nan), np.full(len(values), np.nan)
-        for (rows, weights, means, sds), place in self._parts_of(column):
+        for (rows, weights, means, sds), place in self._parts[column]:
             z = (values[rows, None] - means[:, :, place]) / sds[:, place]
             with np.errstate(divide="ignore"):
                 logs = np.log(weights) - 0.5 * z * z - np.log(sds[:, place])
@@ -100,23 +94,10 @@ class NumberTable:
             below[rows] = (normal_cdf(z) * weights).sum(axis=1)
         return log_density, below
 
-    def only_case(self, bounds: Mapping[int, tuple[float, float]]) -> list[NumberPosterior]:
-        """The mixtures of all numbers of a table of one case; `bounds`: of columns."""
-        result = []
-        each = zip(self.names, self.mean[0].tolist(), self.sd[0].tolist(), self._parts, strict=True)
-        for i, (name, mean, sd, held) in enumerate(each):
-            if held:
-                (_, weights, means, sds), place = held[0]
-                parts = Parts(weights[0], means[0, :, place], sds[:, place])
-                result.append(NumberPosterior(name, parts, bounds.get(i), (mean, sd)))
-            else:
-                result.append(NumberPosterior(name, Parts(ONE, self.mean[0, i : i + 1], ZERO), None, (mean, sd)))
-        return result
-
     def case(self, column: int, row: int, bounds: tuple[float, float] | None = None) -> NumberPosterior:
         """The mixture of one case."""
         name, moments = self.names[column], (float(self.mean[row, column]), float(self.sd[row, column]))
-        for (rows, weights, means, sds), place in self._parts_of(column):
+        for (rows, weights, means, sds), place in self._parts[column]:
             at = 0 if len(rows) == 1 and rows[0] == row else -1 if len(rows) == 1 else _index(rows, row)
             if at >= 0:
                 return NumberPosterior(name, Parts(weights[at], means[at, :, place], sds[:, place]), bounds, moments)

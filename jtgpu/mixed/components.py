@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -91,6 +92,22 @@ def numbers_of(net: MixedNetwork, units: Floats | None = None) -> Numbers:
     )  # fmt: skip
 
 
+def with_lines(numbers: Numbers, g: int, lines: Floats) -> Numbers:
+    """The densities with another one of a number: (K, m + 2) intercept, slopes and sd, scaled."""
+
+    def others(given: tuple[Any, ...], own: Any) -> tuple[Any, ...]:
+        return (*given[:g], own, *given[g + 1 :])
+
+    mean, *slopes, sd = (x.reshape([numbers.cards[d] for d in numbers.scope[g]]) for x in lines.T)
+    plain = Plain(*(x.copy() for x in numbers.plain))
+    if not numbers.scope[g]:
+        plain.mean[g], plain.variance[g], plain.arcs[g, list(numbers.parents[g])] = mean, sd**2, slopes
+    return numbers._replace(
+        mean=others(numbers.mean, mean), variance=others(numbers.variance, sd**2), plain=plain,
+        coefficients=others(numbers.coefficients, tuple(slopes)),
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Component:
     """Numbers that share unobserved ones; K is the number of configurations of its scope."""
@@ -153,14 +170,13 @@ def component_members(
     """Densities that `observed` and `targets` depend on, in groups that share unobserved numbers."""
     # cut: observed numbers that were set by an intervention: they have no density
     # most: groups without discrete parents are one group if they have so many numbers at most
-    relevant: set[int] = set()
-    stack = [*(observed - cut), *(t for t in targets if t not in observed)]
+    relevant = {*(observed - cut), *(t for t in targets if t not in observed)}
+    stack = [*relevant] if len(relevant | observed) < len(numbers.names) else []
     while stack:
-        v = stack.pop()
-        if v not in relevant:
-            relevant.add(v)
-            stack += [p for p in numbers.parents[v] if p not in observed]
-    if len(relevant) <= most and not any(numbers.scope[v] for v in relevant):
+        new = {p for p in numbers.parents[stack.pop()] if p not in observed} - relevant
+        relevant |= new
+        stack += new
+    if len(relevant) <= most and not any(map(numbers.scope.__getitem__, relevant)):
         return [[v for v in numbers.order if v in relevant]] if relevant else []
     root = {v: v for v in relevant}
 
@@ -201,7 +217,7 @@ def build(
     k, n = prod(cards), len(members)
     if k > max_configurations:
         _refuse(numbers, members, scope, k, max_configurations)
-    given = sorted({p for v in members for p in numbers.parents[v] if p in observed})
+    given = sorted(observed.intersection(chain.from_iterable(map(numbers.parents.__getitem__, members))))
     at, at_given = {v: i for i, v in enumerate(members)}, {v: i for i, v in enumerate(given)}
 
     def spread(array: Floats, own: tuple[int, ...]) -> Floats:  # (K,) of an array with the axes `own`
@@ -210,6 +226,8 @@ def build(
         shape = tuple(c if d in own else 1 for d, c in zip(scope, cards, strict=True))
         return np.broadcast_to(array.reshape(shape), cards).reshape(k)
 
+    hidden, seen = [v for v in members if v not in observed], [v for v in members if v in observed]
+    u, y = np.array([at[v] for v in hidden], np.intp), np.array([at[v] for v in seen], np.intp)
     mean, variance = np.zeros((k, n)), np.zeros((k, n))
     slope, arcs = np.zeros((k, n, len(given))), np.zeros((k, n, n))
     if scope:
@@ -220,30 +238,31 @@ def build(
                 into = slope[:, i, at_given[p]] if p in observed else arcs[:, i, at[p]]
                 into[:] = spread(coefficient, own)
     else:
-        plain = numbers.plain
-        mean[0], variance[0] = plain.mean[members], plain.variance[members]
-        slope[0], arcs[0] = plain.arcs[np.ix_(members, given)], plain.arcs[np.ix_(members, members)]
-        arcs[0][:, [i for i, v in enumerate(members) if v in observed]] = 0.0
-    # x = mean + slope @ given + noise @ e, where e has `variance`
-    noise = np.linalg.inv(np.eye(n) - arcs)
-    mean, slope = (noise @ mean[..., None])[..., 0], noise @ slope
-    u = [i for i, v in enumerate(members) if v not in observed]
-    y = [i for i, v in enumerate(members) if v in observed]
-    noise_u, noise_y = noise[:, u], noise[:, y]
-    weighted = noise_y * variance[:, None]
-    lower = np.linalg.cholesky(weighted @ noise_y.transpose(0, 2, 1))
-    whiten: Floats = np.asarray(np.linalg.inv(lower), np.float64)
+        order = np.array(members)
+        mean[0], variance[0] = numbers.plain.mean.take(order), numbers.plain.variance.take(order)
+        rows = numbers.plain.arcs.take(order, 0)
+        slope[0], arcs[0] = rows.take(np.array(given, np.intp), 1), rows.take(order, 1)
+    # unobserved: mean + slope @ given + noise @ e; observed, which have no children here: mean + slope @ given
+    # + arcs @ unobserved + f; e and f have `variance`
+    mean_u, slope_u, variance_u = mean.take(u, 1), slope.take(u, 1), variance.take(u, 1)[:, None]
+    variance_y, arcs = variance.take(y, 1), arcs.take(u, 2)
+    noise, arcs_y = np.linalg.inv(np.eye(len(u)) - arcs.take(u, 1)), arcs.take(y, 1)
+    mean_u, slope_u = (noise @ mean_u[..., None])[..., 0], noise @ slope_u
+    mean_y, slope_y = mean.take(y, 1) + (arcs_y @ mean_u[..., None])[..., 0], slope.take(y, 1) + arcs_y @ slope_u
+    noise_y = arcs_y @ noise
+    weighted = noise_y * variance_u
+    total = weighted @ noise_y.transpose(0, 2, 1)
+    total.reshape(k, -1)[:, :: len(y) + 1] += variance_y
+    whiten: Floats = np.asarray(np.linalg.inv(np.linalg.cholesky(total)), np.float64)
     log_norm = np.log(np.diagonal(whiten, axis1=1, axis2=2)).sum(axis=1) - len(y) * HALF_LOG_2PI
-    log_norm -= np.log(numbers.scale[[members[i] for i in y]]).sum()
-    cross = (noise_u * variance[:, None]) @ noise_y.transpose(0, 2, 1)  # (K, U, Y)
-    gain = cross @ whiten.transpose(0, 2, 1) @ whiten
+    log_norm -= np.log(numbers.scale.take(np.array(seen, np.intp))).sum()
+    gain = noise @ weighted.transpose(0, 2, 1) @ whiten.transpose(0, 2, 1) @ whiten  # (K, U, Y)
     # as a sum of squares, which stays positive where much of the variance is explained
-    rest = noise_u - gain @ noise_y
-    cov = (rest * variance[:, None]) @ rest.transpose(0, 2, 1)
+    rest = noise - gain @ noise_y
+    cov = (rest * variance_u) @ rest.transpose(0, 2, 1) + (gain * variance_y[:, None]) @ gain.transpose(0, 2, 1)
     return Component(
-        scope, tuple(members[i] for i in u), tuple(members[i] for i in y), tuple(given),
-        mean[:, u], mean[:, y], slope[:, u], slope[:, y], whiten, log_norm, gain, cov,
-    )  # fmt: skip
+        scope, tuple(hidden), tuple(seen), tuple(given), mean_u, mean_y, slope_u, slope_y, whiten, log_norm, gain, cov
+    )
 
 
 def _refuse(numbers: Numbers, members: list[int], scope: tuple[int, ...], k: int, most: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +12,8 @@ import numpy as np
 from ..errors import DataError
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
-from .answers import CELLS
+from .answers import CELLS, JOINT_CONFIGURATIONS
+from .components import with_lines
 from .evidence import MixedCases
 from .moments import Moments, add_moments, empty_moments
 from .regressions import FamilyRows, regression, warn_of_errors
@@ -21,7 +22,7 @@ from .tree import MixedTree
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .answers import Pattern
+    from .answers import Answerer, Pattern
     from .components import Numbers
 
     Floats = NDArray[np.float64]
@@ -60,38 +61,98 @@ def one_pass(tree: MixedTree, cases: MixedCases, weights: Floats) -> Sums:
     answerer, net, n = tree.answerer, tree.network, len(weights)
     counts = {v: np.zeros(net.cpt(v).shape) for v in net.discrete}
     sums = Sums(counts, empty_moments(answerer.numbers), 0.0, np.zeros(n, np.bool_))
-    waiting: dict[Any, list[tuple[Pattern, NDArray[np.intp]]]] = {}  # those of equal sets are one call
-    log_likelihood, cells = 0.0, 0
-    for pattern, rows in answerer.by_pattern(cases, ()):
-        if len(rows) > MANY:
-            log_likelihood += _add_patterns(tree, cases, weights, [(pattern, rows)], sums)
-            continue
-        waiting.setdefault(pattern.sets, []).append((pattern, rows))
-        cells += len(rows) * sum(map(answerer.size, pattern.scopes.values()))
-        if cells > CELLS:
-            log_likelihood += sum(_add_patterns(tree, cases, weights, own, sums) for own in waiting.values())
-            waiting, cells = {}, 0
-    log_likelihood += sum(_add_patterns(tree, cases, weights, own, sums) for own in waiting.values())
+    log_likelihood = sum((_add_group(tree, group, sums) for group in _groups(answerer, cases, weights)), 0.0)
     return sums._replace(log_likelihood=log_likelihood)
 
 
-def _add_patterns(
-    tree: MixedTree, cases: MixedCases, weights: Floats, patterns: list[tuple[Pattern, NDArray[np.intp]]], sums: Sums
-) -> float:
-    """Add the cases of patterns with the same sets; their ln P."""
-    sets, rows = patterns[0][0].sets, np.concatenate([own for _, own in patterns])
-    part, each = cases.part(rows), weights[rows]
-    ends = np.cumsum([len(own) for _, own in patterns]).tolist()
-    parts = [(p, slice(end - len(own), end)) for (p, own), end in zip(patterns, ends, strict=True)]
+class _Group:
+    """Cases of patterns, one pattern after the other, which are one call."""
+
+    def __init__(self, cases: MixedCases, weights: Floats, patterns: Sequence[tuple[Pattern, NDArray[np.intp]]]):
+        self.rows = np.concatenate([own for _, own in patterns])
+        self.part, self.weights = cases.part(self.rows), weights[self.rows]
+        ends = np.cumsum([len(own) for _, own in patterns]).tolist()
+        self.parts = [(p, slice(end - len(own), end)) for (p, own), end in zip(patterns, ends, strict=True)]
+        self.sets = {s for pattern, _ in patterns for s in pattern.sets}
+
+
+def _groups(answerer: Answerer, cases: MixedCases, weights: Floats, families: int = 0) -> Iterator[_Group]:
+    """Cases whose patterns have the same sets, or sets of few variables, together; a large pattern by itself."""
+    # families: cells of each case besides those of the sets
+    waiting: dict[Any, list[tuple[Pattern, NDArray[np.intp]]]] = {}
+    for pattern, rows in answerer.by_pattern(cases, ()):
+        step = max(CELLS // (families + sum(map(answerer.size, pattern.scopes.values())) or 1), 1)
+        for at in range(0, len(rows), step):
+            own = pattern, rows[at : at + step]
+            if len(rows) > MANY:
+                yield _Group(cases, weights, [own])
+            else:
+                waiting.setdefault(pattern.sets, []).append(own)
+    joined: list[tuple[Pattern, NDArray[np.intp]]] = []
+    variables: set[int] = set()
+    cells = 0
+    for sets, patterns in waiting.items():
+        for pattern, rows in patterns:
+            own_cells = len(rows) * (families + sum(map(answerer.size, pattern.scopes.values())))
+            more = variables.union(*sets)
+            is_other = not joined or joined[-1][0].sets != sets
+            if joined and (cells + own_cells > CELLS or (is_other and answerer.size([*more]) > JOINT_CONFIGURATIONS)):
+                yield _Group(cases, weights, joined)
+                joined, more, cells = [], set().union(*sets), 0
+            joined.append((pattern, rows))
+            variables, cells = more, cells + own_cells
+    if joined:
+        yield _Group(cases, weights, joined)
+
+
+def _add_group(tree: MixedTree, group: _Group, sums: Sums) -> float:
+    """Add a group of cases; their ln P."""
+    part, parts, each, sets = group.part, group.parts, group.weights, tuple(sorted(group.sets))
     logs, constant = tree.answerer.log_weights(part, parts)
     answers, expected = tree.engine(sets).run_counts(part, [logs[s] for s in sets], each)
     for v, table in expected.items():
         sums.counts[v] += table
     log_evidence = answers.log_evidence + constant
-    sums.impossible[rows] = dead = np.isneginf(log_evidence)
+    sums.impossible[group.rows] = dead = np.isneginf(log_evidence)
     each[dead] = log_evidence[dead] = 0.0
     add_moments(tree.answerer, part, parts, each, dict(zip(sets, answers.joints, strict=True)), sums.moments)
     return float(np.add.reduce(each * log_evidence))  # BLAS adds by thread
+
+
+def moved_passes(
+    tree: MixedTree, cases: MixedCases, weights: Floats, names: Sequence[str], tables: Iterable[Floats]
+) -> Iterator[Sums]:
+    """The sums of cases with each of some tables of a family: the lines of a number, or the CPT of variables."""
+    # What a table leaves alone is shared: a CPT is a likelihood of its family, and plans have no other numbers.
+    net, answerer, is_number = tree.network, tree.answerer, tree.network.is_number(names[0])
+    families = {v: tuple(map(net.discrete.index, (*net.parents(v), v))) for v in net.discrete}
+    cells = sum(answerer.size(scope) for scope in families.values())
+    groups = [*_groups(answerer, cases, weights, cells)]
+    numbers = answerer.numbers
+    shared = None if is_number else [answerer.log_weights(g.part, g.parts)[0] for g in groups]
+    for table in tables:
+        if is_number:
+            answerer.reload(net, with_lines(numbers, net.numbers.index(names[0]), table))
+        sums = Sums({v: np.zeros(np.shape(net.cpt(v))) for v in families}, empty_moments(numbers), 0.0)
+        for i, group in enumerate(groups):
+            logs = answerer.log_weights(group.part, group.parts)[0] if shared is None else dict(shared[i])
+            for v in () if is_number else names:
+                old, scope = np.asarray(net.cpt(v)), families[v]
+                ratio = np.log(np.where(old > 0, table / np.where(old > 0, old, 1.0), 1.0)).transpose(np.argsort(scope))
+                key = tuple(sorted(scope))
+                logs[key] = logs.get(key, np.zeros((len(group.rows), 1))) + ratio.ravel()
+            sets = tuple(sorted({*group.sets, *(tuple(sorted(f)) for f in families.values())}))
+            each = [logs[s] if s in logs else np.zeros((len(group.rows), answerer.size(s))) for s in sets]
+            answers = tree.engine(sets).run(group.part, each, [])
+            joints = dict(zip(sets, answers.joints, strict=True))
+            used = np.where(answers.impossible, 0.0, group.weights)
+            add_moments(answerer, group.part, group.parts, used, joints, sums.moments)
+            for v, scope in families.items():
+                cells = np.add.reduce(used[:, None] * joints[tuple(sorted(scope))])
+                cards = [numbers.cards[d] for d in sorted(scope)]
+                sums.counts[v][:] += cells.reshape(cards).transpose([sorted(scope).index(d) for d in scope])
+        yield sums
+    answerer.reload(net, numbers)
 
 
 def pooled_prior(tree: MixedTree, cases: MixedCases, weights: Floats, strength: Strength) -> Prior:

@@ -18,6 +18,8 @@ from .truncated import log_mass, normal_cdf, truncated_moments, truncated_quanti
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from .case_results import NumberTable
+
     Floats = NDArray[np.float64]
 
 _mixtures = loops("jtgpu.mixed.mixture_loops")
@@ -145,8 +147,16 @@ class MixedPosteriors(Result, ByName[Any]):
 
     _argument = "targets"
 
-    def __init__(self, posteriors: Mapping[str, Posterior | NumberPosterior], log_evidence: float):
-        self._parts, self.log_evidence = dict(posteriors), log_evidence
+    def __init__(
+        self, parts: Mapping[str, Posterior | int], numbers: NumberTable,
+        bounds: Mapping[int, tuple[float, float]], log_evidence: float,
+    ):  # fmt: skip
+        # parts: of a number its column in `numbers`, and in `bounds` if the evidence is an interval
+        self._parts, self._numbers, self._bounds, self.log_evidence = parts, numbers, bounds, log_evidence
+
+    def __getitem__(self, name: str) -> Posterior | NumberPosterior:
+        part = super().__getitem__(name)
+        return self._numbers.case(part, 0, self._bounds.get(part)) if type(part) is int else part
 
     def _rows(self) -> Iterator[tuple[str, str | None, float | None, float | None, float | None]]:
         for v, p in self.items():

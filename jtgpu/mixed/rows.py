@@ -61,22 +61,22 @@ def scaled_weights(logs: Sequence[Floats]) -> tuple[list[Floats], list[Floats]]:
     """Weights whose largest is 1 in each row, and the logarithms that were taken out, (B,) of each table."""
     weights: list[Floats] = []
     tops: list[Floats] = []
-    for values in logs:
-        top = _row_maximum(values)
-        top[~np.isfinite(top)] = 0.0
-        with np.errstate(under="ignore"):
+    with np.errstate(under="ignore"):
+        for values in logs:
+            top = _row_maximum(values)
+            top[~np.isfinite(top)] = 0.0
             weights.append(np.exp(values - top[:, None]))
-        tops.append(top)
+            tops.append(top)
     return weights, tops
 
 
-def is_small(
-    logs: Sequence[Floats], weights: Sequence[Floats], likelihood: Iterable[Floats] = ()
-) -> NDArray[np.bool_]:
+def is_small(logs: Sequence[Floats], weights: Sequence[Floats], likelihood: Iterable[Floats] = ()) -> NDArray[np.bool_]:
     """(B,) whether a product of scaled weights and likelihoods above 0 may be too small for a number."""
-    others = [*likelihood]
-    if not others and all(w.size == 0 or float(w.min()) > math.exp(SMALLEST / len(weights)) for w in weights):
-        return np.zeros(len(weights[0]) if weights else 1, np.bool_)
+    others, least = [*likelihood], math.exp(SMALLEST / max(1, len(weights)))
+    if not others:
+        inside = (np.where(x > -np.inf, w, 1.0) for x, w in zip(logs, weights, strict=True))
+        if all(float(w.min(initial=1.0)) > least for w in inside):
+            return np.zeros(len(weights[0]) if weights else 1, np.bool_)
     with np.errstate(divide="ignore"):
         tables = [*logs, *(np.log(w) for w in others)]
     total = np.zeros(len(tables[0]))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..backends.answers import Evidence
 from ..errors import ImpossibleEvidence
 from ..inference.evidence_table import BatchEvidence, read_known_cases
 from ..model.states import StateNumber
@@ -128,18 +129,28 @@ class SetEngine:
         known, kept = self._known(cases, weights), self.tree.plan.sets
         asked = [self._net.index(v) for v in targets]
         wanted = [*dict.fromkeys([*asked, *sorted(self._numbers)])]  # sets are behind the variables
-        tables = self.tree.intervened(known.intervened).backend.tables
-        result = tables.run_batch(known.states, known.likelihood, wanted)
-        cells, at = {}, 0
-        for v in wanted:
-            first, at = at, at + (kept.size(v) if v >= kept.first else int(self._net.cardinality[v]))
-            cells[v] = result.posterior[:, first:at]
+        backend = self.tree.intervened(known.intervened).backend
+        if n == 1:  # without the set-up of tables
+            log_evidence, impossible, ptr = np.zeros(1), np.zeros(1, np.bool_), backend.cell_ptr
+            try:
+                case = Evidence(known.states[0], {v: w[0] for v, w in known.likelihood.items()})
+                answer = backend.run(case, wanted)
+                cells = {v: answer.posterior[None, ptr[v] : ptr[v + 1]] for v in wanted}
+                log_evidence[0] = answer.log_evidence
+            except ImpossibleEvidence:
+                cells = {v: np.zeros((1, ptr[v + 1] - ptr[v])) for v in wanted}
+                log_evidence[0], impossible[0] = -np.inf, True
+        else:
+            result = backend.tables.run_batch(known.states, known.likelihood, wanted)
+            log_evidence, impossible = result.log_evidence, result.impossible
+            ends = np.cumsum([0, *(kept.size(v) if v >= kept.first else int(self._net.cardinality[v]) for v in wanted)])
+            cells = {v: result.posterior[:, a:b] for v, a, b in zip(wanted, ends[:-1], ends[1:], strict=True)}
         joints = [
             cells[v] if len(s) == 1 else kept.joint(v, s, cells[v]).reshape(n, -1)
             for v, s in zip(self._numbers, self.sets, strict=True)
         ]
         posteriors = {name: cells[v] for name, v in zip(targets, asked, strict=True)}
-        answers = SetAnswers(posteriors, tuple(joints), result.log_evidence, result.impossible)
+        answers = SetAnswers(posteriors, tuple(joints), log_evidence, impossible)
         lost = np.flatnonzero(is_small(logs, weights, cases.likelihood.values()))
         if len(lost):  # less than e^-700 times the largest likelihoods: nothing, where P(e) is much larger
             largest = sum((np.log(np.maximum(w[lost].max(axis=1), 1.0)) for w in cases.likelihood.values()), ACCEPTED)

@@ -21,9 +21,8 @@ from .answers import Answerer
 from .case_results import MixedCasePosteriors, NumberColumns
 from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
-from .gpu_tables import gpu_tables
 from .information import InformationQueries
-from .results import MixedPosteriors, NumberPosterior
+from .results import MixedPosteriors
 from .sampling import MixedSamples, draw_bounded, draw_numbers
 from .sets import SetEngine
 
@@ -65,7 +64,6 @@ class MixedTree(InformationQueries):
         self._everything: tuple[tuple[str, ...], list[str], tuple[int, ...]] | None = None  # all variables as targets
         self._engines: LRU[tuple[tuple[int, ...], ...], SetEngine] = LRU(MOST_ENGINES)
         self.answerer = Answerer(net, numbers_of(net), self.engine, self._max_configurations)
-        self.answerer.gpu = gpu_tables(self.answerer, self.engine, self._backend, self._compile_options)
 
     def close(self) -> None:
         """Free the memory of the backends. Queries that need them raise `JtgpuError` from then on."""
@@ -155,19 +153,16 @@ class MixedTree(InformationQueries):
         names, discrete, numbers = self._targets(targets)
         if not discrete and not numbers:  # ln P(evidence) alone
             names = ()
-        numbers = tuple(dict.fromkeys([*numbers, *cases.bounds]))
+        asked, numbers = numbers, tuple(dict.fromkeys([*numbers, *cases.bounds]))
         answers = self.answerer.answer(cases, discrete, numbers)
         self._check_possible(answers.impossible, cases, "error")
         bounds = {numbers.index(g): ends for g, ends in cases.bounds.items()}
-        of_numbers = {p.variable: p for p in answers.numbers.only_case(bounds)}
-        posteriors: dict[str, Posterior | NumberPosterior] = {}
-        for v in names:
-            if v in of_numbers:
-                posteriors[v] = of_numbers[v]
-            else:
-                ends = ends_of(self._net.discrete, v)
-                posteriors[v] = Posterior(v, self._net.states(v), answers.posteriors[v][0], ends)
-        return MixedPosteriors(posteriors, float(answers.log_evidence[0]))
+        parts: dict[str, Posterior | int] = dict.fromkeys(names, 0)
+        parts.update((v, i) for i, v in enumerate(answers.numbers.names[: len(asked)]))
+        for v in discrete:
+            ends = ends_of(self._net.discrete, v)
+            parts[v] = Posterior(v, self._net.states(v), answers.posteriors[v][0], ends)
+        return MixedPosteriors(parts, answers.numbers, bounds, float(answers.log_evidence[0]))
 
     def posterior(
         self, variable: str | int, evidence: Findings | None = None, *,
@@ -205,9 +200,7 @@ class MixedTree(InformationQueries):
                     cov[i, j] = cov[j, i] = (0.5 * both - 1.0) * sd[i] * sd[j]
         return mean, cov
 
-    def _sum_variance(
-        self, weights: dict[str, float], evidence: Findings | None, likelihood: Any, do: Any
-    ) -> float:
+    def _sum_variance(self, weights: dict[str, float], evidence: Findings | None, likelihood: Any, do: Any) -> float:
         """Variance of a weighted sum of numbers given the evidence: of a child with noise of sd 1, less the noise."""
         net, child = self._net, "\0sum"
         states: dict[str, Any] = {v: float if net.is_number(v) else net.states(v) for v in net} | {child: float}
@@ -370,4 +363,3 @@ class MixedTree(InformationQueries):
         row = int(np.argmax(impossible))
         reason = f"the evidence has probability 0: {', '.join(cases.findings(self._net, row)) or 'its likelihoods'}"
         raise ImpossibleEvidence(reason if cases.table is None else at_row(cases.table, row, reason))
-

@@ -97,6 +97,7 @@ def test_counts_have_the_same_bits_for_any_number_of_threads(missing: float, mon
         assert family.sum() == pytest.approx(possible)
 
 
+@pytest.mark.slow
 def test_counts_of_real_networks_agree_with_the_definition() -> None:
     for name in ("insurance", "water"):
         net = bundled(name)

@@ -14,6 +14,7 @@ import pytest
 import jtgpu
 from jtgpu.columns import csv_file
 from tests.cases.asia_files import N, answers, assert_same, csv_text, parquet, rows_done, run
+from tests.support.examples import slow
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
@@ -69,7 +70,7 @@ LARGE = {
 
 
 @pytest.mark.parametrize("name", LARGE)
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+@pytest.mark.parametrize("packed", [False, *slow(True)], ids=["plain", "gzip"])
 def test_large_cells_and_rows(tree: jtgpu.JunctionTree, tmp_path: Path, name: str, packed: bool) -> None:
     """Errors that name the file, in a short message."""
     text, error, said = LARGE[name]

@@ -142,6 +142,7 @@ def test_gaps_are_explained_by_options(file: str, tmp_path: Path) -> None:
     assert "s.csv has 2 columns named 'place'" in run("dynamic", "filter", file, str(tmp_path / "s.csv"), *KEYS).stderr
 
 
+@pytest.mark.slow
 def test_fit(file: str, tmp_path: Path) -> None:
     data, output = str(tmp_path / "s.csv"), str(tmp_path / "f.dynamic.json")
     run("dynamic", "sample", file, "--samples", "40", "--steps", "6", "--seed", "3", "-o", data)

@@ -98,6 +98,7 @@ def test_parquet_chunks_and_gaps(file: str, tmp_path: Path) -> None:
     assert len(one) == 360
 
 
+@pytest.mark.slow
 def test_fit_samples_and_other_files(file: str, hours: str, tmp_path: Path) -> None:
     drawn = str(tmp_path / "drawn.csv")
     assert run("dynamic", "sample", file, "--samples", "40", "--steps", "25", "--seed", "1", "-o", drawn).exit_code == 0
@@ -207,6 +208,7 @@ def test_targets_and_evidence(file: str, hours: str, tmp_path: Path) -> None:
     assert "slice 3: 'y' is a target, and a numeric parent of it is not observed" in done.stderr.replace("\n", " ")
 
 
+@pytest.mark.slow
 def test_samples_have_the_moments_of_the_network() -> None:
     tree = machine().compile("reference")
     drawn = tree.sample(4000, length=3, seed=2)

@@ -243,6 +243,7 @@ def test_an_output_without_permission_is_a_usage_error_everywhere(
     assert "permission denied" in result.stderr.lower()
 
 
+@pytest.mark.slow
 def test_sigterm_ends_a_command_like_ctrl_c(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "jtgpu", "sample", ASIA, "30000000", "-o", str(tmp_path / "x.csv")]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)

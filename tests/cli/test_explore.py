@@ -73,6 +73,7 @@ def test_options_and_mistakes(messy: Path) -> None:
     assert "a network needs two" in few.output
 
 
+@pytest.mark.slow
 def test_columns_first_and_all_within_the_time(tmp_path: Path) -> None:
     """T8: gaps, EM and folds had no limit, and nothing was printed before the end."""
     rng = np.random.default_rng(5)
@@ -130,6 +131,7 @@ def test_words_among_numbers_and_states_that_are_nearly_equal(tmp_path: Path) ->
     assert columns["ill"]["distinct"] == 2  # NA is still a gap
 
 
+@pytest.mark.slow
 def test_numbers_with_little_time(tmp_path: Path) -> None:
     rng = np.random.default_rng(8)
     z = rng.normal(size=(500, 2))

@@ -123,6 +123,7 @@ def test_probabilities_of_arcs_are_written(data: Path, tmp_path: Path) -> None:
     assert [path.read_bytes() for path in (net, edges, drawn)] == first
 
 
+@pytest.mark.slow
 def test_markov_chains(data: Path, tmp_path: Path) -> None:
     edges, net = tmp_path / "edges.csv", tmp_path / "learned.net"
     words = (
@@ -161,6 +162,7 @@ def test_markov_chains(data: Path, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["converged"] is False
 
 
+@pytest.mark.slow
 def test_runs_are_continued(data: Path, tmp_path: Path) -> None:
     run_file, whole, parts = tmp_path / "run.npz", tmp_path / "whole.npz", tmp_path / "parts.npz"
     words = data, "--method", "mcmc", "--tolerance", "1e-9", "--seed", "3"

@@ -103,6 +103,7 @@ def test_predictions_are_better_than_the_mean(patients: Path, tmp_path: Path) ->
     assert error < 0.85 * float(frame["pressure"].std())
 
 
+@pytest.mark.slow
 def test_explore_does_all_in_one_command(patients: Path, tmp_path: Path) -> None:
     net, picture = tmp_path / "patients.mixed.json", tmp_path / "patients.svg"
     done = run("explore", patients, "--numbers", "-t", "pressure", "-o", net, "--draw", picture, "--no-serve", "--json")

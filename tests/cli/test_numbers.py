@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +15,7 @@ from jtgpu.cli.number_tables import batch_of_numbers
 from jtgpu.options.tables import FileOptions, TableOptions
 
 from ..mixed.test_lauritzen import incinerator
-
-
-def run(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "jtgpu", *args], capture_output=True, text=True, check=False)
+from .commands import run
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +67,7 @@ def test_interval_and_targets(file: str) -> None:
 @pytest.mark.slow
 def test_errors(args: list[str], message: str, file: str, tmp_path: Path) -> None:
     done = run(*[{"FILE": file, "OUT.csv": str(tmp_path / "out.csv")}.get(a, a) for a in args])
-    assert done.returncode != 0
+    assert done.exit_code != 0
     words = " ".join(done.stderr.replace("│", " ").split())
     assert message in words
     assert "Traceback" not in done.stderr
@@ -82,7 +77,7 @@ def test_info_and_convert(file: str, tmp_path: Path) -> None:
     about = json.loads(run("info", file, "--json").stdout)
     assert (about["kind"], about["numbers"]) == ("mixed network", ["E", "C", "D", "L", "Min", "Mout"])
     target = tmp_path / "a.mixed.json"
-    assert run("convert", file, str(target)).returncode == 0
+    assert run("convert", file, str(target)).exit_code == 0
     assert jtgpu.read(target) == jtgpu.read(file)
 
 
@@ -103,7 +98,7 @@ def test_batch(file: str, tmp_path: Path) -> None:
     assert [*made.columns] == ["id", *frame.columns]
     np.testing.assert_allclose(made[frame.columns], frame, rtol=1e-14)
     labels = tmp_path / "labels.parquet"
-    assert run(*given, "-o", str(labels), "--labels", "-t", "B,Mout").returncode == 0
+    assert run(*given, "-o", str(labels), "--labels", "-t", "B,Mout").exit_code == 0
     read = pd.read_parquet(labels)
     assert read["B"].tolist() == [("stable", "unstable")[p.argmax()] for p in expected["B"]]
     np.testing.assert_allclose(read["Mout"], expected["Mout"].mean, rtol=1e-14)
@@ -115,7 +110,7 @@ def test_batch(file: str, tmp_path: Path) -> None:
 def test_batch_names_the_row_of_a_text(file: str, tmp_path: Path) -> None:
     (tmp_path / "cases.csv").write_text("W,L\nindustrial,1.5\nhousehold,much\n")
     done = run("batch", file, str(tmp_path / "cases.csv"), "-o", str(tmp_path / "out.csv"))
-    assert done.returncode != 0
+    assert done.exit_code != 0
     assert "cases.csv:3: column 'L': expected a number, got 'much'" in " ".join(done.stderr.split())
     assert not (tmp_path / "out.csv").exists()
     (tmp_path / "cases.csv").write_text('W,L\nindustrial,1.5\nindustrial,"1,234"\n')  # not 1.234

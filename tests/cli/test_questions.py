@@ -49,6 +49,7 @@ def test_query_mpe_and_sample(file: Path) -> None:
     assert "question is too large" in refused.stderr
 
 
+@pytest.mark.slow
 def test_batch(file: Path, tmp_path: Path) -> None:
     cases, out = tmp_path / "cases.csv", tmp_path / "answers.csv"
     rows = [case(NET, seed) for seed in range(3)]
@@ -78,6 +79,7 @@ def test_solve(file: Path, tmp_path: Path) -> None:
         assert run("solve", str(model), str(evidence), task, "-o", "-").exit_code == 0
 
 
+@pytest.mark.slow
 def test_server() -> None:
     from jtgpu.serve import App
 

@@ -63,6 +63,7 @@ def test_a_full_disk_behind_stdout_is_an_error() -> None:
     assert "space" in done.stderr.lower()
 
 
+@pytest.mark.slow
 def test_an_interrupt_prints_the_times_so_far() -> None:
     """Ctrl-C while networks are timed: what is done is printed, the code is 130."""
     names = [ASIA] * 2000

@@ -62,6 +62,7 @@ def test_a_run_without_parts_leaves_no_folder(
     assert answer_files(tree, cases / "a.parquet", tmp_path / "out", **ASK).cases == 1300
 
 
+@pytest.mark.slow
 def test_the_first_error_in_the_order_of_the_rows_is_raised(
     workers: LocalWorkers, tree: jtgpu.JunctionTree, cases: Path, tmp_path: Path
 ) -> None:
@@ -71,6 +72,7 @@ def test_the_first_error_in_the_order_of_the_rows_is_raised(
         answer_files(tree, cases, tmp_path / "out", part_rows=300, **ASK)
 
 
+@pytest.mark.slow
 def test_a_run_resumes_with_the_finished_parts(
     workers: LocalWorkers, tree: jtgpu.JunctionTree, cases: Path, expected: Any, tmp_path: Path
 ) -> None:
@@ -191,6 +193,7 @@ def test_a_full_disk_leaves_only_complete_parts(
     assert read_parts(tmp_path / "out").equals(expected)
 
 
+@pytest.mark.slow
 def test_a_part_is_repeated_if_its_storage_fails(
     tree: jtgpu.JunctionTree, workers: LocalWorkers, cases: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

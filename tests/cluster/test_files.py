@@ -21,6 +21,7 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
 
 
+@pytest.mark.slow
 def test_a_folder_has_the_answers_of_a_single_process(
     workers: LocalWorkers, plan: Any, cases: Path, expected: Any, tmp_path: Path
 ) -> None:
@@ -58,6 +59,7 @@ def test_the_output_can_be_a_single_file(
     assert [r.split(delimiter)[0] for r in lines[1:]] == [str(i) for i in range(N)]
 
 
+@pytest.mark.slow
 def test_csv_files_may_be_compressed(
     workers: LocalWorkers, tree: jtgpu.JunctionTree, expected: Any, cases: Path, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 import numpy as np
+import pytest
 
 import jtgpu
 from jtgpu.draw.courses import MOST_PANELS, draw_courses
@@ -41,6 +42,7 @@ def test_other_answers_are_tables() -> None:
     assert "sequence 0 (&lt;b&gt;)" in tree.filter(frame, id="who")._repr_html_()
 
 
+@pytest.mark.slow
 def test_size_is_bounded() -> None:
     names = [f"v{i}" for i in range(9)]
     wide = jtgpu.DynamicNetwork(

@@ -161,6 +161,7 @@ def test_markov_networks() -> None:
     shown(net.compile("reference").posteriors())
 
 
+@pytest.mark.slow
 def test_notebooks_import_pictures_only_when_needed() -> None:
     import subprocess
     import sys

@@ -19,6 +19,7 @@ from jtgpu.dynamic.sequence_file import SequenceQuestion
 from jtgpu.dynamic.sequences import in_order
 from jtgpu.errors import DataError, ImpossibleEvidence, JtgpuError, OutputExists, UnknownState
 from jtgpu.options.tables import FileOptions
+from tests.support.examples import slow
 
 from ..formats.test_dynamic_files import umbrella
 
@@ -60,7 +61,7 @@ def read(path: Path) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize("kind", ["filter", "smooth"])
-@pytest.mark.parametrize("chunk", [None, 1, 7])
+@pytest.mark.parametrize("chunk", [7, *slow(None, 1)])
 def test_answers_equal_those_in_memory(
     kind: str, chunk: int | None, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +93,7 @@ def test_rows_keep_the_texts_of_their_own_chunks(tmp_path: Path, monkeypatch: py
     assert max(most) <= 10  # a sequence has up to nine rows
 
 
+@pytest.mark.slow
 def test_kinds_of_answers(path: Path, tmp_path: Path) -> None:
     table = long_table(60)
     last = TREE.filter(table, id="place", time="day", targets="rain", at="last")
@@ -109,6 +111,7 @@ def test_kinds_of_answers(path: Path, tmp_path: Path) -> None:
     assert read(tmp_path / "l.csv")["rain"] == last.modes()["rain"].tolist()
 
 
+@pytest.mark.slow
 def test_most_probable_states(path: Path, tmp_path: Path) -> None:
     table = long_table(60)
     best = TREE.mpe(table, id="place", time="day")
@@ -118,6 +121,7 @@ def test_most_probable_states(path: Path, tmp_path: Path) -> None:
     assert np.allclose(got["log_mpe"], best.log_joint[[int(p[1:]) for p in got["place"]]], atol=1e-13)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_interrupted_is_continued(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,10 +39,57 @@ def test_em_rises_and_finds_the_densities() -> None:
     with pytest.raises(jtgpu.DataError, match=r"sequence 0, slice 3: the cell of 'y' is missing"):
         jtgpu.learn.fit(start, data, hidden=["s"], missing="error")
     assert fit.empty_rows == {}
-    with pytest.raises(jtgpu.ArgumentError, match="checkpoint= is not offered with sequences of numbers"):
-        jtgpu.learn.fit(start, data, hidden=["s"], checkpoint="fit.unfinished")
+    plain: Any = jtgpu.learn.fit(start, data, hidden=["s"], prior=0, accelerate=False, tolerance=1e-9)
+    quick: Any = jtgpu.learn.fit(start, data, hidden=["s"], prior=0, tolerance=1e-9)
+    assert any(one.accelerated for one in quick.history)
+    assert quick.objective == pytest.approx(plain.objective, rel=1e-7)
+    assert len(quick.history) < len(plain.history)
 
 
+def test_a_fit_of_sequences_with_numbers_goes_on_after_it_was_stopped(tmp_path: Path) -> None:
+    net = template(np.random.default_rng(2))
+    data, path = long_frame(net, 15, 8, 1, "a"), tmp_path / "fit.unfinished"
+    options: Any = {"id": "sequence", "time": "slice", "hidden": "a", "iterations": 6, "tolerance": 0}
+
+    def stop(entry: Any) -> None:
+        if entry.number == 3:
+            raise KeyboardInterrupt
+
+    stopped: Any = jtgpu.learn.fit(net, data, **options, checkpoint=path, progress=stop)
+    assert stopped.interrupted
+    resumed: Any = jtgpu.learn.fit(net, data, **options, checkpoint=path, resume=True)
+    assert resumed.network == jtgpu.learn.fit(net, data, **options).network
+    jtgpu.learn.fit(net, data, **options, checkpoint=path, progress=stop)
+    with pytest.raises(jtgpu.JtgpuError, match="data"):
+        jtgpu.learn.fit(net, {**data, "x": 1.01 * np.array(data["x"], float)}, **options, checkpoint=path, resume=True)
+
+
+def test_standard_errors_of_observed_slices_are_those_of_regressions() -> None:
+    net = jtgpu.MixedDynamicNetwork(
+        {"s": ["0", "1"], "y": float}, {"s": [("s", 1)], "y": ["s", ("y", 1)]},
+        {"s": [[0.9, 0.1], [0.2, 0.8]], "y": jtgpu.Gaussian([100.0, 60.0], {"y[t-1]": [0.5, 0.7]}, sd=[0.5, 1.0])},
+        start={"s": [0.5, 0.5], "y": jtgpu.Gaussian([200.0, 200.0])},
+    )  # fmt: skip
+    data = net.compile("cpu").sample(20, length=30, seed=1)
+    cells: Any = {v: np.asarray(data[v]) for v in ("s", "y")}
+    fit: Any = jtgpu.learn.fit(net, cells, prior=0, errors=True)
+    errors, found = fit.standard_errors("y"), fit.network.gaussian("y")
+    s, before = (np.asarray(x).ravel() for x in (cells["s"][:, 1:], cells["y"][:, :-1]))
+    for k in range(2):
+        own = s.astype(str) == str(k)
+        n, design = own.sum(), np.column_stack([np.ones(own.sum()), before[own]])
+        covariance = np.linalg.inv(design.T @ design) * found.sd[k] ** 2
+        assert errors.mean[k] == pytest.approx(np.sqrt(covariance[0, 0]), rel=1e-3)
+        assert errors.coefficients["y[t-1]"][k] == pytest.approx(np.sqrt(covariance[1, 1]), rel=1e-3)
+        assert errors.sd[k] == pytest.approx(found.sd[k] / np.sqrt(2 * n), rel=1e-3)
+        p, counts = fit.network.cpt("s")[k], fit.counts["s"][k].sum()
+        np.testing.assert_allclose(fit.standard_errors("s")[k], np.sqrt(p * (1 - p) / counts), rtol=1e-3)
+    held: Any = jtgpu.learn.fit(net, cells, prior=0, errors=True, fixed=["y", "s"])
+    assert not held.standard_errors("y").sd.any()
+    assert not held.standard_errors("s").any()
+
+
+@pytest.mark.slow
 def test_several_starts_find_what_one_misses() -> None:
     truth = jtgpu.MixedDynamicNetwork(
         {"s": ["0", "1", "2"], "y": float, "u": float}, {"s": [("s", 1)], "y": ["s"], "u": ["s", ("u", 1)]},

@@ -24,7 +24,7 @@ def slice_by_slice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(explain, "choosing", lambda *_: None)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", some(24, 6))
 def test_answers_are_those_of_slices_one_after_the_other(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)
     dyn = random_template(rng)
@@ -112,7 +112,7 @@ def test_a_hundred_thousand_slices_in_bounded_memory() -> None:
     np.testing.assert_allclose(answer["rain"][:, 1], ends["rain"], rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("seed", some(60, 12))
+@pytest.mark.parametrize("seed", some(60, 6))
 def test_a_stream_has_the_answers_of_filter(seed: int) -> None:
     rng = np.random.default_rng([5, seed])
     dyn = random_template(rng)

@@ -320,6 +320,7 @@ def test_arguments_are_those_of_whole_trees() -> None:
                 wrong()
 
 
+@pytest.mark.slow
 def test_a_tree_that_fits_plans_small_questions_by_themselves() -> None:
     net = diagnosis(34, 6, 3)
     findings = {f"f{i}": "no" for i in range(33)}

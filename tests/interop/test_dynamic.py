@@ -157,6 +157,7 @@ def test_pgmpy(part: int) -> None:
         jtgpu.to_pgmpy(late)
 
 
+@pytest.mark.slow
 def test_pgmpy_answers_alike() -> None:
     pytest.importorskip("pgmpy")
     from pgmpy.inference import DBNInference

@@ -109,6 +109,7 @@ def test_unknown_names() -> None:
         JunctionTreeClassifier("tam").fit({"a": [0, 1]}, [0, 1])  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_checks_of_scikit_learn() -> None:
     checks: Any = pytest.importorskip("sklearn.utils.estimator_checks")

@@ -15,6 +15,7 @@ import pytest
 import jtgpu
 from jtgpu import DataError
 from tests.mixed.test_against_enumeration import random_network
+from tests.support.examples import some
 
 RNG = np.random.default_rng
 fit: Any = jtgpu.learn.fit  # with numbers its result is a MixedFit
@@ -62,7 +63,7 @@ def test_monotone_gaps_have_a_closed_form() -> None:
     assert float(found.network.gaussian("x").coefficients["y"]) == pytest.approx(slope * x.var() / var_y, rel=1e-4)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", some(12, 4))
 def test_the_objective_rises(seed: int) -> None:
     rng = RNG([seed, 9])
     net = random_network(rng)

@@ -142,6 +142,7 @@ def test_far_values_do_not_make_evidence_impossible() -> None:
     assert post.log_evidence == pytest.approx(np.log(0.3) - 0.5 * 999.0**2 - 0.5 * np.log(2 * np.pi), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_samples_and_imputation() -> None:
     tree = incinerator().compile("cpu")
     drawn = tree.sample(40_000, {"L": 1.1}, seed=3)

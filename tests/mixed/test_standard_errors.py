@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import ArgumentError
+from jtgpu.learn.parameters.value_steps import Values
 
 STRUCTURE: dict[str, list[str]] = {"g": [], "x": ["g"], "y": ["g", "x"]}
 
@@ -132,3 +134,20 @@ def test_rows_that_have_a_family_are_not_passed_again(monkeypatch: pytest.Monkey
     expected = fit.standard_errors("y")
     np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-4)
     np.testing.assert_allclose(found.sd, expected.sd, rtol=1e-4)
+
+
+def test_sums_of_a_moved_family_are_those_of_a_pass() -> None:
+    fit = fitted(with_holes(3, 150))
+    cases, weights, strength, *_ = fit._rows
+    with closing(Values(fit.network, cases, weights, strength, {})) as values:
+        theta, rows = values.first, np.arange(0, 150, 2)
+        for family in values.families:
+            (v,) = family.members
+            table = theta[v] ** 0.9 if v == 0 else theta[v] * 0.999
+            table = table / table.sum() if v == 0 else table
+            _, moved = values.some(theta, (v,), [theta[v], table], rows)
+            others = np.setdiff1d(np.arange(150), rows)
+            (rest,) = values.some(theta, (v,), [table], others)
+            whole = values.evaluate([table if u == v else own for u, own in enumerate(theta)]).sums
+            for own, a, b in zip(whole, moved, rest, strict=True):
+                np.testing.assert_allclose(a + b, own, rtol=1e-9, atol=1e-9)

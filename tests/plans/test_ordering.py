@@ -473,6 +473,7 @@ def test_best_continues_from_the_saved_order(own_cache: Path) -> None:
     assert np.array_equal(good.order, again.order)
 
 
+@pytest.mark.slow
 def test_best_improves_what_a_busy_machine_saved(own_cache: Path) -> None:
     """Once, an order that an earlier search of as many seconds had saved was never improved."""
     cards, around = grid(8)

@@ -9,6 +9,7 @@ import pytest
 import jtgpu
 from jtgpu.serve import App
 from tests.serve.client import Client
+from tests.support.examples import slow
 
 FILE = {"Content-Type": "application/octet-stream"}
 
@@ -27,6 +28,7 @@ def put(client: Client, name: str, body: Any, status: int = 201) -> Any:
     return found.json()
 
 
+@pytest.mark.slow
 def test_an_edited_network_answers(client: Client) -> None:
     model = client.get("/v1/networks/asia/model").json()
     lung = next(v for v in model["variables"] if v["name"] == "lung")
@@ -63,11 +65,13 @@ def test_a_file_is_opened(client: Client, tmp_path: Any) -> None:
     [
         (lambda v: v[1].update(cpt=[0.5, 0.5]), "has 2 entries, expected"),
         (lambda v: v[1].update(cpt=[0.5, 0.6, 0.1, 0.9]), "sum"),
-        (lambda v: v[0].update(parents=["xray"], cpt=[0.5] * 4), "xray"),
-        (lambda v: v[0].update(parents=["nobody"], cpt=[1.0]), "nobody"),
-        (lambda v: v[0].update(name="tub"), "two variables 'tub'"),
-        (lambda v: v[0].update(states=[], cpt=[]), "state"),
-        (lambda v: v.append({"name": "x"}), "states"),
+        *slow(
+            (lambda v: v[0].update(parents=["xray"], cpt=[0.5] * 4), "xray"),
+            (lambda v: v[0].update(parents=["nobody"], cpt=[1.0]), "nobody"),
+            (lambda v: v[0].update(name="tub"), "two variables 'tub'"),
+            (lambda v: v[0].update(states=[], cpt=[]), "state"),
+            (lambda v: v.append({"name": "x"}), "states"),
+        ),
     ],
 )
 def test_mistakes_are_named(client: Client, change: Any, message: str) -> None:
@@ -77,6 +81,7 @@ def test_mistakes_are_named(client: Client, change: Any, message: str) -> None:
     assert client.get("/v1/networks/mine").status_code == 404
 
 
+@pytest.mark.slow
 def test_a_bad_file_is_named_without_our_folder(client: Client) -> None:
     found = client.request("PUT", "/v1/networks/x?format=net", content=b"net {} node a {", headers=FILE)
     assert found.status_code == 422

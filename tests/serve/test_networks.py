@@ -19,6 +19,7 @@ from jtgpu.serve import App
 from jtgpu.serve.page_module import FOLDER
 from tests.serve.client import Client
 from tests.serve.test_answers import ELSEWHERE
+from tests.support.examples import slow
 
 
 def test_networks(client: Client) -> None:
@@ -136,6 +137,7 @@ def test_metrics(asia: JunctionTree) -> None:
     app.close()
 
 
+@pytest.mark.slow
 def test_openapi_is_valid_and_its_examples_pass(client: Client) -> None:
     validator = pytest.importorskip("openapi_spec_validator")
     found = client.get("/openapi.json").json()
@@ -158,7 +160,7 @@ GENERATORS = {
 }
 
 
-@pytest.mark.parametrize("program", GENERATORS)
+@pytest.mark.parametrize("program", [*slow(*list(GENERATORS)[:2]), "datamodel-codegen"])
 def test_clients_can_be_generated(program: str, client: Client, tmp_path: Path) -> None:
     """`items: false` was rejected."""
     folders = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])

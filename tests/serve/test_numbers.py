@@ -93,6 +93,7 @@ def test_wrong_questions(client: Client) -> None:
     assert "xray" in client.ask("asia", "posteriors", {"evidence": {"xray": [None, 1.0]}}, 422)["detail"]
 
 
+@pytest.mark.slow
 def test_information_and_samples(client: Client) -> None:
     tree = incinerator().compile("reference")
     for target, measure in (("B", "expected_accuracy"), ("E", "expected_sd")):

@@ -125,6 +125,7 @@ def test_questions_of_a_large_network_are_planned_one_by_one(monkeypatch: pytest
     assert not plan.plan.is_planned
 
 
+@pytest.mark.slow
 def test_one_slow_network_does_not_hold_up_others(tmp_path: Path) -> None:
     tree = jtgpu.load("asia").compile("cpu")
     app = App({"asia": tree}, timeout=20.0)
@@ -153,6 +154,7 @@ def test_one_slow_network_does_not_hold_up_others(tmp_path: Path) -> None:
     tree.close()
 
 
+@pytest.mark.slow
 def test_columns_of_a_wide_table_are_listed_quickly(client: Client) -> None:
     names = ",".join(f"{i:x}" for i in range(150_000))
     begun = time.monotonic()
@@ -166,6 +168,7 @@ def test_columns_of_a_wide_table_are_listed_quickly(client: Client) -> None:
     assert columns[0]["variable"] is not None
 
 
+@pytest.mark.slow
 def test_networks_with_numbers_are_added(client: Client) -> None:
     texts = {"x": dumps_mixed(networks()["numbers"], "JSON"), "y": dumps_dynamic(machine(), "dynamic JSON")}
     for (name, text), suffix in zip(texts.items(), ("mixed.json", "dynamic.json"), strict=True):

@@ -194,6 +194,7 @@ def test_no_number_has_more_digits_than_it_needs(bits: int) -> None:
         assert len(found) <= len(repr(x)), (found, x)
 
 
+@pytest.mark.slow
 def test_names_are_escaped_and_long_lists_have_their_length() -> None:
     rng = np.random.default_rng(1)
     names = ['a"b\\c', "\u00e4\n\u2028", *(f"v{i}" for i in range(20))]

@@ -151,6 +151,7 @@ def test_the_host_of_a_target_counts(asia: JunctionTree, line: bytes, status: by
         assert sock.recv(4096)[9:12] == status
 
 
+@pytest.mark.slow
 def test_slow_bodies_are_cut_off(asia: JunctionTree) -> None:
     pytest.importorskip("httptools", reason="limits of bodies need httptools")
     with asia.serve(body_timeout=0.3) as server:
@@ -318,6 +319,7 @@ def test_a_worker_that_dies_is_replaced() -> None:
         assert process.wait(30) == 0
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Any) -> None:
     (tmp_path / "token").write_text("secret\n")
     with command("asia", "--name", "other=asia", "--token-file", str(tmp_path / "token"), "--log", "json") as (

@@ -235,6 +235,7 @@ def test_answers_have_the_types_of_their_replies() -> None:
     msgspec.convert(both, QUESTIONS["smooth"].reply, strict=True)
 
 
+@pytest.mark.slow
 def test_networks_over_time_are_saved_and_opened(client: Client) -> None:
     for suffix in ("dynamic.json", "xdsl"):
         text = client.get(f"/v1/networks/clinic/file?format={suffix}").text

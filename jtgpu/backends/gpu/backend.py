@@ -19,7 +19,6 @@ from ..base import (
     ColumnResult,
     Counts,
     DeviceResult,
-    DeviceWeights,
     Evidence,
     Likelihood,
     Prepare,
@@ -178,7 +177,7 @@ class Gpu(Backend):
     def run_device(
         self,
         states: Any,
-        likelihood: Likelihood | DeviceWeights | None = None,
+        likelihood: Likelihood | None = None,
         targets: Sequence[int] | None = None,
     ) -> DeviceResult:
         """See `jtgpu.backends.base.Backend.run_device`: always in float64."""

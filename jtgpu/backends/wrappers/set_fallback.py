@@ -23,7 +23,7 @@ from .delegating import DelegatingBackend
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..base import DeviceWeights, Likelihood, Session, Tables
+    from ..base import Likelihood, Session, Tables
     from ..slices import SlicePasses
 
     Factors = Sequence[NDArray[np.float64]]
@@ -128,9 +128,8 @@ class SetFallback(DelegatingBackend):
         return self.other().tables.run_columns(variables, codes, self._targets(targets))
 
     def run_device(
-        self, states: Any, likelihood: Likelihood | DeviceWeights | None = None, targets: Sequence[int] | None = None
+        self, states: Any, likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
     ) -> DeviceResult:
-        # states: on a device, with a column of -1 for each set behind the variables
         if self.takes(likelihood, targets):
             return self.backend.run_device(states, likelihood, targets)
         if not self._is_extended:
@@ -139,8 +138,6 @@ class SetFallback(DelegatingBackend):
                 f"of up to {MOST_CELLS} configurations; use posteriors_batch"
             )
         if not isinstance(states, np.ndarray):
-            if states.shape[1] == len(self._plan.cards_with_sets):
-                return self.other().run_device(states, likelihood, self._targets(targets))
             raise BackendUnavailable(
                 "with likelihoods or joints of several variables, cases on a device are not read; pass an array"
             )

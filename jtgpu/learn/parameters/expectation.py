@@ -183,12 +183,17 @@ class Expectation:
                 blocks.append(Block(part.states[incomplete], part.weights[incomplete], part.rows[incomplete]))
         return blocks or None
 
-    def some(self, theta: Tables, rows: list[Block]) -> Tables:
-        """Expected counts of some rows; of all where these stay on a device or a cluster."""
-        if self._cluster is not None or self._backend.capabilities.holds_cases:
-            return self.evaluate(theta).sums
-        each = [self.evaluate_block(block, theta).sums for block in rows]
-        return [np.sum(tables, axis=0) for tables in zip(*each, strict=True)]
+    def some(
+        self, theta: Tables, members: Sequence[int], tables: Sequence[Floats], rows: list[Block]
+    ) -> Iterator[Tables]:
+        """Expected counts of some rows, or of all that stay on a device or a cluster, with each of some tables."""
+        for table in tables:
+            there = [table if v in members else own for v, own in enumerate(theta)]
+            if self._cluster is not None or self._backend.capabilities.holds_cases:
+                yield self.evaluate(there).sums
+                continue
+            each = [self.evaluate_block(block, there).sums for block in rows]
+            yield [np.sum(own, axis=0) for own in zip(*each, strict=True)]
 
     def error(self, evaluation: Evaluation) -> ImpossibleEvidence | None:
         """The error for the first row of probability 0."""

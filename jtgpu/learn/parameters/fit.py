@@ -256,7 +256,6 @@ def fit(  # noqa: PLR0913
         }, "sequences")  # fmt: skip
         if numbers is None and not isinstance(structure, MixedDynamicNetwork):
             return fit_sequences(structure, cases, columns, model, run)
-        _reject({"errors": errors or None, "checkpoint": checkpoint}, "sequences of numbers")
         return fit_mixed_sequences(structure, cases, columns, model, run, numbers)
     if numbers is not None or isinstance(structure, MixedNetwork):
         _reject({

@@ -9,7 +9,7 @@ complete in every row takes no pass.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -61,8 +61,8 @@ class Passes(Protocol):
         """Rows that miss a part of the family of one of some variables, and may have its parents in configuration k."""
         # None: there are none
 
-    def some(self, theta: Theta, rows: Any) -> Theta:
-        """The sums of these rows."""
+    def some(self, theta: Theta, members: tuple[int, ...], tables: Sequence[Floats], rows: Any) -> Iterable[Theta]:
+        """The sums of these rows with each of some tables of a family."""
 
 
 class _Block(NamedTuple):
@@ -109,12 +109,9 @@ def standard_errors(
     for b in blocks:
         f, rows = families[b.number], passes.incomplete(families[b.number].members, b.k)
         information[b.at, b.at] += f.curvature(total[b.number], own[b.number], b.k, b.unit)
-        before = _joined(families, passes.some(theta, rows))
-        for i in range(b.at.stop - b.at.start):
-            there, moved = list(theta), f.moved(own[b.number], b.k, b.unit, i, STEP)
-            for v in f.members:
-                there[v] = moved
-            after = _joined(families, passes.some(there, rows))
+        tables = [f.moved(own[b.number], b.k, b.unit, i, STEP) for i in range(b.at.stop - b.at.start)]
+        before, *moved = (_joined(families, x) for x in passes.some(theta, f.members, [own[b.number], *tables], rows))
+        for i, after in enumerate(moved):
             here = [t + (x - y) for t, x, y in zip(total, after, before, strict=True)]
             information[b.at.start + i] -= (score(here) - start) / STEP
     variance, gone = _inverse(0.5 * (information + information.T), start, must_peak=must_peak)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,26 +16,30 @@ from ...dynamic.number_rows import Rows, families, read_rows, regression, sums, 
 from ...dynamic.posteriors import posteriors
 from ...errors import ArgumentError, DataError
 from ...model.gaussian import Gaussian
-from ...model.mixed_dynamic import MixedDynamicNetwork
+from ...model.mixed_dynamic import MixedDynamicNetwork, label
 from ...util.arguments import choice, mapping, names
 from ...util.cells import MissingReport
+from .checkpoint import fingerprints
+from .information import standard_errors
 from .likelihood_cells import hidden_states
-from .mixed_starts import least_sd, mixed_template, random_densities, weighted_regression
+from .mixed_starts import least_sd, mixed_template, random_densities
 from .runs import FitRun, best_of_starts
 from .sequence_fit import SequenceFit
 from .slice_steps import FirstSlices, SliceExpectation
 from .slices import Columns, Model, holes_of, result_of, set_up, weights_of, without_order
 from .template import known_states
+from .value_steps import Density, no_errors
 
 if TYPE_CHECKING:
-    from ...util.arrays import Floats
+    from ...util.arrays import Floats, Ints
     from ...util.options import BackendName
-    from .em import EMState
+    from .em import EMState, Theta
     from .expectation import Evaluation
     from .setup import Setup
     from .slice_steps import Tables
 
 FEW = 1e-6  # weight of rows below which a configuration keeps its regression
+LEAST = 1e-3  # of the standard deviation of all values: what a density keeps
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,69 +72,123 @@ class MixedSequenceFit(SequenceFit):
         return self._of_states._parameters() - joined + sum(densities)
 
 
-class _NumberExpectation(SliceExpectation):
-    """Expected counts of sequences with numbers. Every pass also makes the densities of the next one."""
+class _SliceDensity(Density):
+    """The density of a number in slices, of columns less their means in units of their standard deviations."""
 
-    def __init__(
-        self, net: MixedDynamicNetwork, rows: Rows, slices: FirstSlices, weights: Floats, backend: BackendName,
-        options: Mapping[str, Any], held: Sequence[str],
+    def maximise(self, sums: Theta, old: Floats) -> Floats:
+        lines = old.copy()
+        for k, s in enumerate(sums[self.members[0]]):
+            if s[0, 0] <= FEW:
+                continue
+            mean = s[0, 1:] / s[0, 0]
+            cov = s[1:, 1:] / s[0, 0] - np.outer(mean, mean)
+            size = np.sqrt(np.maximum(np.diagonal(cov)[:-1], 0.0))
+            size[size == 0] = 1.0
+            slopes = np.linalg.lstsq(cov[:-1, :-1] / np.outer(size, size), cov[:-1, -1] / size, rcond=None)[0] / size
+            contrast = np.append(-slopes, 1.0)
+            lines[k] = mean @ contrast, *slopes, max(float(contrast @ cov @ contrast), 0.0) ** 0.5
+        lines[:, -1] = np.maximum(lines[:, -1], LEAST)  # where there are hidden states, the likelihood has no bound
+        return lines
+
+    def log_prior(self, theta: Floats) -> float:
+        return 0.0
+
+    def extrapolated(self, first: Floats, second: Floats, third: Floats, length: float) -> Floats:
+        lines = super().extrapolated(first, second, third, length)
+        lines[:, -1] = np.maximum(lines[:, -1], LEAST)
+        return lines
+
+    def line(self, g: Gaussian, centre: float) -> Floats:
+        """A density in these units; `centre`: what is subtracted from the number."""
+        b, sd = regression(g)
+        b = b * np.append(1.0, self.scale[:-1]) / self.scale[-1]
+        b[:, 0] += b[:, 1:] @ self.origin - centre / self.scale[-1]
+        return np.column_stack([b, sd / self.scale[-1]])
+
+    def density(self, line: Floats, centre: float) -> Gaussian:
+        """The density with some parameters."""
+        mean, *slopes, sd = line.T * self.scale[-1]
+        mean = centre + (mean - np.array(slopes).T @ self.origin if slopes else mean)
+        own = {p: (b / s).reshape(self.shape) for p, b, s in zip(self.parents, slopes, self.scale, strict=False)}
+        return Gaussian(mean.reshape(self.shape), own, sd.reshape(self.shape))
+
+
+class SliceValues(SliceExpectation):
+    """Sequences with numbers: where EM starts, what it estimates, and its passes; see `Values`."""
+
+    def __init__(  # noqa: PLR0913
+        self, net: MixedDynamicNetwork, rows: Rows, slices: FirstSlices, setup: Setup, weights: Floats,
+        backend: BackendName, options: Mapping[str, Any], *, held: Sequence[str], is_start: bool,
     ):  # fmt: skip
-        # held: Numbers whose densities stay as they are
+        # held: numbers whose densities stay as they are
+        # is_start: whether EM starts from the network
         super().__init__(slices, rows.sequences, weights, backend, options)
-        self._net, self._rows, self._held = net, rows, held
-        self._following: Mapping[str, Sequence[Gaussian]] = {y: net.gaussians(y) for y in net.numbers}
-        self.densities: Mapping[str, Sequence[Gaussian]] = self._following  # of the last pass
+        self._net, self._rows, self._setup, self._is_start, self._held = net, rows, setup, is_start, held
+        self.names: list[tuple[str, str]] = []  # of each density that is estimated: the number, and in results
+        self._own: list[tuple[_SliceDensity, float, str | None, Ints, Floats]] = []
+        seen = {y: x[~np.isnan(x)] for y, x in rows.values.items()}
+        mean, sd = ({y: float(f(x)) for y, x in seen.items()} for f in (np.mean, np.std))
+        for y in net.numbers:
+            every = families(net, rows, y)
+            for t, (g, here, design) in enumerate(every if y not in held else ()):
+                above = [p for p, lag in net.numeric_parents(y) if label(p, lag) in g.coefficients]
+                scale = np.array([sd[p] or 1.0 for p in (*above, y)])
+                z = np.column_stack([design, rows.values[y][here]])
+                z[:, 1:] = (z[:, 1:] - [mean[p] for p in (*above, y)]) / scale
+                family = _SliceDensity(
+                    (len(setup.model) + len(self._own),), np.zeros((g.mean.size, z.shape[1], z.shape[1])),
+                    tuple(g.coefficients), g.mean.shape, scale, np.array([mean[p] for p in above]) / scale[:-1],
+                )  # fmt: skip
+                products = np.asarray((z[:, :, None] * z[:, None]).reshape(len(z), -1))
+                self._own.append((family, mean[y], net.component[y], here, products))
+                self.names.append((y, y if t == len(every) - 1 else f"{y}[{t}]"))
+        self.families: Sequence[Any] = (*setup.families, *(own[0] for own in self._own))
 
-    def begin(self, densities: Mapping[str, Sequence[Gaussian]]) -> None:
-        """Let the next pass begin with some densities."""
-        self._following = densities
+    def start_tables(self, complete_counts: Callable[[], Tables], seed: int, n: int) -> Tables:
+        """The n-th start: the network's, and densities around random rows."""
+        setup, densities = self._setup, {y: [*self._net.gaussians(y)] for y in self._net.numbers}
+        if n or not self._is_start:
+            setup = replace(setup, start="random")
+            densities |= random_densities(self._net, self._rows, np.random.default_rng([seed, n]))
+        each = [g for y in self._net.numbers if y not in self._held for g in densities[y]]
+        lines = [f.line(g, centre) for (f, centre, *_), g in zip(self._own, each, strict=True)]
+        return [*setup.start_tables(complete_counts, seed + n, 0), *lines]
+
+    def densities(self, theta: Tables) -> dict[str, list[Gaussian]]:
+        """The densities of the numbers that are estimated."""
+        made: dict[str, list[Gaussian]] = {}
+        for (y, _), (family, centre, *_) in zip(self.names, self._own, strict=True):
+            made.setdefault(y, []).append(family.density(theta[family.members[0]], centre))
+        return made
 
     def evaluate(self, tables: Tables) -> Evaluation:
-        """Expected counts of all sequences under some CPTs."""
-        densities: Mapping[str, Sequence[Gaussian]] = self._following
-        net = self._net.replace(gaussians=densities)
+        """Expected counts and sums of all sequences under some parameters."""
+        net = self._net.replace(gaussians=self.densities(tables))
         self._sequences, offset = with_densities(net, self._rows)
         evaluation = super().evaluate(tables)
         used = np.where(evaluation.impossible[0], 0.0, self.weights)
         log_density = float((used * sums(offset, self._sequences)).sum())
-        self._following = self._maximised(net, used)
-        self.densities = densities
-        return evaluation._replace(log_likelihood=evaluation.log_likelihood + log_density)
-
-    def _maximised(self, net: MixedDynamicNetwork, weights: Floats) -> Mapping[str, Sequence[Gaussian]]:
-        """The densities of the highest likelihood given the posteriors of their parents."""
         step, read = self._step, self._sequences
-        components = sorted({c for c in net.component.values() if c is not None})
+        components = sorted({own[2] for own in self._own if own[2] is not None})
         numbers = [net.discrete.index(c) for c in components]
         answer = posteriors((step, step), read, numbers, None, None, "flag", smooth=True)
         sequence, t = np.repeat(np.arange(read.n), read.lengths), read.slices
-        each = weights[sequence, None]
+        each = used[sequence, None]
         shares = {c: answer[c][sequence, t] * each for c in components}
-        made: dict[str, list[Gaussian]] = {}
-        for y in net.numbers:
-            x, component = self._rows.values[y], net.component[y]
-            least = least_sd(y, x)
-            made[y] = []
-            if y in self._held:
-                made[y] += self._net.gaussians(y)
-                continue
-            for g, here, design in families(net, self._rows, y):
-                share = each[here] if component is None else shares[component][here]
-                made[y].append(_regressed(g, x[here], design, share, least))
-        return made
+        moments = [  # einsum: BLAS adds by thread
+            np.einsum("nk,nq->kq", (each if c is None else shares[c])[here], products).reshape(family.prior.shape)
+            for family, _, c, here, products in self._own
+        ]
+        return evaluation._replace(
+            sums=[*evaluation.sums, *moments], log_likelihood=evaluation.log_likelihood + log_density
+        )
 
-
-def _regressed(g: Gaussian, x: Floats, design: Floats, share: Floats, least: float) -> Gaussian:
-    """The weighted regressions of a number, one for each configuration."""
-    # x, design, share: (n,), (n, 1 + parents), and (n, K) weights
-    b, sd = (np.array(a) for a in regression(g))
-    for k, weight in enumerate(share.sum(axis=0).tolist()):
-        if weight > FEW:
-            b[k], spread, _ = weighted_regression(x, design, share[:, k])
-            sd[k] = max(spread, least)
-    shape = g.mean.shape
-    coefficients = {p: b[:, j].reshape(shape) for j, p in enumerate(g.coefficients, 1)}
-    return Gaussian(b[:, 0].reshape(shape), coefficients, sd.reshape(shape))
+    def digests(self) -> dict[str, str]:
+        """Digests of all that decides the result of a run, by name."""
+        own = {y: self._net.gaussians(y) for y in self._net.numbers}
+        data = hashlib.sha256(b"".join(self._rows.values[y].tobytes() for y in own)).hexdigest()
+        found = fingerprints(self._setup, self.digest() + data)
+        return found | {"densities": repr((self.names, [(y, [regression(g) for g in own[y]]) for y in own]))}
 
 
 def fit_mixed_sequences(
@@ -185,33 +245,34 @@ def fit_mixed_sequences(
     backend: BackendName = "cpu" if run.backend == "auto" else run.backend  # type: ignore[assignment]
     if run.threads is not None and backend == "cpu":
         options["threads"] = run.threads
-    engine = _NumberExpectation(net, rows, slices, weights, backend, options, held)
-    rule = run.rule._replace(accelerate=False)
-    best: tuple[EMState, dict[str, Any], Any] | None = None
-    objectives: list[float] = []
-    for n in range(run.restarts):
-        first: Setup = setup
-        densities: dict[str, Sequence[Gaussian]] = {y: net.gaussians(y) for y in net.numbers}
-        if n or not has_numbers or model.start == "random":
-            first = replace(setup, start="random")
-            drawn = random_densities(net, rows, np.random.default_rng([run.seed, n]))
-            densities |= {y: g for y, g in drawn.items() if y not in held}
-        engine.begin(densities)
-        state, more = best_of_starts(first, engine, run._replace(rule=rule, restarts=1, seed=run.seed + n), dict)
-        objectives.append(state.objective)
-        if best is None or state.objective > best[0].objective:
-            best = state, more, engine.densities
-        if state.interrupted:
-            best = replace(best[0], interrupted=True, converged=False), *best[1:]
-            break
-    assert best is not None
-    state, more, densities = best
-    more |= {"restarts": tuple(objectives)}
+    is_start = has_numbers and model.start != "random"
+    with closing(SliceValues(
+        net, rows, slices, setup, weights, backend, options, held=held, is_start=is_start
+    )) as values:  # fmt: skip
+        state, more = best_of_starts(values, values, run, values.digests)
+        if run.errors:
+            more["_errors"] = _errors(values, slices, setup, state, net, held)
+        used = values.weights
     more |= {"n_weightless": int((weights <= 0).sum()), "missing": MissingReport(holes)}
-    fit = result_of(slices, setup, state, "em", rows.sequences, engine.weights, more)
+    fit = result_of(slices, setup, state, "em", rows.sequences, used, more)
     given = {f.name: getattr(fit, f.name) for f in fields(SequenceFit)}
-    given["network"] = net.replace(fit.network, densities)
+    given["network"] = net.replace(fit.network, values.densities(state.tables))
     for what in ("hidden", "fixed"):
         given[what] = tuple(v for v in given[what] if v not in net.joined)
     given["fixed"] += tuple(held)
     return MixedSequenceFit(**given)
+
+
+def _errors(
+    values: SliceValues, slices: FirstSlices, setup: Setup, state: EMState, net: MixedDynamicNetwork,
+    held: Sequence[str],
+) -> dict[str, Any]:  # fmt: skip
+    """Standard errors by the names of CPTs and densities; 0 for fixed ones."""
+    found = standard_errors(values.families, state.tables, state.evaluation.sums, values, must_peak=False)
+    joined = {name for v in net.joined for name in slices.every(v)}
+    errors: dict[str, Any] = {
+        title: found.get(v, np.zeros(state.tables[v].shape)) for v, name in enumerate(setup.model)
+        if name not in joined and (title := slices.title(name)) is not None
+    }  # fmt: skip
+    errors |= {title: found[len(setup.model) + i] for i, (_, title) in enumerate(values.names)}
+    return errors | {y: no_errors(net.gaussian(y)) for y in held}

@@ -17,7 +17,6 @@ from ...errors import ArgumentError, DataError, closest, shown
 from ...mixed.evidence import MixedCases, read_cases
 from ...mixed.fit_result import MixedFit
 from ...mixed.fitting import Strength, empty_configurations, starting_network
-from ...mixed.gpu_fit import device_columns, fit_on_device
 from ...mixed.regressions import warn_of_errors
 from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
@@ -67,14 +66,6 @@ def fit_numbers(
     if isinstance(cases, (str, os.PathLike)):
         words_of = mapping("states", known)
         cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values, states=words_of)
-    on_device = device_columns(cases, [*parents])
-    if on_device is not None:
-        own = {v: kinds.get(v) if isinstance(kinds, Mapping) else kinds for v in parents}
-        odd = next((v for v in parents if own[v] != "gaussian" or v in (known or {})), None)
-        if odd is not None or columns.weights is not None:
-            what = "weights" if odd is None else f"{odd!r} as states"
-            raise ArgumentError(f"a table on a GPU is fitted as numbers='gaussian', without {what}; copy it first")
-        return fit_on_device(parents, on_device, _prior(model.prior)[0], run.listen)
     given = start if isinstance(start, MixedNetwork) else structure if isinstance(structure, MixedNetwork) else None
     model = model._replace(states={**mapping("states", known), **hide}, hidden=tuple(hide), start=start, codes=codes)
     return _fit_table(open_table(None, cases), parents, kinds, columns, model, run, given)

@@ -7,7 +7,7 @@ parents are one. Learning over time is `fit` of that network with tied variables
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,9 +126,10 @@ class SliceExpectation:
         """Any sequence may depend on any parameter."""
         return True
 
-    def some(self, theta: Tables, rows: bool) -> Tables:
-        """Expected counts of all sequences."""
-        return self.evaluate(theta).sums
+    def some(self, theta: Tables, members: Any, tables: Sequence[Floats], rows: bool) -> Iterator[Tables]:
+        """Expected counts of all sequences with each of some tables of a family."""
+        for table in tables:
+            yield self.evaluate([table if v in members else own for v, own in enumerate(theta)]).sums
 
     def error(self, evaluation: Evaluation) -> ImpossibleEvidence | None:
         """The error for the first sequence of probability 0."""

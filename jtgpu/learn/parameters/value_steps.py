@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ...mixed.fitting import (
     lines_of,
     log_prior_of,
     moved,
+    moved_passes,
     one_pass,
     pooled_prior,
     regressions,
@@ -44,25 +45,16 @@ if TYPE_CHECKING:
 LEAST_SD = 0.1  # of a standard deviation: what an extrapolation leaves of it
 
 
-class DensityFamily(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Density:
     """The density of a number, as EM estimates it: (K, m + 2) intercept, slopes and sd, scaled."""
 
     members: tuple[int, ...]
-    numbers: Numbers
-    g: int  # its number among the numbers
     prior: Floats  # (K, m + 2, m + 2) sums of z z', z = (1, numeric parents, number), as those of rows
-    rows: FamilyRows | None  # where all are complete
-    errors: dict[str, float]  # gets what rounding of sums may have changed, relative
+    parents: tuple[str, ...]
+    shape: tuple[int, ...]  # states of the discrete parents
+    scale: Floats  # (m + 1,) units of the numeric parents, and of the number
     origin: Floats  # (m,) scaled, what has been subtracted from the numeric parents
-
-    def maximise(self, sums: Theta, old: Floats) -> Floats:
-        lines, error = regressions(self.numbers, self.g, sums[self.members[0]] + self.prior, old, self.rows)
-        self.errors[self.numbers.names[self.g]] = error
-        return lines
-
-    def log_prior(self, theta: Floats) -> float:
-        rows, g = self.rows, self.g
-        return log_prior_of(self.prior, theta, None if rows is None else lambda contrast: rows.squares(g, contrast))
 
     def extrapolated(self, first: Floats, second: Floats, third: Floats, length: float) -> Floats:
         a, b, c = (np.column_stack([x[:, :-1], logs(x[:, -1])]) for x in (first, second, third))
@@ -103,21 +95,37 @@ class DensityFamily(NamedTuple):
         return lines
 
     def unknown(self, theta: Floats) -> GaussianErrors:
-        shape = tuple(self.numbers.cards[d] for d in self.numbers.scope[self.g])
-        parents = [self.numbers.names[p] for p in self.numbers.parents[self.g]]
-        mean, sd, *slopes = (np.full(shape, np.inf) for _ in range(len(parents) + 2))
-        return GaussianErrors(mean, dict(zip(parents, slopes, strict=True)), sd)
+        mean, sd, *slopes = (np.full(self.shape, np.inf) for _ in range(len(self.parents) + 2))
+        return GaussianErrors(mean, dict(zip(self.parents, slopes, strict=True)), sd)
 
     def enter(self, errors: GaussianErrors, theta: Floats, k: int, unit: Any, covariance: Floats, gone: Bools) -> None:
-        (centre, size), scale, parents = unit, self.numbers.scale, [*self.numbers.parents[self.g]]
-        sd = theta[k, -1] * scale[self.g]
+        (centre, size), sd = unit, theta[k, -1] * self.scale[-1]
         *slopes, width = (np.where(gone, np.inf, np.sqrt(np.maximum(np.diagonal(covariance), 0.0))) * sd)[1:]
         at_zero = np.array([1.0, *(-(centre + self.origin) / size), 0.0])
         variance = max(float(at_zero @ covariance @ at_zero), 0.0)
         errors.mean.flat[k] = np.inf if gone[at_zero != 0].any() else np.sqrt(variance) * sd
         errors.sd.flat[k] = width
-        for own, error, spread, p in zip(errors.coefficients.values(), slopes, size, parents, strict=True):
-            own.flat[k] = error / (spread * scale[p])
+        for own, error, spread in zip(errors.coefficients.values(), slopes, size * self.scale[:-1], strict=True):
+            own.flat[k] = error / spread
+
+
+@dataclass(frozen=True, eq=False)
+class DensityFamily(Density):
+    """The density of a number of rows."""
+
+    numbers: Numbers
+    g: int  # its number among the numbers
+    rows: FamilyRows | None  # where all are complete
+    errors: dict[str, float]  # gets what rounding of sums may have changed, relative
+
+    def maximise(self, sums: Theta, old: Floats) -> Floats:
+        lines, error = regressions(self.numbers, self.g, sums[self.members[0]] + self.prior, old, self.rows)
+        self.errors[self.numbers.names[self.g]] = error
+        return lines
+
+    def log_prior(self, theta: Floats) -> float:
+        rows, g = self.rows, self.g
+        return log_prior_of(self.prior, theta, None if rows is None else lambda contrast: rows.squares(g, contrast))
 
 
 def _standardised(unit: Any) -> Floats:
@@ -158,8 +166,9 @@ class Values:
         ]
         families += [
             DensityFamily(
-                (start.index(v),), numbers, g, prior.moments[g], rows, self.errors,
-                (shift / numbers.scale)[[*numbers.parents[g]]],
+                (start.index(v),), prior.moments[g], tuple(numbers.names[p] for p in numbers.parents[g]),
+                tuple(numbers.cards[d] for d in numbers.scope[g]), numbers.scale[[*numbers.parents[g], g]],
+                (shift / numbers.scale)[[*numbers.parents[g]]], numbers, g, rows, self.errors,
             ) for g, v in enumerate(start.numbers) if v not in fixed
         ]  # fmt: skip
         self.families = tuple(families)
@@ -205,12 +214,9 @@ class Values:
 
     def evaluate(self, theta: Theta) -> Evaluation:
         """Expected counts and sums of all rows under some parameters."""
-        return self._pass(theta, self.cases, self.weights)
-
-    def _pass(self, theta: Theta, cases: MixedCases, weights: Floats) -> Evaluation:
-        net = self._network(theta)
+        net, weights = self._network(theta), self.weights
         self.tree.reload(net)
-        sums = one_pass(self.tree, cases, weights)
+        sums = one_pass(self.tree, self.cases, weights)
         own = [sums.moments[net.numbers.index(v)] if net.is_number(v) else sums.counts[v] for v in net]
         dead = sums.impossible & (weights > 0)
         return Evaluation(own, sums.log_likelihood, [dead], float(weights[~dead].sum()))
@@ -231,9 +237,13 @@ class Values:
             result |= gaps
         return np.flatnonzero(result) if result.any() else None
 
-    def some(self, theta: Theta, rows: Ints) -> Theta:
-        """The sums of some rows."""
-        return self._pass(theta, self.cases.part(rows), self.weights[rows]).sums
+    def some(self, theta: Theta, members: Sequence[int], tables: Sequence[Floats], rows: Ints) -> Iterator[Theta]:
+        """The sums of some rows with each of some tables of a family."""
+        net = self._network(theta)
+        self.tree.reload(net)
+        names = [net.variables[v] for v in members]
+        for sums in moved_passes(self.tree, self.cases.part(rows), self.weights[rows], names, tables):
+            yield [sums.moments[net.numbers.index(v)] if net.is_number(v) else sums.counts[v] for v in net]
 
     def counted(self, listen: Callable[[Iteration], None]) -> EMState:
         """The parameters where nothing is missing: one M-step."""
@@ -255,7 +265,7 @@ class Values:
         if row is None:
             return None
         listed = ", ".join(self.cases.findings(self.tree.network, row))
-        reason = f"this row has probability 0 at the start: {listed} (on_impossible=\"flag\" leaves such rows out)"
+        reason = f'this row has probability 0 at the start: {listed} (on_impossible="flag" leaves such rows out)'
         if self._source is not None:
             reason = at_row(self._source[0], int(self._source[1][row]), reason)
         return ImpossibleEvidence(reason)
@@ -268,6 +278,7 @@ class Values:
 
     def digests(self) -> dict[str, str]:
         """Digests of all that decides the result of a run, by name."""
+
         def digest(*arrays: Any) -> str:
             data = hashlib.sha256()
             for array in arrays:
@@ -296,11 +307,11 @@ def errors_after_em(net: MixedNetwork, *rows: Any) -> dict[str, Any]:
         errors = standard_errors(values.families, theta, sums, values, must_peak=True)
     own = {net.variables[v]: one for v, one in errors.items()}
     for v in fixed:
-        own[v] = np.zeros(net.cpt(v).shape) if not net.is_number(v) else _none(net.gaussian(v))
+        own[v] = np.zeros(net.cpt(v).shape) if not net.is_number(v) else no_errors(net.gaussian(v))
     return own
 
 
-def _none(density: Gaussian) -> GaussianErrors:
+def no_errors(density: Gaussian) -> GaussianErrors:
     """Errors of a density that stays."""
     zeros = np.zeros(density.mean.shape)
     return GaussianErrors(zeros, dict.fromkeys(density.coefficients, zeros), zeros)

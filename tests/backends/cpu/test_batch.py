@@ -35,6 +35,7 @@ def with_holes(net: BayesianNetwork, n: int, share: float) -> np.ndarray:
     return states
 
 
+@pytest.mark.slow
 @given(st.data())
 @examples(60)
 def test_rows_of_a_pattern_stand_together(data: st.DataObject) -> None:

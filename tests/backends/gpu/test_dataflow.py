@@ -85,6 +85,7 @@ def test_a_published_network_agrees_with_the_definition(
         agree(engine, definition, Evidence(state))
 
 
+@pytest.mark.slow
 def test_a_network_without_observed_variables_agrees_with_the_whole(emulated_gpu: Device) -> None:
     """Every run selects other parts of the factors, and every cell that is read has the run's sign."""
     net = bundled("hailfinder")

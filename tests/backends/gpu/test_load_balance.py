@@ -154,6 +154,7 @@ def test_equal_gpus_end_together(plan: Plan, table: str, n_gpus: int) -> None:
     assert alone <= (1.1 + COPIED) * n  # and one GPU alone wastes no time
 
 
+@pytest.mark.slow
 def test_waves_are_distributed_evenly(plan: Plan) -> None:
     alone, found = (seconds(plan, 500_000, [{"fits": 1 << 16, "wave": 8192}] * k) for k in (1, 4))
     assert alone / found / 4 >= 0.85  # 61 waves

@@ -127,6 +127,7 @@ def test_chunks_have_the_bits_of_one_call(
     np.testing.assert_array_equal(found[0].log_evidence, found[1].log_evidence)
 
 
+@pytest.mark.slow
 def test_answers_outlive_the_tree_and_are_freed_with_the_last_array(
     net: jtgpu.BayesianNetwork, emulated_gpu: Device
 ) -> None:

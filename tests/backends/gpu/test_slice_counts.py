@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.backends.gpu.slices import contractions, engine, kernels
+from jtgpu.backends.gpu.slices import contractions, engine
 from jtgpu.device.context import Device, device_numbers
 from jtgpu.dynamic import counts
 from jtgpu.dynamic.sequences import read_sequences
 from jtgpu.dynamic.side_by_side import extended_table
 from jtgpu.dynamic.step import Step
-from tests.backends.gpu.test_slice_programs import ring
-from tests.backends.gpu.test_slices import holes, lagged, static_class
+from tests.backends.gpu.test_slices import holes, lagged, ring, static_class
 from tests.dynamic.random_templates import random_codes, random_template
 from tests.support.emulated.install import needs_compiler
 from tests.support.examples import slow
@@ -61,8 +60,6 @@ def test_counts_are_those_of_the_cpu(seed: int, gpu: Device, monkeypatch: pytest
         options["do"] = {v: dyn.states(v)[0] if v in dyn.static else {0: dyn.states(v)[0]}}
     if seed % 5 == 2:
         monkeypatch.setattr(engine, "MOST_KEPT", 0)  # messages of some slices are kept
-    if seed in (1, 4, 7):
-        monkeypatch.setattr(kernels, "ENOUGH_WORK", 1)
     read = read_sequences(dyn, codes, **options)
     expected = counts.expected_counts(Step(dyn, "cpu", {}), read, weights)
     if (expected.failed < 0).all():
@@ -72,23 +69,14 @@ def test_counts_are_those_of_the_cpu(seed: int, gpu: Device, monkeypatch: pytest
     step.close()
 
 
-def test_sums_of_many_numbers_are_code_too(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_of_a_ring_are_those_of_the_cpu(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     only_kernels(monkeypatch)
-    dyn = ring(5, least=3)
+    dyn, weights = ring(5, least=3), np.ones(20)
     codes = np.random.default_rng(1).integers(0, 2, (20, 3, 10))
     codes[:, :, :5] = -1
-    monkeypatch.setattr(kernels, "ENOUGH_WORK", 1)
-    made_by_code, weights, compiled = list[Any](), np.ones(20), kernels.GpuProgram._compiled
-
-    def noted(program: kernels.GpuProgram, code: Any) -> Any:
-        made_by_code.append(code)
-        return compiled(program, code)
-
-    monkeypatch.setattr(kernels.GpuProgram, "_compiled", noted)
     step, read = Step.of_families(dyn, "gpu", {}), read_sequences(dyn, codes)
     made = counts.expected_counts(step, read, weights)
     step.close()
-    assert len(made_by_code) == 4  # first slices and others, forward and backward
     monkeypatch.undo()
     assert_same(made, counts.expected_counts(Step(dyn, "cpu", {}), read, weights), close)
 

@@ -15,7 +15,6 @@ from jtgpu.device.context import Device, Memory, device_numbers
 from jtgpu.dynamic import posteriors, step
 from jtgpu.dynamic.side_by_side import extended_table
 from jtgpu.errors import TableTooLarge
-from tests.backends.gpu.test_slice_programs import ring
 from tests.dynamic.random_templates import random_question, random_template
 from tests.support.emulated import built
 from tests.support.emulated.install import needs_compiler
@@ -47,8 +46,6 @@ def test_answers_are_those_of_the_cpu(seed: int, gpu: Device, monkeypatch: pytes
     options["at"] = [None, "last", [0]][seed % 3]
     if seed % 4 == 2:
         monkeypatch.setattr(engine, "MOST_KEPT", 0)  # messages of some slices are kept
-    if seed in (3, 10):
-        monkeypatch.setattr(kernels, "ENOUGH_WORK", 1)  # kernels compiled for the network, which take nvcc seconds
     tree, cpu = dyn.compile("gpu"), dyn.compile("cpu")
     expected = [cpu.filter(frame, **options), cpu.smooth(frame, **options)]
     if not expected[0].impossible.any():
@@ -63,7 +60,6 @@ def test_bits_do_not_depend_on_the_order_of_threads(seed: int, gpu: Device, monk
     rng = np.random.default_rng(seed)
     dyn = random_template(rng)
     frame, options = random_question(rng, dyn, seed, int(rng.integers(1, 40)))
-    monkeypatch.setattr(kernels, "ENOUGH_WORK", 1)
     expected = [dyn.compile("cpu").smooth(frame, **options), dyn.compile("cpu").filter(frame, **options)]
     first: Any = None
     with dyn.compile("gpu") as tree:
@@ -114,8 +110,7 @@ def test_bits_depend_neither_on_groups_nor_on_devices(gpu: Device, monkeypatch: 
     dyn, codes = lagged(), holes(150, 7)
     found = []
     sizes: Any = ((1 << 16, 1 << 30, None), (64, 1 << 30, None), (1 << 16, 0, None), (32, 0, "two"))
-    for i, (group, kept, devices) in enumerate(sizes):
-        monkeypatch.setattr(kernels, "ENOUGH_WORK", 1 if i % 2 else 1 << 20)
+    for group, kept, devices in sizes:
         monkeypatch.setattr(engine, "MOST_GROUP", group)
         monkeypatch.setattr(engine, "LEAST_GROUP", group)
         monkeypatch.setattr(engine, "MOST_KEPT", kept)
@@ -132,9 +127,7 @@ def test_bits_depend_neither_on_groups_nor_on_devices(gpu: Device, monkeypatch: 
 @pytest.mark.parametrize(
     ("what", "targets"), [("ring", "some"), ("parts", "all"), *slow(("chain", "all"), ("chain", "some"))]
 )
-def test_code_for_a_slice_has_the_bits_of_records(
-    what: str, targets: str, gpu: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rings_chains_and_parts(what: str, targets: str, gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     only_kernels(monkeypatch)
     rng = np.random.default_rng(7)
     dyn = {"ring": ring(3), "chain": chain(), "parts": parts()}[what]
@@ -144,18 +137,27 @@ def test_code_for_a_slice_has_the_bits_of_records(
     if targets == "all":
         codes[rng.random(codes.shape) < 0.3] = -1
     options: Any = {"targets": hidden} if targets == "some" else {}
-    found = []
-    for enough in (1 << 20, 1):
-        monkeypatch.setattr(kernels, "ENOUGH_WORK", enough)
-        monkeypatch.setattr(built, "order", enough % 2)
-        with dyn.compile("gpu") as tree:
-            found.append([tree.smooth(codes, **options), tree.filter(codes, **options), tree.filter(codes, at="last")])
-    expected = dyn.compile("cpu").smooth(codes, **options)
-    for x, y in zip(*found, strict=True):
-        np.testing.assert_array_equal(x.log_evidence, y.log_evidence)
-        for v in options.get("targets", dyn):
-            np.testing.assert_array_equal(x[v], y[v])
-    assert_close(found[1][0], expected, options.get("targets", dyn))
+    with dyn.compile("gpu") as tree:
+        cpu, variables = dyn.compile("cpu"), options.get("targets", dyn)
+        assert_close(tree.smooth(codes, **options), cpu.smooth(codes, **options), variables)
+        assert_close(tree.filter(codes, **options), cpu.filter(codes, **options), variables)
+        assert_close(tree.filter(codes, at="last"), cpu.filter(codes, at="last"), dyn)
+
+
+def ring(n: int = 4, least: int = 2) -> jtgpu.DynamicNetwork:
+    """Hidden variables whose parents are themselves and their left neighbour, one slice earlier; observations."""
+    rng = np.random.default_rng(3)
+    states = {f"h{i}": ["0", "1", "2"][: max(2 + i % 2, least)] for i in range(n)}
+    states |= {f"o{i}": ["0", "1"] for i in range(n)}
+    size = {v: len(s) for v, s in states.items()}
+    parents: dict[str, Any] = {f"h{i}": [(f"h{(i - 1) % n}", 1), (f"h{i}", 1)] for i in range(n)}
+    parents |= {f"o{i}": [f"h{i}"] for i in range(n)}
+    cpts = {}
+    for v, given in parents.items():
+        shape = [size[p if isinstance(p, str) else p[0]] for p in given]
+        cpts[v] = rng.dirichlet(np.ones(size[v]), shape)
+    start = {f"h{i}": rng.dirichlet(np.ones(size[f"h{i}"])) for i in range(n)}
+    return jtgpu.DynamicNetwork(states, parents, cpts, start=start)
 
 
 def chain() -> jtgpu.DynamicNetwork:
@@ -301,10 +303,8 @@ def static_class(error: float) -> jtgpu.DynamicNetwork:
     return jtgpu.DynamicNetwork(states, {"s": [("s", 1)], "x": ["s"]}, cpts, start={"s": [0.5, 0.5]})
 
 
-@pytest.mark.parametrize("enough", [1, 1 << 20])  # kernels compiled for the network, and those by records
-def test_a_state_that_comes_back(gpu: Device, enough: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_that_comes_back(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its message falls below 1e-308 of the other one's: noticed on the device, computed in extended numbers."""
-    monkeypatch.setattr(kernels, "ENOUGH_WORK", enough)
     again: list[int] = []
 
     def noted(step: Any, some: Any, *rest: Any) -> Any:

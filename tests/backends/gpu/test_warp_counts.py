@@ -66,6 +66,7 @@ def test_counts_agree_with_the_reference(gpu: Device, data: st.DataObject) -> No
             assert backend.counting.kind == "warps"
 
 
+@pytest.mark.slow
 def test_a_network_of_many_variables(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cases of a warp each and of a block each have the same bits."""
     net = bundled("child")

@@ -99,6 +99,7 @@ def test_columns_that_are_not_there_are_not_observed(gpu: Device) -> None:
             hold_rows(model, plan, rows, {}, found.posterior.T, found.log_evidence)
 
 
+@pytest.mark.slow
 def test_a_block_has_the_bits_of_a_warp(gpu: Device) -> None:
     net = bundled("child")
     states = random_states(net, 40, 0.5, 5).astype(np.int32)

@@ -89,6 +89,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jtgpu.backends.wrappers.devices.MIN_ROWS", 16)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many")
 def test_tables_have_the_same_bits_for_any_number_of_workers(net: BayesianNetwork) -> None:
     states = cases(net, 333)
@@ -122,6 +123,7 @@ def test_small_tables_and_single_cases_stay_on_the_first(net: BayesianNetwork) -
     assert backend.device is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many")
 def test_other_workers_take_the_rows_of_one_that_fails(
     net: BayesianNetwork, caplog: pytest.LogCaptureFixture
@@ -150,6 +152,7 @@ def test_when_all_fail_the_error_names_them(net: BayesianNetwork) -> None:
     assert several(net, 2, fails={0: BackendUnavailable("lost")}).run(Evidence.none(len(net))).log_evidence < 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many")
 def test_tables_from_several_threads(net: BayesianNetwork) -> None:
     backend = several(net, 3)

@@ -49,6 +49,7 @@ def test_tables_print_the_last_variable_across(tree: jtgpu.JunctionTree) -> None
     assert lines[4] == "no      yes"  # impossible
 
 
+@pytest.mark.slow
 def test_tables_of_cases_print_both_ends(tree: jtgpu.JunctionTree) -> None:
     found = tree.posteriors_batch(np.full((1000, 8), -1), targets=["lung"])
     lines = str(found).splitlines()

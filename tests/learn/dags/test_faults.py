@@ -102,6 +102,7 @@ def test_paths_and_compelled_arcs_of_few_variables_are_exact(prior: Any, require
         assert found.compelled.values[u, v] == pytest.approx(fixed, abs=1e-10)
 
 
+@pytest.mark.slow
 def test_sampled_properties_have_errors(tmp_path: Path) -> None:
     net = jtgpu.load("asia")
     found = posterior(net.compile("cpu").sample(100, seed=1).to_frame("pandas"), states=net)

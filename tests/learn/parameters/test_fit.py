@@ -305,6 +305,7 @@ def test_standard_errors_of_complete_families_among_missing_cells() -> None:
             np.testing.assert_allclose(found.standard_errors("dysp")[k], alone.standard_errors("dysp")[k], rtol=0.05)
 
 
+@pytest.mark.slow
 def test_stepwise_approaches_em() -> None:
     net = bundled("survey")
     states = drawn(net, 4000, 0.1)

@@ -22,6 +22,7 @@ def table() -> TimeTable:
     return TimeTable([column], {"device": "emulated"})
 
 
+@pytest.mark.slow
 def test_every_published_row_is_measured(table: TimeTable) -> None:
     values = table.columns[0].values
     assert set(PUBLISHED_ROWS) <= set(values)

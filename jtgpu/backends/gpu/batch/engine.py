@@ -15,7 +15,7 @@ import numpy as np
 from ....device.context import Device, Memory
 from ....errors import BackendUnavailable, JtgpuError
 from ....plans.plan import Plan
-from ...base import BatchResult, ColumnResult, DeviceResult, DeviceWeights, Likelihood
+from ...base import BatchResult, ColumnResult, DeviceResult, Likelihood
 from ...wrappers.row_queue import RowQueue
 from ..host import Host
 from ..program.layout import MIN_LOG2, smallest_entries
@@ -113,7 +113,7 @@ class BatchEngine:
         return table.result()
 
     def run_device(
-        self, states: Any, likelihood: Likelihood | DeviceWeights | None, targets: Sequence[int] | None
+        self, states: Any, likelihood: Likelihood | None, targets: Sequence[int] | None
     ) -> DeviceResult:
         if self.real == "float32":
             return self._in_float64().run_device(states, likelihood, targets)

@@ -16,10 +16,9 @@ from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels
 from ....errors import EvidenceError, TableTooLarge, UnknownState, format_bytes
 from ....plans.plan import Plan
-from ...base import DeviceResult, DeviceWeights, Likelihood
+from ...base import DeviceResult, Likelihood
 from ..counts.chunk import Codes, enter_codes
 from ..host import LN2
-from ..program.records import NONE
 from .buffers import GROUP, MEMORY_SHARE, THREADS, Bound, Chunk, Program, answers_to_rows, chunk_size
 from .table import Targets, scale_weights
 
@@ -187,9 +186,7 @@ class OnDevice:
         self._key: tuple[Any, ...] = ()
         self._n = 0  # cases of the call for which the scratch memory was made
 
-    def run(
-        self, states: Any, likelihood: Likelihood | DeviceWeights | None, targets: Targets
-    ) -> DeviceResult:
+    def run(self, states: Any, likelihood: Likelihood | None, targets: Targets) -> DeviceResult:
         """Answer a table on the device, as `jtgpu.backends.base.Backend.run_device` declares."""
         # raises TableTooLarge: If the answers, or not even 32 cases, fit the memory.
         temporary = Memory(self.device)
@@ -204,15 +201,8 @@ class OnDevice:
             self.stream.synchronize()
             temporary.close()
 
-    def _given(
-        self, likelihood: Likelihood | DeviceWeights | None, n: int, memory: Memory
-    ) -> _Given:
+    def _given(self, likelihood: Likelihood | None, n: int, memory: Memory) -> _Given:
         """The weights of n cases on the device."""
-        if isinstance(likelihood, DeviceWeights):
-            first, at = np.full(self.plan.n_variables, NONE, np.uint32), 0
-            for v in likelihood.variables:
-                first[v], at = at, at + int(self.plan.cardinality[v])
-            return _Given(at, first, -likelihood.span, likelihood.address, likelihood.log_scale)
         w = scale_weights(likelihood, n, self.plan.cardinality)
         if not w.values.shape[1]:
             return _Given(0, w.first, w.smallest, 0, 0)
@@ -235,7 +225,7 @@ class OnDevice:
             raise EvidenceError("cases: the tensor is not contiguous; pass tensor.contiguous()")
 
     def _answer(
-        self, tensor: DeviceArray, weights: _Given, targets: Targets, likelihood: Likelihood | DeviceWeights
+        self, tensor: DeviceArray, weights: _Given, targets: Targets, likelihood: Likelihood
     ) -> DeviceResult:
         n, n_out, n_weights = tensor.shape[0], targets.n_out, weights.n_weights
         program = self._program(weights=n_weights > 0, smallest=weights.smallest)
@@ -307,12 +297,12 @@ class OnDevice:
         return to
 
     def _replace_lost(
-        self, tensor: DeviceArray, weights: _Given, targets: Targets, likelihood: Likelihood | DeviceWeights,
+        self, tensor: DeviceArray, weights: _Given, targets: Targets, likelihood: Likelihood,
         out: tuple[int, int],
     ) -> None:  # fmt: skip
         """Answer the cases in which numbers were lost on the host, and copy their answers to the device."""
         # out: Addresses of posteriors and of ln P(e)
-        n, n_out, width = tensor.shape[0], targets.n_out, weights.n_weights
+        n, n_out = tensor.shape[0], targets.n_out
         log_evidence = self._read(out[1], np.empty(n))
         scale = self._read(weights.log_scale, np.empty(n)) if weights.log_scale else np.zeros(n)
         lost = self._host.lost(log_evidence - scale)
@@ -320,15 +310,9 @@ class OnDevice:
             first, m = int(rows[0]), len(rows)
             states = np.empty((m, self.plan.n_variables), tensor.dtype)
             self._read(tensor.address + first * tensor.strides[0], states)
-            if isinstance(likelihood, DeviceWeights):
-                cells = self._read(weights.values + 8 * first * width, np.empty((m, width)))
-                ends = np.cumsum([0, *(int(self.plan.cardinality[v]) for v in likelihood.variables)])
-                given = {v: cells[:, a:b] for v, a, b in zip(likelihood.variables, ends[:-1], ends[1:], strict=True)}
-            else:
-                given = {v: np.asarray(w, np.float64)[rows] for v, w in likelihood.items()}
+            given = {v: np.asarray(w, np.float64)[rows] for v, w in likelihood.items()}
             answered = self._host.run_batch(states.astype(np.int32), given, targets.variables)
-            more = scale[rows] if isinstance(likelihood, DeviceWeights) else 0.0  # the others' are not divided
-            answers = (np.ascontiguousarray(answered.posterior), answered.log_evidence + more)
+            answers = (np.ascontiguousarray(answered.posterior), answered.log_evidence)
             for array, address in zip(answers, (out[0] + 8 * n_out * first, out[1] + 8 * first), strict=True):
                 if array.nbytes:
                     self.device.upload(address, array, self.stream)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,8 +18,6 @@ import numpy as np
 
 from ..batch.sparsity import flat_factors
 from ..program.records import OUT, A, B, Step, binary_program, loops_of, offsets
-from .blocks import Block, Blocks
-from .reorder import Axes, Reorder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -112,7 +110,7 @@ class SliceMaker:
 
     def size(self, table: int) -> int:
         """Cells of a table of a sequence."""
-        return self.cells_of(self.axes_of(table))
+        return math.prod(int(self.cards[v]) for v in self._axes_of(table))
 
     def loops(self, step: Step) -> tuple[Any, ...]:
         """The joint axes of a contraction."""
@@ -165,11 +163,10 @@ class SliceMaker:
             return None
         return Load(factor, fixed, axes, message) if fixed or axes or message else None
 
-    def part(self, messages: dict[int, int], answers: Sequence[int], first_cell: int, split: bool = False) -> Part:
+    def part(self, messages: dict[int, int], answers: Sequence[int], first_cell: int) -> Part:
         """The contractions of some tables, in phases."""
         # messages: Factor to `RUNNING` or `KEPT`
         # first_cell: Of a sequence that tables may use
-        # split: Whether constants and evidence are multiplied one by one
         loads = {f: self.load(f, messages.get(f, 0)) for f in range(self.plan.n_factors)}
         consts = {f: self.flat[f][self.cells(f)] for f, x in loads.items() if x is None}
         alias: dict[int, int] = {}
@@ -186,8 +183,6 @@ class SliceMaker:
             else:
                 left.append(step)
         tables = [alias.get(t, t) for t in answers]
-        if split:
-            left = Reorder(left, self.axes_of, self.cells_of, self._new_table, consts, tables).done()
         used = {t for s in left for t in s.ins} | set(tables)
         mine = [x for f, x in loads.items() if x is not None and f in used]
         level = {x.factor: 0 for x in mine}
@@ -198,35 +193,8 @@ class SliceMaker:
         mine = [x for x in mine if x.factor not in running]  # the message itself, at the beginning of the arena
         shared = {t: consts[t] for t in used if t in consts}
         part = Part(self, mine, left, [level[s.out] for s in left], running, {}, 0, tables, shared)
-        self._place(part, [(level[s.out], s.out, s.ins) for s in left], first_cell, 0)
+        self._place(part, {t: phase for t, phase in level.items() if t not in running}, first_cell)
         return part
-
-    def blocks(self, part: Part, room: int) -> list[Block] | None:
-        """The contractions of a part in blocks; None if some contraction is too large for it."""
-        # room: Numbers of all sequences that an SM has room for
-        cutter = Blocks(self.axes_of, self.cells_of, part.consts, lambda v: int(self.plan.axis_rank[v]), room)
-        return cutter.cut(part.steps, part.answers)
-
-    def placed(
-        self, part: Part, blocks: Sequence[Block], first_cell: int, n_message: int, in_place: bool = False
-    ) -> Part:
-        """The same part with cells for what blocks leave; tables may overwrite a message of n cells that was read."""
-        # in_place: Whether a block may write over what it reads
-        made = replace(part, cell={}, size=0)
-        self._place(made, [(b.level, b.steps[-1].out, b.inputs) for b in blocks], first_cell, n_message, in_place)
-        return made
-
-    def axes_of(self, table: int) -> Axes:
-        """The axes of a table that have several states."""
-        return frozenset(self._axes_of(table))
-
-    def cells_of(self, axes: Axes) -> int:
-        """Cells of a table of a sequence."""
-        return math.prod(int(self.cards[v]) for v in axes)
-
-    def _new_table(self, axes: Axes) -> int:
-        self.scopes.append(tuple(sorted(axes, key=lambda v: int(self.plan.axis_rank[v]))))
-        return len(self.scopes) - 1
 
     def _axes_of(self, table: int) -> list[int]:
         return [v for v in self.scopes[table] if self.cards[v] > 1]
@@ -259,28 +227,22 @@ class SliceMaker:
         folded: NDArray[np.float64] = np.bincount(offsets(loops, OUT), x, self.size(step.out)).astype(np.float64)
         return folded
 
-    def _place(
-        self, part: Part, made_by: Sequence[tuple[int, int, Sequence[int]]], first: int, n_message: int,
-        in_place: bool = False,
-    ) -> None:  # fmt: skip
+    def _place(self, part: Part, level: dict[int, int], first: int) -> None:
         """Cells of each table: free ones from its own phase on, until the phase after the last that reads it."""
-        # made_by: Phase, table, and what it is computed from
-        level = {x.factor: 0 for x in part.loads} | {out: phase for phase, out, _ in made_by}
+        # level: Phase of each table that is made
         end = dict(level)
-        read = 0  # the last phase that reads the message
-        for phase, _, ins in made_by:
-            for t in ins:
-                end[t] = max(end.get(t, 0), phase)
-                read = max(read, phase) if t in part.message else read
+        for s in part.steps:
+            for t in s.ins:
+                end[t] = max(end.get(t, 0), level[s.out])
         for t in part.answers:
             end[t] = max(level.values(), default=0) + 1
-        made = [(0, n_message, read)] if n_message else []  # first cell, behind the last, last phase
+        made: list[tuple[int, int, int]] = []  # first cell, behind the last, last phase
         part.cell = dict.fromkeys(part.message, 0)
-        part.size = max(first, n_message)
+        part.size = first
         for t in level:
             at, size = first, self.size(t)
             for begin, behind, last in sorted(made):
-                if last >= level[t] + (in_place and level[t] > 0) and begin < at + size and behind > at:
+                if last >= level[t] and begin < at + size and behind > at:
                     at = behind
             made.append((at, at + size, end[t]))
             part.cell[t] = at

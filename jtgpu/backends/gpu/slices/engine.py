@@ -15,9 +15,8 @@ from ....device.driver import most_shared
 from ...slices import Side
 from .contractions import Pattern, SliceMaker
 from .evidence import SliceEvidence
-from .fixed import MOST_LANES
 from .group import GpuSliceGroup, whole
-from .kernels import GpuProgram, best_arrays
+from .kernels import MOST_LANES, GpuProgram, best_arrays
 from .place import Buffers, Place
 from .program import Way
 

@@ -10,8 +10,7 @@ import numpy as np
 from ....device.context import Device
 from ....device.driver import Arguments, loaded_kernels
 from ...slices import Between
-from .fixed import MOST_LANES
-from .kernels import KERNELS
+from .kernels import KERNELS, MOST_LANES
 from .place import Place
 from .program import Way
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 LN2 = float(np.log(2.0))
 LEAST_PRODUCT = -1000.0  # log2 of a product that has all its digits
-EM_PASSES = 8  # that are expected, when it is decided whether kernels are compiled
 
 
 class Programs(Protocol):
@@ -244,9 +242,7 @@ class GpuSliceGroup:
         with device.active():
             start, stop = self.place.events
             start.record(stream)
-            name, work = "forward" if way.ahead else "backward", (slices[1] - slices[0]) * self.evidence.n_sequences
-            work *= EM_PASSES if out.adds else 1
-            program.launch(name, struct, self.size, work, self._take, stream)
+            program.launch("forward" if way.ahead else "backward", struct, self.size, self._take, stream)
             stop.record(stream)
             stream.synchronize()
             self._note(device, stop.time_since(start) * 1e3)

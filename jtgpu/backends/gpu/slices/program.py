@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,11 +51,7 @@ class SliceArrays:
     words: tuple[int, ...]  # the numbers behind the addresses in struct SliceProgram
     lanes: int
     n_cells: int  # of the arena, constants included
-    threads: int  # of a block of code, or for which a record has work
-    busy: int = 0  # threads that have work
-    registers: int = 0  # of a thread, that its code needs
-    source: str = ""  # of a kernel for this program alone
-    constants: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # its third parameter
+    threads: int  # for which a record has work
 
 
 @dataclass(frozen=True)
@@ -68,41 +64,40 @@ class SliceParts:
     second: Part  # other answers
 
     @classmethod
-    def of(cls, maker: SliceMaker, way: Way, split: bool = False) -> SliceParts:
-        """Make them; `split`: see `SliceMaker.part`."""
+    def of(cls, maker: SliceMaker, way: Way) -> SliceParts:
         plan = maker.plan
         before, behind = (int(plan.evidence_factor[s.number]) for s in (way.source, way.target))
         n = len(way.source.place)
         answer = int(plan.posterior_table[way.target.number])
         roots = maker.other_roots(way.target) if way.ahead else []
-        main = maker.part({before: RUNNING}, [answer, *roots], n, split)
+        main = maker.part({before: RUNNING}, [answer, *roots], n)
         second = Part(maker, [], [], [], [], {}, 0, [], {})
         if way.others:
             tables = [int(plan.posterior_table[v]) for v in way.others]
             messages = {before: RUNNING, **({} if way.ahead else {behind: KEPT})}
-            second = maker.of_all.part(messages, tables, n, split)
+            second = maker.of_all.part(messages, tables, n)
         return cls(maker, way, main, second)
 
 
 def slice_arrays(parts: SliceParts, wanted: Wanted, lanes: int) -> SliceArrays:
     """The arrays of a message's way through a slice."""
-    return Writer(parts, wanted, lanes).arrays()
+    return _Writer(parts, wanted, lanes).arrays()
 
 
-class Writer:
+class _Writer:
     """Writes the arrays of a program."""
 
     def __init__(self, parts: SliceParts, wanted: Wanted, lanes: int):
         self.given, self.lanes = parts, lanes
         self.maker, self.way = parts.maker, parts.way
         # both parts number tables alike, and what is constant in one may be loaded in the other
-        self.shared = {x.tobytes(): x for part in (parts.main, parts.second) for x in part.consts.values()}
+        shared = {x.tobytes(): x for part in (parts.main, parts.second) for x in part.consts.values()}
         self._const_cell: dict[bytes, int] = {}
         at = 0
-        for key, x in self.shared.items():
+        for key, x in shared.items():
             self._const_cell[key] = at
             at += len(x)
-        self.consts = np.concatenate([*self.shared.values(), np.zeros(at % 2)])
+        self.consts = np.concatenate([*shared.values(), np.zeros(at % 2)])
         self.n_consts = at + at % 2  # pairs of sequences are aligned
         self.n = len(self.way.source.place)
         self.groups, self.singles = sums_of(wanted, self.n)
@@ -151,7 +146,7 @@ class Writer:
         targets = [self._target(second, t, c) for t, c in zip(second.answers, columns, strict=True)]
         roots = [self._target(main, t, 0) for t in main.answers[1:]]
         first_target = self.add("targets", targets + roots)
-        answer = self.answer = self._target(main, main.answers[0], 0)
+        answer = self._target(main, main.answers[0], 0)
         listed = [self._sums(sums) for sums in (self.groups, self.singles)]
         n_cells = self.n_cells
         words = [

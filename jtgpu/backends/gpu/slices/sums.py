@@ -26,14 +26,6 @@ class Sums(NamedTuple):
     terms: NDArray[np.int64]  # (sums, terms) places in the table, groups behind it
     to: int  # place, or column, of the first
 
-    @property
-    def walk(self) -> tuple[int, int, list[int]] | None:
-        """First place of the first sum, steps from sum to sum, and offsets of all terms, if they are regular."""
-        offsets, bases = self.terms - self.terms[:, :1], self.terms[:, 0]
-        step = int(bases[1] - bases[0]) if len(bases) > 1 else 0
-        regular = (offsets == offsets[0]).all() and (np.diff(bases) == step).all() and step >= 0
-        return (int(bases[0]), step, offsets[0].tolist()) if regular else None
-
 
 def sums_of(wanted: Wanted, n: int) -> tuple[list[Sums], list[Sums]]:
     """Sums for groups, and those for each variable."""
