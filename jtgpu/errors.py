@@ -119,14 +119,20 @@ class TableTooLarge(JtgpuError):
         Entries of the largest table.
     needed, limit : int
         Bytes needed and bytes allowed; -1 if the limit is a number of entries.
+    row : int
+        Row of a table of cases, from 0; -1 if the computation is not that of a case of a table.
     """
 
-    def __init__(self, message: str, entries: int = -1, needed: int = -1, limit: int = -1):
-        self.message, self.entries, self.needed, self.limit = message, entries, needed, limit
+    def __init__(self, message: str, entries: int = -1, needed: int = -1, limit: int = -1, row: int = -1):
+        self.message, self.entries, self.needed, self.limit, self.row = message, entries, needed, limit, row
         super().__init__(message)
 
-    def __reduce__(self) -> tuple[type[TableTooLarge], tuple[str, int, int, int]]:
-        return type(self), (self.message, self.entries, self.needed, self.limit)
+    def __reduce__(self) -> tuple[type[TableTooLarge], tuple[str, int, int, int, int]]:
+        return type(self), (self.message, self.entries, self.needed, self.limit, self.row)
+
+    def saying(self, message: str) -> TableTooLarge:
+        """This error with another message."""
+        return TableTooLarge(message, self.entries, self.needed, self.limit, self.row)
 
 
 class DataError(JtgpuError, ValueError):

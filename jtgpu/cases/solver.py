@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from ..backends.base import without_rounding
 from ..columns.coded import Encoder
-from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError, UnknownState
-from ..inference.evidence_table import read_known_cases
+from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError, TableTooLarge, UnknownState
+from ..inference.evidence_table import naming_rows, read_known_cases
 from ..inference.tree import JunctionTree
 from ..model.states import NOT_OBSERVED
 from ..options.tables import TableOptions
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 BLOCK = 2048  # rows transposed at a time, so that they stay in the CPU cache
 MIN_EQUAL = 0.05  # share of cases that must equal earlier ones for merging them to pay
 MAX_LISTED = 20  # findings in a message
+_NAMES = re.compile(r"^(row \d+: )+")  # of rows, counted from another first one
 
 RowError = Callable[[int, str, type[JtgpuError]], JtgpuError]  # row, reason, type: the error that names the row
 
@@ -115,12 +117,33 @@ class Solver:
         if flagged and not self.query.flag:
             row, reason = next(iter(flagged.items()))
             raise error(row, reason, UnknownState)
-        answers = self.solve(encoded.codes)
+        answers = self._solve_or_flag(encoded.codes, flagged, error)
         for row, reason in self._impossible_rows(answers, encoded.codes):
             if not self.query.flag:
                 raise error(row, reason, ImpossibleEvidence)
             flagged.setdefault(row, reason)
         return AnsweredRows(answers, encoded.codes, flagged)
+
+    def _solve_or_flag(self, codes: NDArray[Any], flagged: dict[int, str], error: RowError) -> Answers:
+        """Answer n cases; questions that are too large are errors of their rows."""
+        try:
+            return self.solve(codes)
+        except TableTooLarge as refusal:
+            first = refusal
+        fits, rows = np.zeros(codes.shape[1], np.bool_), range(codes.shape[1])
+        for row in rows if self.query.flag and first.row >= 0 else ():
+            try:
+                self.solve(codes[:, [row]])
+                fits[row] = True
+            except TableTooLarge as refusal:
+                flagged.setdefault(row, _NAMES.sub("", refusal.message))
+        if not fits.any():
+            if first.row < 0:
+                raise first
+            raise error(first.row, _NAMES.sub("", first.message), TableTooLarge)
+        answers, inverse = self.solve(codes[:, fits]), np.zeros(len(fits), np.int64)
+        inverse[fits] = answers.expand(np.arange(len(answers.impossible)))
+        return replace(answers, inverse=inverse)
 
     def solve(self, codes: NDArray[Any]) -> Answers:
         """Answer n cases; equal cases are computed once if there are enough of them."""
@@ -140,11 +163,12 @@ class Solver:
             rows = slice(first_row, first_row + BLOCK)
             states[rows, list(self.query.evidence)] = codes[:, rows].T
         known = read_known_cases(self._coded, states, do=self._do)
-        result = self.tree.intervened(known.intervened).backend.run_batch(known.states, known.likelihood, targets)
-        posterior = self._with_joints(result.posterior)
-        answers = Answers(posterior, without_rounding(result.log_evidence), result.impossible, inverse)
-        if self.query.mpe:
-            answers.explanations = self.tree.mpe_batch(states, on_impossible="flag", do=self._do)
+        with naming_rows(None, None if equal is None else equal.first):
+            result = self.tree.intervened(known.intervened).backend.run_batch(known.states, known.likelihood, targets)
+            posterior = self._with_joints(result.posterior)
+            answers = Answers(posterior, without_rounding(result.log_evidence), result.impossible, inverse)
+            if self.query.mpe:
+                answers.explanations = self.tree.mpe_batch(states, on_impossible="flag", do=self._do)
         return answers
 
     def _with_joints(self, posterior: Floats) -> Floats:

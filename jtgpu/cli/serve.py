@@ -196,7 +196,7 @@ def _name(file: str) -> str:
 
 def _check_memory(plans: Mapping[str, Planned], workers: int, plan: CutPlanning) -> None:
     """Raise `TableTooLarge` if the tables of all workers do not fit."""
-    needed = workers * sum(made.plan.cost().bytes for made in plans.values() if made.plan is not None)
+    needed = workers * sum(made.plan.plan.cost().bytes for made in plans.values() if made.plan is not None)
     given = plan.memory_limit
     limit = int(MEMORY_SHARE * free_memory()) if given is None else parse_bytes(given, "memory_limit")
     if needed > limit:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,9 @@ import numpy as np
 from ..columns import Table, at_row, read_states
 from ..columns.arrow import number_array
 from ..columns.coded import Encoder
-from ..errors import EvidenceError, ImpossibleEvidence, UnknownState
+from ..errors import EvidenceError, ImpossibleEvidence, TableTooLarge, UnknownState
 from ..model.discrete import DiscreteModel
-from ..util.arrays import Floats
+from ..util.arrays import Floats, Ints
 from .evidence import SUM_TOLERANCE, Cases, by_number, check_intervention, plain, probabilities, weights
 from .sets import Sets
 
@@ -32,6 +33,20 @@ class BatchEvidence:
     soft: Mapping[int, Floats] = field(default_factory=dict)
     intervened: tuple[int, ...] = ()  # variables with an intervention, ascending
     table: Table | None = None  # that the cases were read from; None: an array of state numbers
+
+
+@contextmanager
+def naming_rows(table: Table | None, rows: Ints | None = None) -> Iterator[None]:
+    """Name the row of a table whose question is too large in the error."""
+    # rows: of the table, of each case that is computed; None: they are the same
+    try:
+        yield
+    except TableTooLarge as error:
+        if error.row < 0:
+            raise
+        if rows is not None:
+            error.row = int(rows[error.row])
+        raise error.saying(at_row(table, error.row, error.message)) from None
 
 
 def read_known_cases(

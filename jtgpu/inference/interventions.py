@@ -21,7 +21,7 @@ from ..columns import at_row
 from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError
 from ..util.arrays import Bools, Floats, Ints
 from ..util.system import new_lock
-from .evidence_table import BatchEvidence
+from .evidence_table import BatchEvidence, naming_rows
 
 if TYPE_CHECKING:
     from ..model.discrete import DiscreteModel
@@ -189,12 +189,16 @@ def answer_cases(
             given[v] = given[v] * w if v in given else np.ascontiguousarray(w)
         return given
 
+    def run(rows: Ints, weights: Mapping[int, Floats], wanted: list[int] | None) -> BatchResult:
+        with naming_rows(known.table, rows):
+            return run_batch(known.states[rows], weighted(rows, weights), wanted)
+
     try:
-        fit = fit_cases(lambda rows, w: run_batch(known.states[rows], weighted(rows, w), variables), known.soft)
+        fit = fit_cases(lambda rows, w: run(rows, w, variables), known.soft)
     except NoConvergence as error:
         raise NoConvergence(error.row, error.propagations, error.gap, at_row(known.table, error.row, "")) from None
     rows = np.arange(len(known.states))
-    result = run_batch(known.states, weighted(rows, _by_variable(fit, variables)), targets)
+    result = run(rows, _by_variable(fit, variables), targets)
     impossible = result.impossible | fit.impossible
     posterior = np.where(impossible[:, None], 0.0, result.posterior)
     log_evidence = np.where(impossible, -np.inf, fit.log_evidence)

@@ -30,6 +30,7 @@ from .network_plan import NamedTree, NetworkPlan, check_backend_options
 
 if TYPE_CHECKING:
     from ..model.states import CodesByVariable
+    from ..plans.arrays import Cost
     from ..util.options import BackendName, Devices, Lowering, Order
 
 @dataclass(frozen=True)
@@ -124,6 +125,10 @@ class QuestionPlan(NetworkPlan):
     def order(self) -> tuple[str, ...]:
         """Empty: there is no elimination order."""
         return ()
+
+    def cost(self) -> Cost:
+        """Not available; raises `TableTooLarge`. `jtgpu.JunctionTree.question_cost` has the cost of a question."""
+        return self.whole.cost()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Not supported: there is no plan of the whole model."""

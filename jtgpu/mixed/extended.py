@@ -12,6 +12,7 @@ from ..errors import EvidenceError
 from ..inference.evidence_table import read_known_cases
 from ..inference.queries.counts import counts_of_case, host_backend
 from ..inference.queries.posteriors import Messages, messages_of
+from ..inference.queries.reduced import question_backend
 from .rows import extended
 
 if TYPE_CHECKING:
@@ -48,7 +49,6 @@ class ExtendedCase:
                 "the numbers are so many standard deviations from their means that float64 cannot tell which states "
                 "are more probable; check their units"
             )
-        _ = tree.plan.whole  # raises TableTooLarge if it does not fit: reductions of questions have no exponents
         self._is_wide = lowest < WIDE
         weights: dict[int, Floats] = {}
         powers: dict[int, NDArray[np.int64]] = {}
@@ -70,12 +70,22 @@ class ExtendedCase:
     @property
     def _messages(self) -> Messages:
         tree, factors = self.tree, self._intervened.factors
-        return Messages(tree.plan.whole, factors, "reference") if self._is_wide else messages_of(tree, factors)
+        if not self._is_wide:
+            return messages_of(tree, factors)
+        if tree.whole:
+            return Messages(tree.plan.plan, factors, "reference")
+        return Messages(None, factors, "reference", questions=question_backend(tree, factors, "reference"))
 
     def posteriors(self, targets: Sequence[int], sets: Sequence[tuple[int, ...]]) -> tuple[list[Floats], float]:
         """Posteriors of variables, and joint posteriors of sets, flat; and ln P(e)."""
         tree, factors = self.tree, self._intervened.factors
-        backend: Backend = Reference(tree.plan.whole, factors) if self._is_wide else host_backend(tree, factors)
+        backend: Backend
+        if not self._is_wide:
+            backend = host_backend(tree, factors)
+        elif tree.whole:
+            backend = Reference(tree.plan.plan, factors)
+        else:
+            backend = question_backend(tree, factors, "reference")
         result, ptr = backend.run(self._case, [*targets, *map(self.number, sets)]), backend.cell_ptr
         cells = {v: result.posterior[ptr[v] : ptr[v + 1]] for v in [*targets, *map(self.number, sets)]}
         joints = [

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -46,9 +47,11 @@ if TYPE_CHECKING:
 _loops = loops("jtgpu.plans.loops.search")
 _Arrays = TypeVar("_Arrays", Position, Trace)
 Table = tuple[Sequence[int], "NDArray[np.float64]"]
+Weight = tuple[int, "NDArray[np.float64]", "NDArray[np.int64]"]
 
 STEPS = 2_000_000  # of the loop between two looks at signals: 0.05 s
 START = 1 << 12  # nodes and edges that a trace has memory for at first
+MOST_POWER = 1000  # of two in a table
 NODE_ARRAYS = "node_value", "node_exponent", "node_edge"
 EDGE_ARRAYS = "edge_value", "edge_exponent", "edge_before", "fixed_ptr", "child_ptr"
 
@@ -56,8 +59,9 @@ EDGE_ARRAYS = "edge_value", "edge_exponent", "edge_before", "fixed_ptr", "child_
 class Search:
     """A reduction that was searched. Variables behind those that are left stand for its sets, in their order."""
 
-    def __init__(self, left: Reduction, memory_limit: int, most: int):
+    def __init__(self, left: Reduction, memory_limit: int, most: int, weights: Sequence[Weight] = ()):
         # most: Steps of the search
+        # weights: of variables, those of sets included: each a number of [0.5, 1) and a power of two
         # raises TableTooLarge: If it takes more steps, or its trace more bytes
         # raises ImpossibleEvidence: If P(e) = 0
         self.sets, self._n_own = left.sets, len(left.free)
@@ -71,22 +75,33 @@ class Search:
         for i, (scope, size) in enumerate(zip(left.sets, sizes, strict=True)):
             shape = [*cards[list(scope)].tolist(), size]
             own.append(((*scope, self._n_own + i), np.eye(size).reshape(shape)))
+        for w, mantissa, powers in weights:
+            own.append(((w,), mantissa))
+            rest = np.where(mantissa > 0, powers, 0)
+            while rest.any():
+                part = np.clip(rest, -MOST_POWER, MOST_POWER)
+                own.append(((w,), np.ldexp(1.0, part)))
+                rest = rest - part
         self.cards = np.array([*cards.tolist(), *sizes], np.int64)
         rank = np.full(len(self.cards), len(self.cards), np.int64)  # first, if a huge clique contains it
         rank[left.order] = np.arange(len(left.order))
         rank[self._n_own :] = -1  # others fix it
         self._factors = _factors_of(self.cards, own, rank)
-        self._trace, self._root = _searched(self._factors, memory_limit, most)
+        # entries: Edges of the trace
+        self._trace, self._root, self.entries = _searched(self._factors, memory_limit, most)
         value, exponent = self._trace.node_value[self._root], self._trace.node_exponent[self._root]
         if not value:
             raise ImpossibleEvidence("the evidence has probability 0")
         self.log_evidence = log(float(value)) + int(exponent) * log(2.0)
+        self.bytes = sum(array.nbytes for array in self._trace)
+        self.largest_table = int(np.diff(self._factors.cell_ptr).max(initial=0))
 
     @property
-    def bytes(self) -> int:
-        """Memory of the trace."""
-        return sum(array.nbytes for array in self._trace)
+    def flops(self) -> int:
+        """Multiplications and additions of a pass."""
+        return 2 * (self.entries + int(self._trace.child_ptr[self.entries]))
 
+    @cached_property
     def posterior(self) -> NDArray[np.float64]:
         """Posteriors of all variables, those of the sets included."""
         states = np.zeros(int(self._factors.first[-1]))
@@ -193,8 +208,8 @@ def _extended(at: Position, trace: Trace) -> tuple[Position, Trace]:
     return at, trace
 
 
-def _searched(factors: Factors, memory_limit: int, most: int) -> tuple[Trace, int]:
-    """The trace, and its root."""
+def _searched(factors: Factors, memory_limit: int, most: int) -> tuple[Trace, int, int]:
+    """The trace, its root, and the number of its edges."""
     at, trace = _begin(factors)
     while (outcome := _loops.search(factors, at, trace, STEPS)) != DONE:
         steps, n_bytes = int(at.counters[WORK]), sum(array.nbytes for array in (*at, *trace))
@@ -206,4 +221,4 @@ def _searched(factors: Factors, memory_limit: int, most: int) -> tuple[Trace, in
             )  # fmt: skip
         if outcome == FULL:
             at, trace = _extended(at, trace)
-    return trace, int(at.counters[NODES]) - 1
+    return trace, int(at.counters[NODES]) - 1, int(at.counters[EDGES])

@@ -21,7 +21,7 @@ import numpy as np
 
 from ..backends.base import Evidence
 from ..dynamic.tree import DynamicTree
-from ..errors import BackendUnavailable, ImpossibleEvidence
+from ..errors import BackendUnavailable, ImpossibleEvidence, TableTooLarge
 from ..inference.tree import JunctionTree
 from ..mixed.tree import MixedTree
 from ..util.system import cores
@@ -272,6 +272,8 @@ class Batcher:
             answers = iter(self._batch(in_batch) if in_batch else ())
             shared = set(map(id, in_batch))
             results = [next(answers) if id(item) in shared else self._single(item) for item in items]
+        except TableTooLarge:  # one of them is; the others get their answers
+            results = [self._single(item) for item in items]
         except BaseException as error:  # every client has to get an answer
             results = [error] * n
         failed = next((f for f in results if isinstance(f, BackendUnavailable)), None)

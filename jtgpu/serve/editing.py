@@ -133,7 +133,7 @@ class Editing:
 
     def _compiled(self, name: str, opening: Opening) -> Hosted:
         made = opening.read()
-        seconds = FIRST_ANSWERS * made.cost().flops / RATE if isinstance(made, NetworkPlan) else 0.0
+        seconds = FIRST_ANSWERS * made.plan.cost().flops / RATE if isinstance(made, NetworkPlan) else 0.0
         if seconds > self._settings.timeout:
             raise Refusal(
                 "too-slow", f"to answer questions about this network would take too long: {seconds:,.0f} s before the "

@@ -150,7 +150,7 @@ class Hosted:
     def memory(self) -> float:
         """Bytes of the tables of the plan."""
         core = core_of(self.tree)
-        return 0.0 if core is None else float(core.plan.cost().bytes)
+        return 0.0 if core is None else float(core.plan.plan.cost().bytes)
 
     @property
     def waiting(self) -> int:

@@ -109,7 +109,7 @@ def _plan(tree: AnyTree) -> dict[str, Any]:
     core = core_of(tree)
     if core is None:
         return {}
-    cost = core.plan.cost()
+    cost = core.plan.plan.cost()
     return {
         "description": core.plan.describe(), "cliques": cost.cliques, "entries": cost.entries,
         "largest": cost.largest, "bytes": cost.bytes, "flops": cost.flops, "levels": cost.levels,

@@ -16,8 +16,20 @@ import pytest
 
 import jtgpu
 from jtgpu import BayesianNetwork, ImpossibleEvidence, JunctionTree, MarkovNetwork, TableTooLarge
+from jtgpu.backends import get
+from jtgpu.backends.base import Evidence
+from jtgpu.backends.reference import ExtendedEvidence, Reference
+from jtgpu.backends.wrappers.possible_states import without_impossible_states
 from jtgpu.inference.planning import question_plan
+from jtgpu.plans.compiler import plan_tables
 from tests.support.examples import some
+
+
+@pytest.fixture(autouse=True)
+def short_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is too large is refused at once, not after a search of seconds."""
+    monkeypatch.setattr("jtgpu.backends.wrappers.questions.FEW_STEPS", 10_000)
+    monkeypatch.setattr("jtgpu.backends.wrappers.questions.MOST_STEPS", 20_000)
 
 
 def zeros(seed: int, n: int = 8, density: float = 0.4) -> BayesianNetwork:
@@ -230,8 +242,71 @@ def test_too_large_a_question_says_what_is_left(clinic: JunctionTree) -> None:
         clinic.posteriors(positive)
     with pytest.raises(TableTooLarge, match="question is too large"):
         clinic.question_cost(positive)
-    with pytest.raises(TableTooLarge, match="needs the whole tree"):
+    with pytest.raises(TableTooLarge, match="it was asked in parts, too: one about 10 of the 640 targets"):
+        clinic.posteriors(positive)
+    with pytest.raises(TableTooLarge, match=r"need the whole tree.*with_numbers"):
         clinic.sensitivity(("d0", "yes"))
+    with pytest.raises(TableTooLarge, match=r"needs the whole tree, and .* 2\^"):
+        clinic.plan.cost()
+
+
+def test_rows_that_are_too_large_are_named(clinic: JunctionTree) -> None:
+    net: Any = clinic.model
+    hard: Any = {v: "yes" for v in net.variables if v[0] == "f" and "_" not in v}
+    table: Any = [{"f0": "no"}, {"f0": "no"}, hard, {"f1": "no"}]
+    for call in (
+        lambda: clinic.posteriors_batch(table, targets=["d0"], on_impossible="flag"),
+        lambda: clinic.posteriors_batch(table, targets=["d0"], soft={"d1": [0.5, 0.5]}),
+        lambda: clinic.predict_proba(table, targets=["d0"]),
+    ):
+        with pytest.raises(TableTooLarge, match=r"^row 2: this question is too large: of 640 variables") as refused:
+            call()
+        assert refused.value.message.count("more than the limit") == 1
+    for call in (lambda: clinic.mpe_batch([hard]), lambda: clinic.impute([hard]),
+                 lambda: clinic.expected_counts([hard])):  # fmt: skip
+        with pytest.raises(TableTooLarge, match=r"^row 0: this question"):
+            call()
+    frame = {v: [row.get(v) for row in table] for v in hard}
+    answer = clinic.predict_proba(frame, targets=["d0"], on_error="flag")
+    assert [str(reason)[:27] for reason in answer["error"]] == ["None", "None", "this question is too large:", "None"]
+    rows = clinic.posteriors_batch([table[0], table[3]], targets=["d0"])["d0"][:, 1]
+    assert [answer["d0=yes"][i] for i in (0, 1, 3)] == [rows[0], rows[0], rows[1]]
+
+
+def test_an_engine_of_much_work_is_not_cheap() -> None:
+    """It was, once it had been made."""
+    with by_question(zeros(3)) as tree:
+        questions: Any = tree.backend and tree.intervened().backend
+        left = questions.reduce(Evidence.none(len(tree.model)))
+        for _ in range(2):
+            assert questions.is_cheap(left, 1e9)
+            assert not questions.is_cheap(left, 1.0)
+
+
+def test_the_cost_of_a_question_that_is_asked_in_parts() -> None:
+    net = diagnosis(30, 4, 2)
+    with net.compile("cpu", max_table=2_000) as tree:
+        whole = tree.question_cost(targets=["f0"])
+        assert not tree.whole
+        assert 0 < whole.largest <= 2_000
+        asked = [f"f{i}" for i in range(24)]
+        parts = tree.question_cost(targets=asked)
+        assert parts.largest <= 2_000 < parts.entries
+        assert parts.left < tree.question_cost(targets=["f0"]).left * 24
+        same(tree.posteriors(targets=asked)["f7"], tree.posterior("f7"))
+
+
+def test_functions_of_the_numbers() -> None:
+    net = zeros(4, density=1.0)
+    rows: Any = [{net.variables[0]: net.states(net.variables[0])[0]}, {}]
+    with net.compile("cpu") as whole, by_question(net, "cpu") as tree:
+        one, other = (t.evidence_function(rows) for t in (whole, tree))
+        same(one.log_evidence(), other.log_evidence())
+        same(one.log_evidence({"x1": 2.0 * net.cpt("x1")}), other.log_evidence({"x1": 2.0 * net.cpt("x1")}))
+        for a, b in zip(one.gradient().cpts.values(), other.gradient().cpts.values(), strict=True):
+            same(a, b)
+    with by_question(zeros(4), "cpu") as tree, pytest.raises(TableTooLarge, match="need the whole tree"):
+        tree.evidence_function([{}]).gradient()
 
 
 def test_impossible_evidence_is_named(clinic: JunctionTree) -> None:
@@ -294,19 +369,61 @@ def test_expected_counts(seed: int) -> None:
                 same(one[v], other[v])
 
 
-def test_numbers_far_from_their_means_need_the_whole_tree() -> None:
-    """Reductions of questions have no exponents: samples were of other weights, without a word."""
+def test_numbers_far_from_their_means() -> None:
+    """Samples were of other weights, without a word; then they needed the whole tree."""
     net = jtgpu.MixedNetwork(
         {"a": ["n", "y"], "s": ["n", "y"], "x": float}, {"s": ["a"], "x": ["s"]},
         {"a": [0.5, 0.5], "s": [[0.5, 0.5]] * 2, "x": jtgpu.Gaussian([0.0, 1.0], sd=1.0)},
     )  # fmt: skip
-    far = {"a": "y", "x": 1000.0}
-    assert set(net.compile("cpu").sample(50, far, seed=1)["s"]) == {"y"}
-    with net.compile("cpu", max_table=2) as tree:
-        with pytest.raises(TableTooLarge, match="needs the whole tree"):
-            tree.sample(50, far, seed=1)
-        assert [tree.impute([far], seed=seed)["s"][0] for seed in range(6)] == ["y"] * 6
-        assert tree.posterior("s", {"x": 3.0})["y"] == pytest.approx(1 / (1 + math.exp(-2.5)))
+    for x in (1000.0, 1e6):  # the second one is beyond exponents of 32 bits
+        far = {"a": "y", "x": x}
+        whole = net.compile("cpu")
+        with net.compile("cpu", max_table=2) as tree:
+            for each in (whole, tree):
+                assert set(each.sample(50, far, seed=1)["s"]) == {"y"}
+                assert each.posterior("s", far)["y"] == 1.0
+                assert each.log_evidence(far) == pytest.approx(whole.log_evidence(far), rel=1e-12)
+            assert [tree.impute([far], seed=seed)["s"][0] for seed in range(6)] == ["y"] * 6
+            assert tree.posterior("s", {"x": 3.0})["y"] == pytest.approx(1 / (1 + math.exp(-2.5)))
+
+
+@pytest.mark.parametrize("seed", some(120, 6))
+def test_weights_that_are_no_ordinary_numbers(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of variables and of sets, in whole trees, those without impossible states and by questions."""
+    rng = np.random.default_rng(seed)
+    net = zeros(seed)
+    one, two, three = rng.permutation(8)[:3].tolist()
+    sets = [[one, two], [two, three]]
+    plan = net.plan(together=sets).plan
+    factors = plan_tables(plan, net)
+    kinds = question_plan(net, TableTooLarge("as if too large"), together=sets)
+    state = np.full(8, -1, np.int32)
+    for v in rng.permutation(8)[:2].tolist():
+        state[v] = rng.integers(net.cardinality[v])
+    given: dict[int, tuple[Any, Any]] = {}
+    for v in {*rng.integers(8, size=2).tolist(), 8, 9}:
+        shape = net.cardinality[[v] if v < 8 else sorted(sets[v - 8])].tolist()
+        mantissas = np.where(rng.random(shape) < 0.2, 0.0, rng.uniform(0.5, 1.0, shape))
+        given[v] = mantissas, rng.choice([0, -3000, 4000, 1 << 28], shape)
+
+    def answer(plan: Any, backend: Any) -> Any:
+        """Posteriors of the variables, and ln P(e)."""
+        axes = {v: np.argsort(np.argsort(plan.sets[v - 8])) if v >= 8 else [0] for v in given}
+        weights, powers = ({v: x[i].transpose(axes[v]).ravel() for v, x in given.items()} for i in (0, 1))
+        return outcome(lambda: backend.run(ExtendedEvidence(state, weights, powers), [*range(10)]))
+
+    expected = answer(plan, Reference(plan, factors))
+    monkeypatch.setattr("jtgpu.backends.wrappers.possible_states.LEAST_WORK", 0)
+    for found in (
+        answer(plan, without_impossible_states(plan, factors, get("cpu"))),
+        answer(kinds.plan, kinds.prepare("cpu", factors)), answer(kinds.plan, kinds.prepare("reference", factors)),
+    ):  # fmt: skip
+        if expected is ImpossibleEvidence:
+            assert found is ImpossibleEvidence
+        else:
+            n = int(net.cardinality.sum())
+            same(found.posterior[:n], expected.posterior[:n])
+            assert found.log_evidence == pytest.approx(expected.log_evidence, rel=1e-12)
 
 
 def test_arguments_are_those_of_whole_trees() -> None:

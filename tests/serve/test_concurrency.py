@@ -11,10 +11,12 @@ import httpx
 import numpy as np
 import pytest
 
-from jtgpu.errors import EvidenceError
+import jtgpu
+from jtgpu.backends.base import Evidence
+from jtgpu.errors import EvidenceError, TableTooLarge
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App
-from jtgpu.serve.batching import INLINE
+from jtgpu.serve.batching import INLINE, Batcher, _Waiting
 from jtgpu.serve.registry import Rates
 from tests.serve.client import LOCAL, Client, posts, together
 from tests.support.examples import slow
@@ -94,6 +96,17 @@ def test_exact_answers_have_the_same_bits_in_any_company(alarm: JunctionTree) ->
     for alone, found in zip((together(app, [s])[0].json() for s in sends), crowd, strict=True):
         assert alone.get("posteriors") == found.get("posteriors")
     app.close()
+
+
+def test_a_question_that_is_too_large_is_its_own_error() -> None:
+    """It was that of all requests of its batch."""
+    tree = jtgpu.network("a->d<-b; c->d", "{n|y}", seed=1).compile("cpu", max_table=4)
+    batcher = Batcher(tree, TOGETHER, max_batch=9)
+    codes = np.array([[0, -1, 0, -1], [-1, 1, -1, -1], [1, 1, -1, 0]], np.int32)  # of a, d, b, c
+    answers = batcher._answer([_Waiting(Evidence(row), [0], str, None) for row in codes])
+    assert not tree.whole
+    assert [isinstance(a, TableTooLarge) for a in answers] == [False, True, False]
+    batcher.close()
 
 
 class Gate:

@@ -18,6 +18,7 @@ from ...plans.arrays import ranges
 from ...plans.possible import possible_states, restricted_plan
 from ...util.system import new_lock
 from ..base import Backend, BatchResult, ColumnResult, Counts, Evidence, HeldCase, PlainHeldCase, Result
+from ..reference import ExtendedEvidence
 from ..state_map import StateMap
 from .delegating import DelegatingBackend
 
@@ -103,7 +104,10 @@ class _Kept:
             state[self.changed] = numbers
         elif not evidence.likelihood:
             return evidence
-        return Evidence(state, self.likelihood(evidence.likelihood))
+        weights = self.likelihood(evidence.likelihood)
+        if isinstance(evidence, ExtendedEvidence):
+            return ExtendedEvidence(state, weights, {v: x[self.inside[v]] for v, x in evidence.exponents.items()})
+        return Evidence(state, weights)
 
     def likelihood(self, likelihood: Mapping[int, NDArray[np.float64]] | None) -> dict[int, NDArray[np.float64]]:
         """Weights of the possible states, of one case or many."""

@@ -10,26 +10,30 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from ...errors import ImpossibleEvidence, TableTooLarge, format_bytes
+from ...errors import ImpossibleEvidence, TableTooLarge
 from ...plans.compiler import MAX_TABLE
 from ...plans.program import Program, collect_program
 from ...plans.reduction import Reducer, Reduction
 from ...plans.search import Search
+from ...util.elementary import log
 from ...util.lru import LRU
 from ...util.system import new_lock
+from ...util.text_table import counted
 from ..base import Backend, BatchResult, Capabilities, Counts, Evidence, HeldCase, Likelihood, Result, columns_of
+from ..reference import ExtendedEvidence, exponents_of
 from ..sweep import Best, Derivatives, Sweep, Uniforms
 from .delegating import DelegatingBackend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ...plans.arrays import Cost
     from ...plans.plan import Plan
 
     Factors = Sequence[NDArray[np.float64]]
@@ -54,7 +58,7 @@ GAIN = 20  # how much less work a question has to need
 LEAST_BYTES = 1 << 26  # of plans, or of reductions, that are kept even if little memory is free
 HUGE = 100_000_000  # multiplications of a plan by a fast order, from which a search is tried before another order
 MOST_NUMBERS = 1 << 22  # random ones that are made at a time
-FEW_STEPS, MOST_STEPS = 50_000_000, 500_000_000  # of such a search, 1.5 s; of one when all else has failed
+FEW_STEPS, MOST_STEPS = 30_000_000, 80_000_000  # of such a search, 3 s; of one when all else has failed
 
 
 class Limits(NamedTuple):
@@ -71,8 +75,7 @@ class _Engine:
     def __init__(self, plan: Plan, left: Reduction, make: Make):
         self.plan, self.sets, self.cards = plan, plan.sets, plan.cards_with_sets
         self._tables: Factors = left.tables
-        cards = left.n_possible[left.free]
-        self._ones = [np.ones(cards[list(scope)].tolist()) for scope in plan.sets]
+        self._ones = _ones(left, plan)
         self._backend = make(plan, [*left.tables, *self._ones])
         self._lock = new_lock()
         self.bytes, self.flops = plan.cost().bytes, plan.cost().flops
@@ -106,7 +109,9 @@ class QuestionBackend(Backend):
             MOST_QUESTIONS, LEAST_BYTES, lambda left: len(left.possible) + 8 * sum(t.size for t in left.tables)
         )
 
-        self._searches: LRU[int, tuple[Reduction, Search]] = LRU(16, most, lambda found: found[1].bytes)
+        self._searches: LRU[Hashable, tuple[Reduction, int, Search | TableTooLarge]] = LRU(
+            16, most, lambda search: search[2].bytes if isinstance(search[2], Search) else 0
+        )
 
     def _reducer_of(self, factors: Factors) -> Reducer:
         n = self._n_own
@@ -122,20 +127,23 @@ class QuestionBackend(Backend):
         self, evidence: Evidence, targets: Iterable[int] | None = None, *, families: bool = False
     ) -> Reduction:
         """The reduction of the model for a case; targets as of `run`."""
-        key = evidence.state.tobytes(), *((v, w.tobytes()) for v, w in sorted(evidence.likelihood.items()))
+        far = tuple(exponents_of(evidence))
+        key = evidence.state.tobytes(), far, *((v, w.tobytes()) for v, w in sorted(evidence.likelihood.items()))
         wanted = None if targets is None else tuple(sorted(set(targets)))
         return self._questions.get_or_make((key, wanted, families), lambda: self._reduced(evidence, wanted, families))
 
-    def _reduced(self, evidence: Evidence, targets: Sequence[int] | None, families: bool) -> Reduction:
+    def _reduced(
+        self, evidence: Evidence, targets: Sequence[int] | None, families: bool, together: Sequence[int] = ()
+    ) -> Reduction:
         n, sets = self._plan.n_variables, self._plan.sets
-        own = None if targets is None else [v for v in targets if v < n]
-        joint = [sets[v - n] for v in targets or () if v >= n]
-        return self._reducer.reduce(evidence.state, self._weights(evidence), own, joint, families=families)
-
-    def _weights(self, evidence: Evidence) -> list[tuple[tuple[int, ...], NDArray[np.float64]]]:
-        """The likelihoods of a case as tables."""
-        n, sets = self._plan.n_variables, self._plan.sets
-        return [((v,) if v < n else sets[v - n], np.asarray(w)) for v, w in sorted(evidence.likelihood.items())]
+        far = exponents_of(evidence)  # weights that stay weights, of variables and sets that are left
+        more = [
+            ((v,) if v < n else sets[v - n], np.where(np.asarray(w) > 0, 1.0, 0.0) if v in far else np.asarray(w))
+            for v, w in sorted(evidence.likelihood.items())
+        ]
+        own = None if targets is None else [v for v in (*targets, *far) if v < n]
+        joint = [*(sets[v - n] for v in (*(targets or ()), *far) if v >= n), *([together] if together else ())]
+        return self._reducer.reduce(evidence.state, more, own, joint, families=families)
 
     def plan_of(self, left: Reduction, search: bool | None = None) -> Plan:
         """The plan of what is left of a question; `search` as of `Reduction.plan`."""
@@ -143,19 +151,17 @@ class QuestionBackend(Backend):
         try:
             return left.plan(self.limits.memory_limit, self.limits.max_table, search=search)
         except TableTooLarge as error:
-            raise TableTooLarge(self._refusal(left, error), error.entries, error.needed, error.limit) from None
+            raise error.saying(self._refusal(left, error)) from None
 
     def _refusal(self, left: Reduction, error: TableTooLarge) -> str:
         names = self.limits.names or [f"variable {v}" for v in range(len(left.cards))]
         clique = [names[v] for v in left.largest_clique()]
         listed = ", ".join(clique[:10]) + (f" and {len(clique) - 10} more" if len(clique) > 10 else "")
-        memory, most = format_bytes(self.limits.memory_limit), f"{self.limits.max_table:,}"
         return (
-            f"this question is too large: of {len(left.cards):,} variables its findings leave {len(left.free):,}, and "
-            f"tables of them exceed {memory} (memory_limit) or {most} entries (max_table): "
-            f"{error.message.split(';')[0]}; the largest clique has "
-            f"{len(clique)} variables: {listed}; try fewer targets, or observe some of these variables, such as "
-            f"{', '.join(clique[:3])}"
+            f"this question is too large: of {counted(len(left.cards), 'variable')} its findings leave "
+            f"{len(left.free):,}; {error.message.split(';')[0]}; the largest clique has "
+            f"{counted(len(clique), 'variable')}: {listed}; try fewer targets, or observe some of these variables, "
+            f"such as {', '.join(clique[:3])}"
         )
 
     def _engine(self, left: Reduction, search: bool | None = None) -> _Engine:
@@ -170,105 +176,182 @@ class QuestionBackend(Backend):
                     self._engines.put(left.key, engine)
         return engine
 
-    def search(self, left: Reduction, most: int) -> Search:
-        """The states of what is left, searched in so many steps."""
+    def search(self, left: Reduction, evidence: Evidence, most: int) -> Search:
+        """The states of what is left, searched in so many steps, unless it was searched before."""
         # raises TableTooLarge: saying what was tried
-        def make() -> tuple[Reduction, Search]:  # the value holds the reduction, so no other one has this id
-            return left, Search(left, max(self.limits.memory_limit // 4, LEAST_BYTES), most)
+        case, _ = self.case(left, evidence, left.sets)
+        weights = [(w, np.asarray(case.likelihood[w]), powers) for w, powers in exponents_of(case).items()]
 
-        return self._searches.get_or_make(id(left), make)[1]
+        key = id(left), *((w, m.tobytes(), powers.tobytes()) for w, m, powers in weights)
+        _, steps, found = self._searches.get(key) or (left, 0, TableTooLarge(""))
+        if isinstance(found, TableTooLarge) and steps < most:
+            try:
+                found = Search(left, max(self.limits.memory_limit // 4, LEAST_BYTES), most, weights)
+            except TableTooLarge as error:
+                found = error
+            self._searches.put(key, (left, most, found))  # which holds the reduction, so no other one has this id
+        if isinstance(found, TableTooLarge):
+            raise found
+        return found
 
-    def search_first(self, left: Reduction) -> Search | None:
+    def search_first(self, left: Reduction, evidence: Evidence) -> Search | None:
         """A search that was made before; or one in few steps, if a plan would be huge."""
-        known = self._searches.get(id(left))
-        if known is not None:
-            return known[1]
-        if left.least_work >= min(HUGE, self.limits.max_table) and left.key not in self._engines:
-            with contextlib.suppress(TableTooLarge):
-                return self.search(left, FEW_STEPS)
+        is_huge = left.least_work >= min(HUGE, self.limits.max_table) and left.key not in self._engines
+        if not is_huge:
+            return None
+        with contextlib.suppress(TableTooLarge):
+            return self.search(left, evidence, FEW_STEPS)
         return None
 
-    def search_last(self, left: Reduction, error: TableTooLarge) -> Search:
+    def search_last(self, left: Reduction, evidence: Evidence, error: TableTooLarge) -> Search:
         """A search in many steps, after everything else has failed."""
         try:
-            return self.search(left, MOST_STEPS)
+            return self.search(left, evidence, MOST_STEPS)
         except TableTooLarge as other:
-            message = f"{error.message}; {other.message}"
-            raise TableTooLarge(message, error.entries, error.needed, error.limit) from None
+            raise error.saying(f"{error.message}; {other.message}") from None
 
     def is_cheap(self, left: Reduction, most: float) -> bool:
         """Whether a case of what is left takes at most so many multiplications."""
-        if not len(left.free) or left.key in self._engines:
+        if not len(left.free):
             return True
-        if left.least_work > most:
-            return False
-        try:
-            return self._engine(left).flops // 2 <= most
-        except TableTooLarge:
-            return False
+        engine = self._engines.get(left.key)
+        if engine is None:
+            if left.least_work > most:
+                return False
+            try:
+                engine = self._engine(left)
+            except TableTooLarge:
+                return False
+        return engine.flops // 2 <= most
 
     # Answers --------------------------------------------------------------------------------------------------
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         try:
-            return self._run_in_parts(evidence, targets)
+            parts = list(self._parts(targets, lambda some, search: self._run(evidence, some, search)))
         except TableTooLarge as error:
             left = self.reduce(evidence, targets)
-            return self._result(left, self.search_last(left, error), targets)
+            return self._result(left, evidence, self.search_last(left, evidence, error), targets)
+        if len(parts) == 1:
+            return parts[0][1]
+        posterior = np.zeros(int(self.posterior_ptr[-1]))
+        for some, result in parts:
+            cells = columns_of(self.posterior_ptr, some)
+            posterior[cells] = result.posterior[cells]
+        return Result(posterior, parts[-1][1].log_evidence)
 
-    def _run_in_parts(self, evidence: Evidence, targets: Sequence[int] | None, times: int = HALVED) -> Result:
-        """The answer to a question, or to two about half of the targets each if it is too large."""
+    def costs(self, evidence: Evidence, targets: Sequence[int] | None = None) -> list[tuple[int, Cost | Search | None]]:
+        """Variables that are left of a question and the cost of its plan or search, or those of each of its parts."""
+        # raises TableTooLarge, ImpossibleEvidence: as `run` does
+        def planned(some: Sequence[int] | None, search: bool | None) -> tuple[int, Cost | Search | None]:
+            left = self.reduce(evidence, some)
+            if not len(left.free):
+                return 0, None
+            found = None if search is False else self.search_first(left, evidence)
+            return len(left.free), found or self.plan_of(left, search).cost()
+
         try:
-            return self._run(evidence, targets, None if times == HALVED else False)
+            return [cost for _, cost in self._parts(targets, planned)]
+        except TableTooLarge as error:
+            left = self.reduce(evidence, targets)
+            return [(len(left.free), self.search_last(left, evidence, error))]
+
+    def _parts(
+        self, targets: Sequence[int] | None, ask: Callable[[Sequence[int] | None, bool | None], T]
+    ) -> Iterator[tuple[Sequence[int] | None, T]]:
+        """The answer to a question, or to several about some of its targets if it is too large."""
+        # ask: By targets, and `search` as of `plan_of`
+        try:
+            whole = ask(targets, None)
         except TableTooLarge as error:
             some = list(range(self._plan.n_variables)) if targets is None else sorted(set(targets))
-            if not times or len(some) < 2 or some[-1] >= self._plan.n_variables:
+            if len(some) < 2 or some[-1] >= self._plan.n_variables:
                 raise
             first = error
-        half = len(some) // 2  # questions about fewer variables need less
-        posterior, log_evidence = np.zeros(int(self.posterior_ptr[-1])), 0.0
-        for part in (some[:half], some[half:]):
+        else:
+            yield targets, whole
+            return
+        waiting = [(some, 0)]
+        while waiting:  # questions about fewer variables need less
+            part, times = waiting.pop()
             try:
-                result = self._run_in_parts(evidence, part, times - 1)
+                if times:
+                    yield part, ask(part, False)
+                    continue
             except TableTooLarge:
-                raise first from None
-            cells = columns_of(self.posterior_ptr, part)
-            posterior[cells], log_evidence = result.posterior[cells], result.log_evidence
-        return Result(posterior, log_evidence)
+                if times == HALVED or len(part) < 2:
+                    raise first.saying(
+                        f"{first.message}; it was asked in parts, too: one about {len(part):,} of the {len(some):,} "
+                        "targets is too large"
+                    ) from None
+            half = len(part) // 2
+            waiting += [(part[half:], times + 1), (part[:half], times + 1)]
 
     def _run(self, evidence: Evidence, targets: Sequence[int] | None, search: bool | None) -> Result:
         left = self.reduce(evidence, targets)
         if not len(left.free):
-            return Result(self._posterior(left, targets, lambda _: np.ones(1)), left.log_constant)
-        found = None if search is False else self.search_first(left)
-        return self._result(left, found or self._engine(left, search), targets)
+            constant = self.case(left, evidence)[1]
+            return Result(self._posterior(left, targets, lambda _: np.ones(1)), left.log_constant + constant)
+        found = None if search is False else self.search_first(left, evidence)
+        return self._result(left, evidence, found or self._engine(left, search), targets)
 
-    def _result(self, left: Reduction, solver: _Engine | Search, targets: Sequence[int] | None) -> Result:
+    def _result(
+        self, left: Reduction, evidence: Evidence, solver: _Engine | Search, targets: Sequence[int] | None
+    ) -> Result:
         """The answer about the model from that about what is left."""
+        case, constant = self.case(left, evidence, solver.sets)
         if isinstance(solver, Search):
-            result = Result(solver.posterior(), solver.log_evidence)
+            result = Result(solver.posterior, solver.log_evidence)
         else:
             free, n = None, self._plan.n_variables
             if targets is not None:
                 more = [_place(left, solver.sets, self._plan.sets[v - n]) for v in targets if v >= n]
                 own = left.inside(v for v in targets if v < n)
                 free = [*dict.fromkeys([*own, *(w for w in more if w >= 0)])]
-            result = solver.ask(left.tables, lambda backend: backend.run(_nothing(left), free))
+            result = solver.ask(left.tables, lambda backend: backend.run(case, free))
         inner = result.posterior[: int(left.n_possible[left.free].sum())]
 
         def cells(scope: Sequence[int]) -> NDArray[np.float64]:
             return _joint_cells(left, solver, result.posterior, scope)
 
-        return Result(self._posterior(left, targets, cells, inner), result.log_evidence + left.log_constant)
+        return Result(self._posterior(left, targets, cells, inner), result.log_evidence + left.log_constant + constant)
+
+    def case(
+        self, left: Reduction, evidence: Evidence, sets: Sequence[Sequence[int]] | None = None
+    ) -> tuple[Evidence, float]:
+        """What is left of a case: weights that are no ordinary numbers; and ln of those of states that are certain."""
+        # sets: of the plan or search of what is left, if there is something
+        weights: dict[int, NDArray[np.float64]] = {}
+        powers: dict[int, NDArray[np.int64]] = {}
+        n, constant = self._plan.n_variables, 0.0
+        for v, exponents in exponents_of(evidence).items():
+            scope = (v,) if v < n else self._plan.sets[v - n]
+            cells = np.ix_(*(left.states(u) for u in scope))
+            inner, w = left.inside(scope), -1 if sets is None else _place(left, sets, scope)
+            shape = left.n_possible[left.free[list(inner)]].tolist()
+            own = inner if sets is None or w < len(left.free) else sets[w - len(left.free)]
+            axes = [inner.index(u) for u in own]
+            mantissa, power = (
+                np.reshape(table, self._plan.cardinality[list(scope)].tolist())[cells].reshape(shape).transpose(axes)
+                for table in (evidence.likelihood[v], exponents)
+            )
+            if w < 0:
+                constant += log(float(mantissa)) + int(power) * log(2.0)
+            else:
+                weights[w] = weights.get(w, 1.0) * mantissa.ravel()
+                powers[w] = powers.get(w, 0) + power.ravel()
+        nothing = np.full(len(left.free), -1, np.int32)
+        return (ExtendedEvidence(nothing, weights, powers) if weights else Evidence(nothing)), constant
 
     def joint(self, evidence: Evidence, scope: Sequence[int]) -> tuple[NDArray[np.float64], float]:
         """The joint posterior of some variables, by a search, and ln P(evidence)."""
         ascending = sorted(scope)
-        left = self._reducer.reduce(evidence.state, self._weights(evidence), scope, [ascending])
-        cells, log_evidence = np.ones(1), left.log_constant
+        left = self._reduced(evidence, scope, families=False, together=ascending)
+        cells = np.ones(1)
+        log_evidence = left.log_constant + self.case(left, evidence, left.sets if len(left.free) else None)[1]
         if len(left.free):
-            found = self.search(left, MOST_STEPS)
-            cells = _joint_cells(left, found, found.posterior(), scope)
+            found = self.search(left, evidence, MOST_STEPS)
+            cells = _joint_cells(left, found, found.posterior, scope)
             log_evidence += found.log_evidence
         return left.table(ascending, cells).transpose([ascending.index(v) for v in scope]), log_evidence
 
@@ -296,12 +379,10 @@ class QuestionBackend(Backend):
         n = len(states)
         answer = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.ones(n, np.bool_))
         for i, case in self._by_pattern(states, likelihood):
-            try:
+            with _row(i):
                 result = self.run(case, targets)
-            except ImpossibleEvidence:
-                continue
-            answer.posterior[i], answer.log_evidence[i] = result.posterior[columns], result.log_evidence
-            answer.impossible[i] = False
+                answer.posterior[i], answer.log_evidence[i] = result.posterior[columns], result.log_evidence
+                answer.impossible[i] = False
         return answer
 
     def _by_pattern(
@@ -322,23 +403,21 @@ class QuestionBackend(Backend):
         log_evidence, impossible = np.full(n, -np.inf), np.ones(n, np.bool_)
         for i, case in self._by_pattern(states, likelihood):
             weight = 1.0 if weights is None else float(weights[i])
-            try:
+            with _row(i):
                 left = self.reduce(case, families=True)
                 inner: Sequence[NDArray[np.float64]] = ()
                 log_evidence[i] = left.log_constant
                 if len(left.free):
-                    engine, row = self._engine(left), _nothing(left).state[None]
+                    engine, row = self._engine(left), np.full((1, len(left.free)), -1, np.int32)
                     counts = engine.ask(left.tables, lambda backend: backend.run_counts(row))  # noqa: B023
                     if counts.impossible[0]:
                         log_evidence[i] = -np.inf
                         continue
                     inner, log_evidence[i] = counts.families, left.log_constant + float(counts.log_evidence[0])
-            except ImpossibleEvidence:
-                continue
-            impossible[i] = False
-            for f, scope in enumerate(scopes):
-                home = left.homes.get(f)
-                families[f] += weight * left.table(scope, np.ones(1) if home is None else inner[home])
+                impossible[i] = False
+                for f, scope in enumerate(scopes):
+                    home = left.homes.get(f)
+                    families[f] += weight * left.table(scope, np.ones(1) if home is None else inner[home])
         return Counts(families, log_evidence, impossible)
 
     def score(self, states: NDArray[np.int32], evidence: Evidence) -> NDArray[np.float64]:
@@ -366,8 +445,21 @@ class QuestionBackend(Backend):
         self._searches.clear()
 
 
-def _nothing(left: Reduction) -> Evidence:
-    return Evidence.none(len(left.free))
+def _ones(left: Reduction, plan: Plan) -> list[NDArray[np.float64]]:
+    """The factors of a plan's sets."""
+    cards = left.n_possible[left.free]
+    return [np.ones(cards[list(scope)].tolist()) for scope in plan.sets]
+
+
+@contextlib.contextmanager
+def _row(i: int) -> Iterator[None]:
+    """A case of a table: nothing is done if it is impossible, and the error has its row if it is too large."""
+    with contextlib.suppress(ImpossibleEvidence):
+        try:
+            yield
+        except TableTooLarge as error:
+            error.row = i
+            raise
 
 
 def _place(left: Reduction, sets: Sequence[Sequence[int]], scope: Sequence[int]) -> int:
@@ -452,56 +544,58 @@ class QuestionSweep:
 
     def __init__(self, questions: QuestionBackend, maximal: bool, make: MakeSweep):
         self._questions, self._maximal, self._make = questions, maximal, make
-        self._sweeps: LRU[int, tuple[Reduction, Sweep]] = LRU(16)
+        self._sweeps: LRU[int, tuple[Reduction, Sweep, Plan]] = LRU(16)
 
-    def _sweep(self, evidence: Evidence) -> tuple[Reduction, Sweep | Search | None]:
+    def _sweep(self, evidence: Evidence) -> tuple[Reduction, Sweep | Search | None, Evidence, float]:
+        """What is left of a case: a sweep or a search, the evidence, and ln of all that is certain."""
         left = self._questions.reduce(evidence)
-        if not len(left.free):
-            return left, None
 
-        def make() -> tuple[Reduction, Sweep]:  # the value holds the reduction, so no other one has this id
+        def make() -> tuple[Reduction, Sweep, Plan]:  # the value holds the reduction, so no other one has this id
             plan = self._questions.plan_of(left)
-            return left, self._make(collect_program(plan, maximal=self._maximal), left.tables)
+            program = collect_program(plan, maximal=self._maximal)
+            return left, self._make(program, [*left.tables, *_ones(left, plan)]), plan
 
-        found = self._questions.search_first(left)
-        if found is not None:
-            return left, found
-        try:
-            return self._sweeps.get_or_make(id(left), make)
-        except TableTooLarge as error:
-            return left, self._questions.search_last(left, error)
+        solver, sets = self._questions.search_first(left, evidence) if len(left.free) else None, None
+        if solver is None and len(left.free):
+            try:
+                _, solver, plan = self._sweeps.get_or_make(id(left), make)
+                sets = plan.sets
+            except TableTooLarge as error:
+                solver = self._questions.search_last(left, evidence, error)
+        if isinstance(solver, Search):
+            sets = solver.sets
+        case, constant = self._questions.case(left, evidence, sets)
+        return left, solver, case, left.log_constant + constant
 
     def best(self, evidence: Evidence, k: int = 1) -> Best:
-        left, sweep = self._sweep(evidence)
+        left, sweep, case, constant = self._sweep(evidence)
         if sweep is None:
-            return Best(left.state[None], np.array([left.log_constant]))
+            return Best(left.state[None], np.array([constant]))
         if isinstance(sweep, Search):
             if k > 1:
                 raise TableTooLarge("the tables of this question are too large for more than one best configuration")
             states, log_value = sweep.best()
-            return Best(left.expanded(states[None]), np.array([log_value + left.log_constant]))
-        best = sweep.best(_nothing(left), k)
-        return Best(left.expanded(best.states), best.log_value + left.log_constant)
+            return Best(left.expanded(states[None]), np.array([log_value + constant]))
+        best = sweep.best(case, k)
+        return Best(left.expanded(best.states), best.log_value + constant)
 
     def best_rows(self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]]) -> Best:
         rows, logs = np.full(states.shape, -1, np.int32), np.full(len(states), -math.inf)
         for i in range(len(states)):
-            try:
+            with _row(i):
                 best = self.best(Evidence(states[i], {v: w[i] for v, w in likelihood.items()}))
-            except ImpossibleEvidence:
-                continue
-            rows[i], logs[i] = best.states[0], best.log_value[0]
+                rows[i], logs[i] = best.states[0], best.log_value[0]
         return Best(rows, logs)
 
     def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
-        left, sweep = self._sweep(evidence)
+        left, sweep, case, _ = self._sweep(evidence)
         if sweep is None:
             return np.tile(left.state, (n, 1))
         if isinstance(sweep, Search):
             block = max(1, MOST_NUMBERS // len(left.state))
             numbers = [uniforms(min(block, n - i))[:, left.free] for i in range(0, n, block)]
             return left.expanded(sweep.draw(np.concatenate([np.zeros((0, len(left.free))), *numbers])))
-        return left.expanded(sweep.draw(_nothing(left), n, lambda m: np.ascontiguousarray(uniforms(m)[:, left.free])))
+        return left.expanded(sweep.draw(case, n, lambda m: np.ascontiguousarray(uniforms(m)[:, left.free])))
 
     def draw_rows(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], uniforms: Uniforms
@@ -509,11 +603,9 @@ class QuestionSweep:
         drawn = np.full(states.shape, -1, np.int32)
         for i in range(len(states)):
             row = uniforms(1)
-            try:
+            with _row(i):
                 case = Evidence(states[i], {v: w[i] for v, w in likelihood.items()})
                 drawn[i] = self.draw(case, 1, lambda _, row=row: row)[0]  # type: ignore[misc]
-            except ImpossibleEvidence:
-                continue
         return drawn
 
     def derivatives(self, evidence: Evidence) -> Derivatives:

@@ -24,12 +24,12 @@ from ...model.network import BayesianNetwork
 from ...util import late_imports
 from ...util.arrays import Floats, Ints
 from ...util.rows import find_equal_rows
-from ..evidence_table import read_known_cases
+from ..evidence_table import naming_rows, read_known_cases
 from ..results.rankings import ExpectedCounts
 from ..results.sensitivities import Parameters, Sensitivity
 from .mpe import raise_if_impossible
 from .posteriors import messages_of, named, targets_of
-from .reduced import questions_of
+from .reduced import question_backend, questions_of
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -123,12 +123,14 @@ def expected_counts(  # noqa: PLR0913
         count = partial(_counted_on_cluster, self, resolved, cluster)
     equal = find_equal_rows(known.states, *known.likelihood.values(), min_saving=MIN_EQUAL)
     if equal is None:
-        counts = count(known.states, each, known.likelihood)
+        with naming_rows(known.table):
+            counts = count(known.states, each, known.likelihood)
         log_evidence, impossible = counts.log_evidence, counts.impossible
     else:
         likelihood = {v: w[equal.first] for v, w in known.likelihood.items()}
         summed = np.asarray(np.bincount(equal.kind, each, len(equal.first)), np.float64)
-        counts = count(known.states[equal.first], summed, likelihood)
+        with naming_rows(known.table, equal.first):
+            counts = count(known.states[equal.first], summed, likelihood)
         log_evidence, impossible = counts.log_evidence[equal.kind], counts.impossible[equal.kind]
     raise_if_impossible(self, known, impossible, on_impossible)
     return ExpectedCounts(model, counts.families[: len(model)], tuple(wanted), each, log_evidence, impossible)
@@ -152,9 +154,13 @@ def _counted(
 def host_backend(tree: CompiledModel, factors: Sequence[Floats]) -> Backend:
     """A backend in compiled loops on the CPU, or the reference, for the numbers of a query; cached."""
     name = "reference" if tree.backend == "reference" else "cpu"
-    return tree.cached(
-        "counts", id(factors), lambda: (factors, counting_backend(name, tree.plan.whole, factors, tree.threads)), 1
-    )[1]
+
+    def make() -> tuple[Any, Backend]:
+        if not tree.whole:
+            return factors, question_backend(tree, factors, name)
+        return factors, counting_backend(name, tree.plan.plan, factors, tree.threads)
+
+    return tree.cached("counts", id(factors), make, 1)[1]
 
 
 def counts_of_case(sweep: Sweep, factors: Sequence[Floats], case: Evidence) -> list[Floats]:

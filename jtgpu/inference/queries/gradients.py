@@ -15,12 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...backends.base import Evidence
-from ...backends.cpu.queries import CpuSweep
-from ...backends.reference import ReferenceSweep
 from ...columns.arrow import number_array
 from ...errors import EvidenceError, NetworkError
 from ...model.network import BayesianNetwork
-from ...plans.program import derivative_program
 from ...util.arguments import choice
 from ...util.arrays import Bools, Floats
 from ...util.system import new_lock
@@ -29,6 +26,8 @@ from ..evidence_table import BatchEvidence, read_known_cases
 from ..sets import of_sets as of_sets_in
 from .counts import case_weights, counting_backend
 from .mpe import raise_if_impossible
+from .posteriors import Messages
+from .reduced import question_backend
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -57,7 +56,10 @@ class _Numbers:
     def __init__(self, tree: CompiledModel):
         self._tree, self._factors, self._lock = tree, list(tree._factors), new_lock()
         name = "reference" if tree.backend == "reference" else "cpu"
-        self._backend = counting_backend(name, tree.plan.whole, self._factors, tree.threads)
+        if tree.whole:
+            self._backend = counting_backend(name, tree.plan.whole, self._factors, tree.threads)
+        else:
+            self._backend = question_backend(tree, self._factors)
 
     @contextmanager
     def using(self, factors: Factors) -> Iterator[Backend]:
@@ -266,11 +268,10 @@ class EvidenceFunction:
 
     def _by_sweeps(self, factors: Factors, known: BatchEvidence, weights: Floats) -> Factors:
         """Derivatives by all entries of all CPTs, case by case."""
-        program = derivative_program(self.tree.plan.whole)
-        if self.tree.backend == "reference":
-            sweep: Any = ReferenceSweep(program, factors)
-        else:
-            sweep = CpuSweep(program, factors, self.tree.threads)
+        sweep = Messages(
+            self.tree.plan.plan if self.tree.whole else None, factors, self.tree.backend, self.tree.threads
+        ).derivative()
+        program = sweep.program
         size = np.array([f.size for f in factors])
         root = np.array(program.factor_root)
         total = np.zeros(int(size.sum()))

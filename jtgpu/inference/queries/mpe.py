@@ -21,7 +21,7 @@ from ...model.discrete import DiscreteModel
 from ...util.arguments import choice, flag, random_generator, whole_number
 from ...util.arrays import Bools, Floats
 from ...util.system import free_memory
-from ..evidence_table import BatchEvidence, read_known_cases
+from ..evidence_table import BatchEvidence, naming_rows, read_known_cases
 from ..results.case_states import CaseExplanations, Imputed, Samples
 from ..results.explanations import Explanation, Ranking
 from .posteriors import messages_of, n_configurations, named
@@ -140,7 +140,8 @@ def mpe_batch(
     """
     known = read_known_cases(self.model.with_codes(codes), cases, likelihood, None, do, self.plan.sets)
     sweep = messages_of(self, self.intervened(known.intervened).factors).maximal()
-    best = sweep.best_rows(known.states, known.likelihood)
+    with naming_rows(known.table):
+        best = sweep.best_rows(known.states, known.likelihood)
     impossible = np.isneginf(best.log_value)
     raise_if_impossible(self, known, impossible, on_impossible)
     return CaseExplanations(self.model, best.states, best.log_value, known.table)
@@ -256,10 +257,11 @@ def impute(  # noqa: PLR0913
     known = read_known_cases(self.model.with_codes(codes), cases, likelihood, None, do, self.plan.sets)
     choice("how", how, ("sample", "mpe"))
     messages = messages_of(self, self.intervened(known.intervened).factors)
-    if how == "mpe":
-        filled = messages.maximal().best_rows(known.states, known.likelihood).states
-    else:
-        filled = messages.summing().draw_rows(known.states, known.likelihood, _uniforms(seed, len(self.model)))
+    with naming_rows(known.table):
+        if how == "mpe":
+            filled = messages.maximal().best_rows(known.states, known.likelihood).states
+        else:
+            filled = messages.summing().draw_rows(known.states, known.likelihood, _uniforms(seed, len(self.model)))
     imputed = Imputed(self.model, filled, known.states < 0, known.table)
     raise_if_impossible(self, known, imputed.impossible, on_impossible)
     return imputed.with_numbers(seed) if flag("numbers", numbers) else imputed

@@ -23,13 +23,13 @@ from ...util.arrays import Floats
 from ...util.lru import LRU
 from ..compiled import CompiledModel
 from ..evidence import CaseEvidence, Cases
-from ..evidence_table import read_known_cases, read_weights
+from ..evidence_table import naming_rows, read_known_cases, read_weights
 from ..interventions import ResolvedEvidence, answer_cases
 from ..results.marginals import CasePosteriors, Posteriors
 from ..results.rankings import QuestionCost
 from ..results.tables import DevicePosteriors, Joint
 from ..sets import Joints, Scope, scopes_of
-from .reduced import questions_of, reduction
+from .reduced import questions_of
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -124,7 +124,8 @@ def question_cost(
     """Compute the cost of `posteriors` if the question is planned by itself, without running it.
 
     Variables that matter neither for the targets nor for P(evidence) are left out, and those that the findings fix,
-    directly or by zeros in tables.
+    directly or by zeros in tables. A question that is too large is asked in parts, about some of its targets each;
+    the cost is then that of all parts, and the memory that of the largest.
 
     Parameters
     ----------
@@ -147,12 +148,13 @@ def question_cost(
     tree = self.for_sets(more.get("likelihood"))
     resolved, wanted = tree.resolve(evidence, **more), targets_of(tree.model, targets)
     questions = questions_of(tree, resolved.factors)
-    left = reduction(tree, questions, resolved.case, wanted)
-    n = len(tree.model)
-    if not len(left.free):
-        return QuestionCost(n, 0, 0, 0, 0, 0)
-    cost = questions.plan_of(left).cost()
-    return QuestionCost(n, len(left.free), cost.entries, cost.largest_table, cost.flops, cost.bytes)
+    parts = named(tree, resolved.case, lambda: questions.costs(resolved.case, wanted))
+    costs = [cost for _, cost in parts if cost is not None]
+    return QuestionCost(
+        len(tree.model), max(n for n, _ in parts), sum(c.entries for c in costs),
+        max((c.largest_table for c in costs), default=0), sum(c.flops for c in costs),
+        max((c.bytes for c in costs), default=0),
+    )  # fmt: skip
 
 
 def posteriors_batch(  # noqa: PLR0913
@@ -229,7 +231,8 @@ def posteriors_batch(  # noqa: PLR0913
     if known.soft:
         result, reasons = answer_cases(self.model, tables.run_batch, known, wanted)
     else:
-        result = tables.run_batch(known.states, known.likelihood, wanted)
+        with naming_rows(known.table):
+            result = tables.run_batch(known.states, known.likelihood, wanted)
     if on_impossible == "error" and result.impossible.any():
         row = int(np.flatnonzero(result.impossible)[0])
         case = Evidence(known.states[row], {v: w[row] for v, w in known.likelihood.items()})
@@ -350,7 +353,11 @@ class Messages:
     def derivative(self) -> Sweep:
         """Derivatives by every entry of every factor."""
         if self._plan is None:
-            raise TableTooLarge("this query needs the whole tree, which does not fit; joint and map do not need it")
+            raise TableTooLarge(
+                "derivatives by every parameter need the whole tree, which does not fit; posteriors of "
+                "tree.with_numbers(net.replace(cpt=...)) show the effect of a change, and expected_counts / cpt are "
+                "the derivatives of ln P(evidence) by entries above 0"
+            )
         plan = self._plan
         return self.get("derivative", lambda: derivative_program(plan))
 

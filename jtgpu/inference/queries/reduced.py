@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ...backends.wrappers.questions import Limits, QuestionBackend
 from ...errors import ImpossibleEvidence
@@ -31,16 +31,20 @@ def questions_of(tree: CompiledModel, factors: Sequence[Floats]) -> QuestionBack
     if not tree.whole and own.factors is factors:
         return cast(QuestionBackend, own.backend)
 
-    def make() -> tuple[Any, QuestionBackend]:
-        shape = unplanned(tree.model, tree.plan.sets.scopes)
-        limits = tree.plan.limits or Limits(int(MEMORY_SHARE * free_memory()), MAX_TABLE)
-        from ...backends.make import make as backend
+    return tree.cached("questions", id(factors), lambda: (factors, question_backend(tree, factors)))[1]
 
-        return factors, cast(QuestionBackend, backend(
-            tree.backend, shape, factors, limits=limits._replace(names=tree.model.variables), **tree.options
-        ))  # fmt: skip
 
-    return tree.cached("questions", id(factors), make)[1]
+def question_backend(tree: CompiledModel, factors: Sequence[Floats], name: str = "") -> QuestionBackend:
+    """A new backend that reduces questions."""
+    # name: Of the backend that answers what is left. Default: the tree's
+    shape = unplanned(tree.model, tree.plan.sets.scopes)
+    limits = tree.plan.limits or Limits(int(MEMORY_SHARE * free_memory()), MAX_TABLE)
+    from ...backends.make import make as backend
+
+    return cast(QuestionBackend, backend(
+        name or tree.backend, shape, factors, limits=limits._replace(names=tree.model.variables),
+        **(tree.options if name in ("", tree.backend) else {}),
+    ))  # fmt: skip
 
 
 def reduction(
