@@ -205,9 +205,12 @@ def em(made: Template, n: int, length: int, runs: int) -> list[dict[str, Any]]:
 
     def fitted(passes: int) -> Any:
         return jtgpu.learn.fit(
-            made.net, arrays, prior=0, start="given", iterations=passes, tolerance=0.0, accelerate=False,
+            made.net,
+            arrays,
+            pseudo_counts=0,
+            em=jtgpu.learn.EM(start="given", iterations=passes, tolerance=0.0, accelerate=False),
             hidden=made.hidden,
-        )  # fmt: skip
+        )
 
     works: dict[str, Callable[[], Any]] = {
         "jtgpu smoothing": lambda: made.smooth(tree, codes), "jtgpu em 1": lambda: fitted(1),

@@ -30,6 +30,7 @@ from jtgpu.learn import fit
 
 PARTS = ("count", "em", "peers", "pgmpy")
 TOLERANCE = 1e-10
+ONE = jtgpu.Compute(threads=1)
 SHOWN = ["rows", "missing", "iterations", "difference", "rows_per_second", "of_cpu", "call", "iteration_seconds"]
 SHOWN += ["upload"]
 
@@ -51,13 +52,19 @@ def counting(smoke: bool, runs: int) -> Rows:
     """Complete rows of alarm."""
     for n in (1_000,) if smoke else (100_000, 1_000_000):
         net, states = sample("alarm", n, 0.0)
-        found = fit(net, states, threads=1)
+        found = fit(net, states, compute=ONE)
         for i, v in enumerate(net):
             family = [*(net.index(p) for p in net.parents(v)), i]
             at = np.ravel_multi_index(tuple(states[:, family].T.astype(np.int64)), net.cpt(v).shape)
             if not np.array_equal(np.bincount(at, minlength=net.cpt(v).size), found.counts[v].ravel()):
                 raise SystemExit(f"the counts of {v} are wrong; nothing is timed")
-        yield row("count", "alarm", "jtgpu", cpu_seconds(lambda s=states, m=net: fit(m, s, threads=1), runs), rows=n)  # type: ignore[misc]
+        spread = cpu_seconds(lambda s=states, m=net: fit(m, s, compute=ONE), runs)  # type: ignore[misc]
+        yield row("count", "alarm", "jtgpu", spread, rows=n)
+
+
+def plain_em(n: int) -> jtgpu.learn.EM:
+    """So many iterations without extrapolation."""
+    return jtgpu.learn.EM(iterations=n, tolerance=0, accelerate=False)
 
 
 def iterations(smoke: bool, runs: int) -> Rows:
@@ -68,7 +75,12 @@ def iterations(smoke: bool, runs: int) -> Rows:
         net, states = sample(name, n, missing)
 
         def run(k: int, net: Any = net, states: Any = states) -> Any:
-            return fit(net, states, iterations=k, tolerance=0, accelerate=False, threads=1)
+            return fit(
+                net,
+                states,
+                em=plain_em(k),
+                compute=ONE,
+            )
 
         spread, one = cpu_seconds(lambda count=count: run(count), runs), cpu_seconds(lambda: run(1), runs)  # type: ignore[misc]
         each = (spread.minimum - one.minimum) / (n * max(count - 1, 1))
@@ -105,7 +117,13 @@ def peers(smoke: bool, runs: int) -> Rows:
             begin = time.process_time()
             made[k] = theirs(k)
             seconds[k] = time.process_time() - begin
-    mine = fit(made[1], states, start="given", prior=1, iterations=1, threads=1).network
+    mine = fit(
+        made[1],
+        states,
+        em=jtgpu.learn.EM(start="given", iterations=1),
+        pseudo_counts=1,
+        compute=ONE,
+    ).network
     gap = max(float(np.abs(mine.cpt(v) - made[2].cpt(v)).max()) for v in net)
     if not gap <= TOLERANCE:
         raise SystemExit(f"an iteration differs from pyAgrum's by {gap:g}; nothing is timed")
@@ -113,7 +131,7 @@ def peers(smoke: bool, runs: int) -> Rows:
     spread = timing.Spread.of([seconds[count]])
     yield row("peers", name, f"pyagrum {gum.__version__}", spread, rows=n, missing=0.1, iterations=count, per_row=each)
     own, one = (
-        cpu_seconds(lambda k=k: fit(net, states, iterations=k, tolerance=0, accelerate=False, threads=1), runs)  # type: ignore[misc]
+        cpu_seconds(lambda k=k: fit(net, states, em=plain_em(k), compute=ONE), runs)  # type: ignore[misc]
         for k in (21, 1)
     )
     each = (own.minimum - one.minimum) / (n * 20)
@@ -165,13 +183,13 @@ def by_pgmpy(smoke: bool, runs: int) -> Rows:
     # complete rows
     net, states = sample("cancer" if smoke else "alarm", 200 if smoke else 10_000, 0.0)
     frame, names = table(net, states), {v: list(net.states(v)) for v in net}
-    mine = fit(net, frame, prior=0, threads=1)
+    mine = fit(net, frame, pseudo_counts=0, compute=ONE)
     gap = difference(net, fitted(DiscreteMLE(state_names=names), net, frame, set()), mine)
     if not gap <= TOLERANCE:
         raise SystemExit(f"CPTs differ from pgmpy's by {gap:g}; nothing is timed")
     for engine, work in (
         (version, lambda: fitted(DiscreteMLE(state_names=names), net, frame, set())),
-        ("jtgpu", lambda: fit(net, frame, prior=0, threads=1)),
+        ("jtgpu", lambda: fit(net, frame, pseudo_counts=0, compute=ONE)),
     ):
         yield row("pgmpy", net.name or "alarm", engine, cpu_seconds(work, runs), rows=len(frame), difference=gap)
 
@@ -191,8 +209,14 @@ def by_pgmpy(smoke: bool, runs: int) -> Rows:
         return fitted(estimator, net, frame, {"Cancer"})
 
     def own(k: int) -> Any:
-        return fit(net, frame, hidden="Cancer", prior=0, start="given", iterations=k, tolerance=0, accelerate=False,
-                   threads=1)  # fmt: skip
+        return fit(
+            net,
+            frame,
+            hidden="Cancer",
+            pseudo_counts=0,
+            em=jtgpu.learn.EM(start="given", iterations=k, tolerance=0, accelerate=False),
+            compute=ONE,
+        )
 
     gap = difference(net, theirs(1), own(1))
     if not gap <= TOLERANCE:

@@ -63,20 +63,22 @@ if TYPE_CHECKING:
     from .model.network import BayesianNetwork
     from .model.noisy import NoisyMax, NoisyOr
     from .model.quick import network
+    from .options.compute import Compute
+    from .options.tables import ReadOptions
     from .plans.arrays import Cost
     from .plans.plan import Plan
     from .serve.widget import widget
 
 __all__ = [
-    "ArgumentError", "BackendUnavailable", "BayesianNetwork", "CasePosteriors", "Conditional", "Cost", "DataError",
-    "DecisionNetwork", "DiscreteModel", "DynamicNetwork", "EvidenceError", "Factor", "FileError", "FormatError",
-    "Gaussian", "ImpossibleEvidence", "Joint", "JtgpuError", "JunctionTree", "JunctionTreeClassifier",
+    "ArgumentError", "BackendUnavailable", "BayesianNetwork", "CasePosteriors", "Compute", "Conditional", "Cost",
+    "DataError", "DecisionNetwork", "DiscreteModel", "DynamicNetwork", "EvidenceError", "Factor", "FileError",
+    "FormatError", "Gaussian", "ImpossibleEvidence", "Joint", "JtgpuError", "JunctionTree", "JunctionTreeClassifier",
     "MarkovNetwork", "MissingFileError", "MixedDynamicNetwork", "MixedNetwork", "NetworkError", "NetworkPlan",
     "NoisyMax", "NoisyOr", "OrderError", "OutputExists", "ParseError", "Plan", "PlanError", "PlanFileError",
-    "Posterior", "Posteriors", "RowReport", "Session", "TableTooLarge", "UnknownAttribute", "UnknownState",
-    "UnknownSuffix", "UnknownVariable", "__version__", "draw", "from_networkx", "from_pgmpy", "from_pyagrum",
-    "graphs", "learn", "load", "network", "networks", "normalize_rows", "published", "read", "read_evidence",
-    "screen", "series", "to_pgmpy", "to_pyagrum", "widget", "write",
+    "Posterior", "Posteriors", "ReadOptions", "RowReport", "Session", "TableTooLarge", "UnknownAttribute",
+    "UnknownState", "UnknownSuffix", "UnknownVariable", "__version__", "draw", "from_networkx", "from_pgmpy",
+    "from_pyagrum", "graphs", "learn", "load", "network", "networks", "normalize_rows", "published", "read",
+    "read_evidence", "screen", "series", "to_pgmpy", "to_pyagrum", "widget", "write",
 ]  # fmt: skip
 
 # imported on first use: `import jtgpu` takes a few milliseconds, and a program loads what it uses
@@ -90,5 +92,6 @@ __getattr__, __dir__ = public_names(__name__, {
     "model.cpts": "RowReport normalize_rows", "model.decisions": "DecisionNetwork",
     "model.discrete": "DiscreteModel Factor", "model.dynamic": "DynamicNetwork", "model.markov": "MarkovNetwork",
     "model.network": "BayesianNetwork", "model.noisy": "NoisyMax NoisyOr", "model.quick": "network",
+    "options.compute": "Compute", "options.tables": "ReadOptions",
     "plans.arrays": "Cost", "plans.plan": "Plan", "serve.widget": "widget",
 }, "cases cluster compat draw errors formats graphs interop learn published screen series serve")  # fmt: skip

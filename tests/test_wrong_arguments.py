@@ -64,7 +64,7 @@ HIDDEN = jtgpu.DynamicNetwork({"s": ["a", "b"]}, {"s": [("s", 1)]}, {"s": RULE},
 WITH_NUMBERS = jtgpu.MixedDynamicNetwork(
     NUMBER["states"], {"s": [("s", 1)], "y": ["s"]}, {**NUMBER["cpts"], "s": RULE}, start={"s": [0.5, 0.5]}
 )
-SEQUENCES = {"likelihood": None, "do": None, "id": None, "time": None, "on_gap": "error", "on_impossible": "error"}
+SEQUENCES = {"likelihood": None, "do": None, "id": None, "time": None, "on_gap": "error", "on_error": "error"}
 
 # name: function, and right arguments; text in angle brackets is an entry of `fitted`
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
@@ -78,7 +78,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     ),
     "JunctionTreeClassifier": (
         lambda **given: estimator(JunctionTreeClassifier, **given),
-        {"X": {"a": [1, 2]}, "y": [1, 2], "structure": None, "target": "class", "pseudo_count": 1.0, "states": None,
+        {"X": {"a": [1, 2]}, "y": [1, 2], "structure": None, "target": "class", "pseudo_counts": 1.0, "states": None,
          "unknown": "error", "missing": "available", "order": "auto", "backend": "reference"},
     ),
     "ar": (series.ar, {"x": X, "order": 1, "demean": True, "on_error": "error", "time": None, "backend": "cpu"}),
@@ -371,7 +371,7 @@ LARGE: dict[str, Callable[[], Any]] = {
         jtgpu.load("asia"), jtgpu.load("asia").compile("reference").sample(200, seed=1), "lung"
     ),
     "NumberValidation": lambda: learn.validate(MIXED.network, MIXED.sample(200, seed=1), "y"),
-    "SequenceFit": lambda: learn.fit(HIDDEN, {"s": [["a", "b", "a"] * 20] * 30}),
+    "Fit of sequences": lambda: learn.fit(HIDDEN, {"s": [["a", "b", "a"] * 20] * 30}),
     "Plan": lambda: jtgpu.load("alarm").plan().plan, "Layout": lambda: draw.layout(jtgpu.load("alarm")),
 }  # fmt: skip
 

@@ -63,7 +63,7 @@ net.plan(tim_limit=3)  # wrong
 net.compile(thread=2)  # wrong
 net.plan().compile("cpu", treads=2)  # wrong
 tree.posteriors(evidence=3)  # wrong
-tree.posteriors_batch({"xray": ["yes"]}, on_impossible="ignore")  # wrong
+tree.posteriors_batch({"xray": ["yes"]}, on_error="ignore")  # wrong
 jtgpu.read("x.net", zero_rows="keep")  # wrong
 jtgpu.read("x.net", kind=dict)  # wrong
 """

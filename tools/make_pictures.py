@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import jtgpu  # noqa: E402
-from jtgpu.draw.charts import draw_tornado  # noqa: E402
+from jtgpu.draw.html import draw_tornado  # noqa: E402
 
 FOLDER = ROOT / "docs" / "pictures"
 

@@ -168,7 +168,7 @@ class Solver:
             posterior = self._with_joints(result.posterior)
             answers = Answers(posterior, without_rounding(result.log_evidence), result.impossible, inverse)
             if self.query.mpe:
-                answers.explanations = self.tree.mpe_batch(states, on_impossible="flag", do=self._do)
+                answers.explanations = self.tree.mpe_batch(states, on_error="flag", do=self._do)
         return answers
 
     def _with_joints(self, posterior: Floats) -> Floats:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..columns import known_cells
 from ..columns.arrow import arrow, compute
-from ..learn.columns import MANY_NUMBERS, near_equal, number_of
+from ..columns.schema import Schema, finite, near_equal
 from ..util.text_table import counted, printable
 
 MAX_STATES = 60  # of a column that is kept
@@ -43,35 +45,27 @@ def facts_of(table: Any, name: str, bins: int, is_excluded: bool, keeps_numbers:
         return ColumnFacts(name, kind, distinct, missing, use), notes
 
     notes: list[str] = []
-    shown = ""  # the words
     if is_excluded:
         return facts("excluded")
-    if distinct < 2:
-        return facts("constant")
-    is_moment = kind.startswith(("timestamp", "date"))
-    if kind.startswith(("time32", "time64", "duration")) or (is_moment and distinct > MANY_NUMBERS):
-        return facts("dates")
-    is_whole = kind.startswith(("int", "uint"))
+    is_identifier = distinct == n - column.null_count and distinct > MAX_STATES
     many = distinct > bins or 2 * distinct > n  # of fractions, few that recur are states
-    if is_number and many and not (is_whole and _is_identifier(column, distinct)):
+    if is_number and distinct > 1 and many and not (kind.startswith(("int", "uint")) and is_identifier):
         return facts("numbers", "number" if keeps_numbers else f"up to {bins} intervals")
-    if not kind.startswith(("string", "large_string", "dictionary")) and _is_identifier(column, distinct):
-        return facts("identifier")
-    counts = column.value_counts()
-    pairs = zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True)
-    cells = {v: n for v, n in pairs if v is not None}
+    schema = Schema(of_graph=True, most=MAX_STATES)
+    read = known_cells(name, column)
+    _, cells, counts = read.used()
+    schema.add(name, cells, counts, n, declared=read.declared)
     if words := _words_among_numbers(cells, bins):
-        shown = ", ".join(f"{printable(w)!r} ({cells[w]:,})" for w in words[:LISTED]) + ", ..." * (len(words) > LISTED)
         options = " ".join(f"--na-values {printable(w)!r}" for w in words[:LISTED])
-        notes.append(f"{name}: numbers except {shown}: {options} reads {'it' if len(words) == 1 else 'them'} as gaps")
-    if _is_identifier(column, distinct) and not words:
-        return facts("identifier")
-    if distinct > MAX_STATES:
-        return facts("text", f"left out: numbers except {shown}" if words else "left out")
-    states = sorted(cells, key=lambda v: (type(v).__name__, v))
-    notes += [f"{name}: {pair} are nearly equal, and two states" for pair in near_equal(states)]
-    listed = ", ".join(printable(str(v)) for v in states[:LISTED]) + ", ..." * (distinct > LISTED)
-    return facts("categories", f"{counted(distinct, 'state')}: {listed}")
+        some = ", ".join(f"{printable(w)!r} ({counts[cells.index(w)]:,})" for w in words[:LISTED])
+        some += ", ..." * (len(words) > LISTED)
+        notes.append(f"{name}: numbers except {some}: {options} reads {'it' if len(words) == 1 else 'them'} as gaps")
+    for finding in schema.findings:
+        return facts(finding.kind, f"left out: {finding.why}")
+    states = schema.states[name]
+    notes += [f"{name}: {pair} are nearly equal, and two states" for pair in near_equal(cells)]
+    listed = ", ".join(map(printable, states[:LISTED])) + ", ..." * (len(states) > LISTED)
+    return facts("categories", f"{counted(len(states), 'state')}: {listed}")
 
 
 def without_nan(table: Any) -> Any:
@@ -83,13 +77,8 @@ def without_nan(table: Any) -> Any:
     return table
 
 
-def _is_identifier(column: Any, distinct: int) -> bool:
-    """Whether every known cell of a column is another one."""
-    return distinct == len(column) - column.null_count and distinct > MAX_STATES
-
-
-def _words_among_numbers(cells: dict[Any, int], bins: int) -> list[str]:
+def _words_among_numbers(cells: Sequence[Any], bins: int) -> list[str]:
     """The words of a column of text in which nearly all different values are numbers."""
-    words = [v for v in cells if isinstance(v, str) and number_of(v) is None]
+    words = [v for v in cells if isinstance(v, str) and finite(v) is None]
     numbers = len(cells) - len(words) if all(isinstance(v, str) for v in cells) else 0
     return words if words and numbers > max(bins, NUMBERS_FOR_EACH_WORD * len(words)) else []

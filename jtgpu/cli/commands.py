@@ -88,7 +88,7 @@ def _parameter(name: str, field: Field) -> click.Parameter:
             [name], required=needed, metavar=shown, type=_FieldType(field), nargs=-1 if several else 1, **more
         )
     flags = spelt(name, field)[0]
-    if kinds_of(field.kind) == (bool,):
+    if _is_flag(field):
         return click.Option([*flags, name], is_flag=True, **more)
     return click.Option([*flags, name], required=needed, multiple=several, type=_FieldType(field), **more)
 
@@ -99,6 +99,10 @@ def is_repeated(field: Field) -> bool:
     return field.opt.check is None and any(isinstance(o, type) and issubclass(o, Iterable) for o in origins)
 
 
+def _is_flag(field: Field) -> bool:
+    return kinds_of(field.kind)[0] is bool and " " not in field.opt.flag.split(", ")[-1]
+
+
 def spelt(name: str, field: Field) -> tuple[list[str], str]:
     """How an option is written, and what stands for its value."""
     flag, kinds = field.opt.flag, kinds_of(field.kind)
@@ -106,7 +110,7 @@ def spelt(name: str, field: Field) -> tuple[list[str], str]:
         return [flag], ""
     *first, last = (flag or f"--{name.replace('_', '-')}").split(", ")
     last, _, metavar = last.partition(" ")
-    if not metavar and kinds != (bool,):
+    if not metavar and not _is_flag(field):
         metavar = "|".join(field.choices) or METAVARS.get(kinds[0], "TEXT")
     return [*first, last], metavar
 

@@ -53,9 +53,9 @@ _ADVICE = (
     (r"\bfor a missing cell, use None\b", "for a missing cell, list it in --na-values"),
     (r"declare its states as states=\{.*\}", "declare its states by a network file with --states"),
     (r"discretise it( \(jtgpu\.learn\.discretise\))?", "make intervals with --bins N"),
-    (r"\bnumbers=\['(.*?)'\]", r"--numbers \1"),
-    (r"leave it out(?= of one|$)", "leave it out with --exclude"),
-    (r"\bnumbers=True, or a list of columns", "--numbers all, or some columns"),
+    (r"\bcontinuous=\['(.*?)'\]", r"--continuous \1"),
+    (r"(?m)leave it out(?= of one|$)", "leave it out with --exclude"),
+    (r"\bcontinuous=True, or a list of columns", "--continuous all, or some columns"),
 )
 # a path on the command line that cannot be used: the caller's mistake, other errors of the system are not
 _PATH_ERRORS = (
@@ -166,7 +166,7 @@ def print_error(error: BaseException) -> None:
 def _with_options(text: str) -> str:
     for python, option in _ADVICE:
         text = re.sub(python, option, text)
-    text = re.sub(r"\b(\w+)=(?:(['\"])([\w-]+)\2|True\b)", _option, text)
+    text = re.sub(r"\b(\w+)=(?:(['\"])([\w-]+)\2|True\b|(?= is not))", _option, text)
     return re.sub(r"net\.with_codes\(\{'(.*?)': \{(.*?)(?:, \.\.\.)?\}\}\)", _codes, text)
 
 

@@ -15,7 +15,7 @@ from ..options.compute import Compute, CutPlanning, Devices, MemoryLimit, Planni
 from ..options.learning import EM, Chains, Constraints, Search
 from ..options.record import Opt, Record, fields_of
 from ..options.serving import Limits
-from ..options.tables import CsvDialect, FileOptions, TableOptions
+from ..options.tables import CsvDialect, FileOptions, ReadOptions, TableOptions
 
 Names = tuple[str, ...]
 FILE_HELP = (
@@ -100,13 +100,14 @@ class ChanceOnly(Record):
     )] = False
 
 
+LOCAL = "backend threads dtype devices progress"
+
+
 @dataclass(frozen=True)
 class CsvOptions(CsvDialect):
     """How CSV files are read and written."""
 
-    na_values: Annotated[Names | None, Opt(
-        "Word that means a missing cell, unless it is a state. Repeatable. Besides NA, N/A, NaN, None, null and the "
-        "others of pandas.read_csv, unless WORD is empty. Empty cells are always missing.", "--na-values WORD")] = None
+    na_values: Annotated[Names | None, fields_of(ReadOptions)["na_values"].opt] = None
     escape_formulas: Annotated[bool, Opt(
         "Put an apostrophe before cells of a CSV that a spreadsheet would run as a formula (=, +, -, @ first), as "
         "OWASP recommends.")] = False
@@ -116,6 +117,10 @@ class CsvOptions(CsvDialect):
         if self.delimiter == "":
             raise BadParameter("'none' is not a single ASCII character", param_hint="--delimiter")
         return CsvDialect(**{name: getattr(self, name) for name in fields_of(CsvDialect)})
+
+    def reading(self, **more: Any) -> ReadOptions:
+        """The argument ``read`` of Python's functions."""
+        return ReadOptions(**vars(self.dialect()), na_values=self.na_values, **more)
 
 
 INPUT = "delimiter quote encoding decimal thousands header na_values"  # of commands that write no CSV files
@@ -342,16 +347,14 @@ class Dynamic(WithCodes, Targets, Numbers):
 class FitModel(Record, title="Model"):
     """The tables to estimate."""
 
-    prior: Annotated[str, Opt(
+    pseudo_counts: Annotated[str, Opt(
         "Added to each count: a number, bdeu:ESS, or net:ESS (the network's distribution). 0: maximum likelihood.",
-        "--prior P", front=True)] = "1"
+        "--pseudo-counts P", front=True)] = "1"
     hidden: Annotated[Names, Opt(
         "Variable without a column, and its number of states. Repeatable.", "--hidden NAME[=N]", front=True)] = ()
     fixed: Annotated[Names, Opt(
         "Variables whose tables stay those of the network. Repeatable.", "--fixed A,B", complete="targets")] = ()
     tie: Annotated[Names, Opt("Variables that share one table. Repeatable.", "--tie A,B")] = ()
-    zeros: Annotated[Literal["keep", "free"], Opt(
-        "With --start given: whether zeros of the network stay.")] = "keep"
 
 
 class FitCases(Record, title="Cases"):
@@ -363,11 +366,11 @@ class FitCases(Record, title="Cases"):
         "rows.", "--missing, --incomplete HOW", front=True)] = "em"
     states: Annotated[Literal["given", "data"] | None, Opt(
         "States of the network, or those in the data, sorted. Default: given; data with --bins.")] = None
-    numbers: Annotated[Names | None, Opt(
+    continuous: Annotated[Names | None, Opt(
         "What columns of numbers are: gaussian, intervals, or states; of all, or of the named ones.",
-        "--numbers KIND|NAME=KIND", front=True)] = None
+        "--continuous KIND|NAME=KIND", front=True)] = None
     bins: Annotated[int | None, Opt("Make N intervals of each column of more different numbers.", least=2)] = None
-    chunk: Annotated[int, Opt("Rows that are read at a time.", least=1)] = 100_000
+    chunk: Annotated[int | None, fields_of(ReadOptions)["chunk"].opt] = None
 
 
 class Fit(WithCodes, File, Printed, Force):
@@ -379,9 +382,9 @@ class Fit(WithCodes, File, Printed, Force):
 
     examples = (
         "jtgpu fit alarm cases.csv -o fitted.bif",
-        "jtgpu fit asia cases.parquet -o fitted.net --hidden smoke --restarts 10 --prior bdeu:10",
+        "jtgpu fit asia cases.parquet -o fitted.net --hidden smoke --restarts 10 --pseudo-counts bdeu:10",
         "jtgpu fit asia day1.csv.gz day2.csv.gz -o fitted.net --start given --report fit.json",
-        "jtgpu fit patients.net patients.csv -o fitted.mixed.json --numbers bp=gaussian,age=intervals",
+        "jtgpu fit patients.net patients.csv -o fitted.mixed.json --continuous bp=gaussian,age=intervals",
         "jtgpu fit alarm cases.parquet -o fitted.net --devices all",
     )
     cases: Annotated[Names, Opt("CSV (plain, .gz, .zst) or Parquet files, or folders of them.", "CASES...")]
@@ -511,8 +514,8 @@ class LearnModel(Record, title="Model"):
     score: Annotated[Literal["bdeu", "bds", "k2", "bdj", "bic", "aic", "bge", "bic-cg"], Opt(
         "Of states: bdeu, bds, k2, bdj, bic, aic; of numbers: bge, bic-cg.", "--score NAME", front=True)] = "bdeu"
     ess: Annotated[float, Opt("Equivalent sample size of bdeu and bds.")] = 1.0
-    prior: Annotated[Literal["uniform", "fair", "order"], Opt(
-        "Prior weights of graphs: uniform, fair, or order (probabilities only).", "--prior NAME")] = "uniform"
+    graph_prior: Annotated[Literal["uniform", "fair", "order"], Opt(
+        "Prior weights of graphs: uniform, fair, or order (probabilities only).", "--graph-prior NAME")] = "uniform"
     max_parents: Annotated[int, Opt("Most parents.", least=0, front=True)] = 4
     seed: Annotated[int, Opt("Random seed of searches and chains.", least=0)] = 0
 
@@ -532,9 +535,9 @@ class LearnTable(Record, title="Columns and states"):
         "Column to leave out, or several separated by commas. Repeatable.", "--exclude NAME", front=True)] = ()
     columns: Annotated[Names | None, Opt(
         "Column to keep, or several separated by commas; others are left out. Repeatable.", "--columns NAME")] = None
-    numbers: Annotated[Names | None, Opt(
+    continuous: Annotated[Names | None, Opt(
         "Column of numbers, or several separated by commas, for --score bge or bic-cg. Default: all, but those of few "
-        "whole numbers. Repeatable.", "--numbers NAME|all")] = None
+        "whole numbers. Repeatable.", "--continuous NAME|all")] = None
     bins: Annotated[int | None, Opt(
         "Make N intervals of each column of more different numbers.", least=2, front=True)] = None
 
@@ -581,8 +584,8 @@ class Learn(Printed, Force):
 
     The graph has the highest score among all graphs (up to 18 variables, or --method exact), or among those that a
     search over orders of the variables finds. CPTs are estimated from the same cases. With any option of uncertainty,
-    --method mcmc or --prior order, the probability of every arc is computed: exactly up to 13 variables, by Markov
-    chains beyond.
+    --method mcmc or --graph-prior order, the probability of every arc is computed: exactly up to 13 variables, by
+    Markov chains beyond.
     """
 
     examples = (
@@ -590,7 +593,7 @@ class Learn(Printed, Force):
         "jtgpu learn patients.csv --exclude id,date --bins 5 --draw-network network.svg",
         "jtgpu learn patients.csv --exclude id,date --score bic-cg --missing drop -o patients.mixed.json",
         "jtgpu learn cases.csv --tier asia,smoke --tier xray,dysp --require smoke,lung --json",
-        "jtgpu learn cases.csv -o learned.net --edges edges.csv --draw edges.svg --save posterior.npz --time 60",
+        "jtgpu learn cases.csv -o learned.net --edges edges.csv --draw edges.svg --save posterior.npz --seconds 60",
     )
     data: Annotated[str, Opt(TABLE, "DATA")]
     output: Annotated[str | None, Opt(OUTPUT_OF, "-o, --output PATH")] = None
@@ -613,7 +616,7 @@ class Explore(Printed, Force, Shown):
     examples = (
         "jtgpu explore cases.csv",
         "jtgpu explore patients.csv --target outcome --exclude id,date -o patients.net",
-        "jtgpu explore patients.csv --numbers -t pressure -o patients.mixed.json --draw patients.svg",
+        "jtgpu explore patients.csv --continuous -t pressure -o patients.mixed.json --draw patients.svg",
         "jtgpu explore cases.parquet --bins 3 --no-serve --json",
     )
     data: Annotated[str, Opt(TABLE, "DATA")]
@@ -622,9 +625,9 @@ class Explore(Printed, Force, Shown):
     exclude: Annotated[Names, Opt(
         "Column to leave out, or several separated by commas. Repeatable.", "--exclude NAME")] = ()
     bins: Annotated[int, Opt("Intervals of each column of more different numbers.", least=2)] = 5
-    numbers: Annotated[bool, Opt("Learn from columns of numbers as they are, without intervals.")] = False
-    time: Annotated[float, Opt(
-        "Time that all of it should take at most. 0: no limit, and no probabilities of arcs.", "--time SECONDS",
+    continuous: Annotated[bool, Opt("Learn from columns of numbers as they are, without intervals.")] = False
+    seconds: Annotated[float, Opt(
+        "Time that all of it should take at most. 0: no limit, and no probabilities of arcs.", "--seconds S",
         least=0)] = 20.0
     seed: Annotated[int, Opt("Random seed.", least=0)] = 0
     output: Annotated[str | None, Opt(OUTPUT_OF, "-o, --output PATH")] = None
@@ -823,6 +826,7 @@ class Warmup(Printed, Shown):
 
 QUERIES, TABLES, NETWORKS, SPEED = "Queries of one case", "Tables of cases", "Networks and plans", "Speed"
 BUT_DEVICES, BUT_DTYPE = "backend threads dtype progress", "backend threads devices progress"
+FITS = "start zeros restarts seed iterations tolerance accelerate stepwise standard_errors"
 ONE_BY_ONE = "backend threads progress"
 
 
@@ -841,7 +845,7 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "query": Command(QUERIES, Query, {CutPlanning: "", Compute: ""}),
+    "query": Command(QUERIES, Query, {CutPlanning: "", Compute: LOCAL}),
     "mpe": Command(QUERIES, Mpe, {Planning: "", Compute: ONE_BY_ONE}, "explain"),
     "voi": Command(QUERIES, Voi, {Planning: "", Compute: BUT_DEVICES}, "explain"),
     "sensitivity": Command(QUERIES, Sensitivity, {Planning: "", Compute: ONE_BY_ONE}, "explain"),
@@ -849,12 +853,12 @@ COMMANDS = {
     "solve": Command(QUERIES, Solve, {
         Planning: "order plan memory_limit max_table order_seed no_cache", Compute: "backend"}),
     "batch": Command(TABLES, Batch, {
-        TableOptions: "", FileOptions: "", CsvOptions: "", ClusterOptions: "", Planning: "", Compute: ""}),
+        TableOptions: "", FileOptions: "", CsvOptions: "", ClusterOptions: "", Planning: "", Compute: LOCAL}),
     "dynamic": Command(TABLES, Dynamic, {
         FileOptions: "resume force compression chunk", CsvOptions: "", FitModel: "",
-        EM: "start restarts iterations tolerance accelerate", Compute: ONE_BY_ONE}),
+        EM: "start zeros restarts iterations tolerance accelerate", Compute: ONE_BY_ONE}),
     "fit": Command(TABLES, Fit, {
-        FitModel: "", EM: "", FitCases: "", CsvOptions: INPUT, ClusterOptions: "", Compute: BUT_DTYPE}),
+        FitModel: "", EM: FITS, FitCases: "", CsvOptions: INPUT, ClusterOptions: "", Compute: BUT_DTYPE}),
     "validate": Command(TABLES, Validate, {CsvOptions: INPUT}),
     "screen": Command(TABLES, Screen, {CsvOptions: INPUT, ClusterOptions: "cluster"}, "preprocess"),
     "whiten": Command(TABLES, Whiten, {CsvOptions: INPUT}, "preprocess"),
@@ -866,8 +870,8 @@ COMMANDS = {
     "explore": Command(NETWORKS, Explore, {CsvOptions: INPUT}),
     "info": Command(NETWORKS, Info),
     "convert": Command(NETWORKS, Convert, {}, "export"),
-    "show": Command(NETWORKS, Show, {Planning: "", Compute: ""}, "export"),
-    "serve": Command(NETWORKS, Serve, {Address: "", Access: "", Limits: "", CutPlanning: "", Compute: ""}),
+    "show": Command(NETWORKS, Show, {Planning: "", Compute: LOCAL}, "export"),
+    "serve": Command(NETWORKS, Serve, {Address: "", Access: "", Limits: "", CutPlanning: "", Compute: LOCAL}),
     "rank": Command(NETWORKS, Rank, {CsvOptions: INPUT}),
     "plan": Command(NETWORKS, Plan, {CutPlanning: ""}),
     "time": Command(SPEED, Time, {Planning: "", Compute: ONE_BY_ONE}, "speed"),

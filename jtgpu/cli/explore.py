@@ -28,6 +28,7 @@ from ..learn.parameters.fit import fit
 from ..learn.parameters.sources import open_source
 from ..learn.validation import validate
 from ..model.network import BayesianNetwork
+from ..options.compute import Compute
 from ..util import late_imports
 from ..util.atomic_file import write_text
 from ..util.text_table import counted
@@ -56,36 +57,36 @@ def explore(o: Explore, csv: CsvOptions) -> None:
     """Run ``jtgpu explore``."""
     writer = None
     if o.output is not None:
-        writer = (numeric_writer_of if o.numbers else writer_of)(o.output)
+        writer = (numeric_writer_of if o.continuous else writer_of)(o.output)
         check_output(o.output, o.force)
     if o.draw is not None:
         check_picture(o.draw, o.force, "--draw")
-    limit = TimeLimit.of(o.time or None)
+    limit = TimeLimit.of(o.seconds or None)
     with status("reading", o.progress), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         require_feasible(o.data, time=limit, dialect=reading(o.data, csv.dialect()))
         table = without_nan(read_file(o.data, dialect=reading(o.data, csv.dialect()), na_values=csv.na_values))
         left_out = split_names(o.exclude or [], table.column_names, "column")
-        described = [facts_of(table, name, o.bins, name in left_out, o.numbers) for name in table.column_names]
+        described = [facts_of(table, name, o.bins, name in left_out, o.continuous) for name in table.column_names]
     facts = [of_column for of_column, _ in described]
     notes = [str(w.message).partition("; ")[0] for w in caught]
     notes += [note for _, of_column in described for note in of_column]
     kept = [f.name for f in facts if f.is_kept]
     result = _Exploration(o.data, table.num_rows, facts, goal=_target(o.target, kept, facts) if len(kept) > 1 else "")
     if not o.json:
-        result.print_columns(o.time)
+        result.print_columns(o.seconds)
     _target(o.target, kept, facts)
-    is_certain = len(kept) <= MAX_VARIABLES and o.time > 0
+    is_certain = len(kept) <= MAX_VARIABLES and o.seconds > 0
     if o.draw is not None and not is_certain:
-        raise DataError(f"--draw needs probabilities of arcs: --time above 0, at most {MAX_VARIABLES} variables")
+        raise DataError(f"--draw needs probabilities of arcs: --seconds above 0, at most {MAX_VARIABLES} variables")
     cases, numeric = table.select(kept), [f.name for f in facts if f.kind == "numbers"]
     with _printed(notes), status("finding intervals", o.progress) as step, warnings.catch_warnings(record=True) as more:
         warnings.simplefilter("always", UserWarning)
         try:
-            if numeric and not o.numbers:
+            if numeric and not o.continuous:
                 cases = discretise(cases, bins=o.bins, columns=numeric).apply(cases)
-            result.options = numeric_options(cases, numeric, o.seed) if o.numbers else _options(cases, o.seed)
-            learn = _Learning(cases, numeric if o.numbers else None, result.options, limit, notes)
+            result.options = numeric_options(cases, numeric, o.seed) if o.continuous else _options(cases, o.seed)
+            learn = _Learning(cases, numeric if o.continuous else None, result.options, limit, notes)
             result.learn(learn, step, is_certain)
         except KeyboardInterrupt:
             if result.network is None:
@@ -186,7 +187,7 @@ class _Learning:
     def declared(self) -> dict[str, list[str]]:
         """The states of all columns, which parts of the rows may not have."""
         names = [name for name in self.cases.column_names if name not in (self.numeric or ())]
-        return {name: [*own] for name, own in open_source(self.cases, names).states(names).items()}
+        return {name: [*own] for name, own in open_source(self.cases, names).schema(names).states.items()}
 
     def seconds(self, share: float) -> float | None:
         """A share of the time that is left; None: there is no limit."""
@@ -213,7 +214,8 @@ class _Learning:
                 raise KeyboardInterrupt
 
         return fit(
-            learned, cases, prior="bdeu:1", states=self.declared, numbers=self.kinds, progress=out_of_time, **options
+            learned, cases, pseudo_counts="bdeu:1", states=self.declared, continuous=self.kinds,
+            compute=Compute(progress=out_of_time), **options,
         ).network  # fmt: skip
 
     def judged(self, target: str, seconds_of_one: float, entries: float) -> Validation | NumberValidation | None:
@@ -235,7 +237,7 @@ class _Learning:
                 return validate(network, cases, target, folds=folds, seed=self.options["seed"])
             order = np.random.Generator(np.random.Philox(key=[self.options["seed"], 1])).permutation(n)
             fifth = n // FOLDS
-            return validate(network(cases.take(order[fifth:])), cases.take(order[:fifth]), target, on_impossible="flag")
+            return validate(network(cases.take(order[fifth:])), cases.take(order[:fifth]), target, on_error="flag")
         return None
 
 
@@ -288,7 +290,7 @@ class _Exploration:
             ],
         )
         n = sum(f.is_kept for f in self.facts)
-        how_long = f"about {time:g} s at most (--time)" if time else "no limit of time"
+        how_long = f"about {time:g} s at most (--seconds)" if time else "no limit of time"
         print(f"\n{prefix}Learning from {counted(n, 'column')}: {how_long}; Ctrl-C ends the current step", flush=True)
 
     def print_results(self) -> None:

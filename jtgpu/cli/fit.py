@@ -6,6 +6,7 @@ import json as encoder
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +17,13 @@ from ..cluster import Cluster
 from ..errors import JtgpuError, OutputExists
 from ..formats import write, writer_of
 from ..formats.registry import format_of_suffix
-from ..mixed.fit_result import MixedFit
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
 from ..model.quick import parse_codes
 from ..options.compute import Compute
-from ..options.learning import EM
+from ..options.learning import EM, Keys
 from ..options.tables import FileOptions
 from ..util.atomic_file import write_text
 from ..util.text_table import printable as shown
@@ -31,7 +31,7 @@ from . import INTERRUPTED
 from .batch import check_cluster
 from .console import format_seconds, print_json, warn
 from .declared import ClusterOptions, CsvOptions, Dynamic, Fit, FitCases, FitModel
-from .fit_numbers import fit_numbers, report_of
+from .fit_numbers import fit_numbers
 from .networks import check_output, load_any, split_names, with_codes
 from .numbers import numeric_writer_of
 from .saving import save_network
@@ -51,9 +51,9 @@ def model_keywords(model: FitModel, variables: Sequence[str]) -> dict[str, Any]:
         is_counted = equals and number.strip().isascii() and number.strip().isdigit()
         hidden[(name if is_counted else text).strip()] = int(number) if is_counted else None
     return {
-        "prior": _number_or_text(model.prior), "hidden": hidden,
+        "pseudo_counts": _number_or_text(model.pseudo_counts), "hidden": hidden,
         "fixed": split_names(model.fixed, variables, "variable"),
-        "tied": [split_names([group], variables, "variable") for group in model.tie], "zeros": model.zeros,
+        "tied": [split_names([group], variables, "variable") for group in model.tie],
     }  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def fit(
     where = None if cluster.cluster is None else Cluster(cluster.cluster, cluster.workers, run.threads)
     checkpoint = Path(f"{o.output}.unfinished")
     net = with_codes(load_any(o.file), o.codes)
-    with_numbers = data.numbers is not None or isinstance(net, MixedNetwork)
+    with_numbers = data.continuous is not None or isinstance(net, MixedNetwork)
     wanted = (numeric_writer_of if with_numbers else writer_of)(o.output)  # fails before the computation starts
     check_output(o.output, o.force or o.resume)
     if o.report is not None:
@@ -91,23 +91,21 @@ def fit(
         warnings.simplefilter("always", UserWarning)
         options: dict[str, Any] = {
             "weights": data.weights, "missing": data.missing, "bins": data.bins, **model_keywords(model, net.variables),
-            **vars(em),
-            "backend": run.backend, "threads": run.threads, **run.device_option(), "cluster": where,
-            "chunk": data.chunk, "dialect": csv.dialect(), "na_values": csv.na_values, "progress": shown_in(step),
-            "resume": o.resume,
+            "em": em.replaced(checkpoint=checkpoint, resume=o.resume),
+            "compute": run.replaced(cluster=where, progress=shown_in(step)),
         }  # fmt: skip
+        read = csv.reading(chunk=data.chunk)
         if with_numbers:
-            fitted: Any = fit_numbers(net, o.cases, data.numbers, from_data, options | {"checkpoint": checkpoint})
+            fitted: Any = fit_numbers(net, o.cases, data.continuous, from_data, read, options)
         else:
             structure: Any = {v: net.parents(v) for v in net} if from_data else net
-            options["codes"] = parse_codes(net.variables, o.codes) if from_data and o.codes else None
-            fitted = fit_parameters(structure, [*o.cases], checkpoint=checkpoint, **options)
+            read = replace(read, codes=parse_codes(net.variables, o.codes) if from_data and o.codes else None)
+            fitted = fit_parameters(structure, [*o.cases], read=read, **options)
     seconds = time.perf_counter() - begun
     for text in dict.fromkeys(str(w.message) for w in caught):
         warn(text)
     save_network(fitted.network, o.output, wanted)
-    summary = report_of(fitted, em.errors) if isinstance(fitted, MixedFit) else fitted.report()
-    summary |= {"output": o.output, "seconds": seconds}
+    summary = fitted.report() | {"output": o.output, "seconds": seconds}
     if o.report is not None:
         write_text(o.report, encoder.dumps(summary, indent=2, allow_nan=False) + "\n")
     finish(fitted, summary, wanted.name, checkpoint, o.json)
@@ -126,18 +124,15 @@ def fit_sequences(
         ends = ".dynamic.json, the format" if with_numbers else ".dynamic.json or .xdsl, the formats"
         what = "networks with numbers" if with_numbers else "networks"
         raise BadParameter(f"{shown(output)!r} must end in {ends} of dynamic {what}", param_hint="--output")
-    if with_numbers and writing.resume:
-        raise BadParameter("a fit with numbers keeps no intermediate results", param_hint="--resume")
     check_run(checkpoint, writing.resume or writing.force)
     begun = time.perf_counter()
     with status("reading the sequences", run.progress) as step:
-        keywords = {k: x for k, x in vars(em).items() if k not in ("step", "errors")}
-        options: dict[str, Any] = keywords | model_keywords(model, net.variables)
-        options |= {"seed": o.seed or 0, "backend": run.backend}
         fitted: Any = fit_parameters(
-            net, str(o.sequences), id=o.id, time=o.time, on_gap=o.on_gap, on_impossible=o.on_error, weights=o.weights,
-            threads=run.threads, dialect=csv.dialect(), na_values=csv.na_values,
-            progress=shown_in(step), checkpoint=None if with_numbers else checkpoint, resume=writing.resume, **options,
+            net, str(o.sequences), keys=Keys(id=o.id, time=o.time, on_gap=o.on_gap), weights=o.weights,
+            em=em.replaced(
+                seed=o.seed or 0, on_error=o.on_error, checkpoint=checkpoint, resume=writing.resume
+            ),
+            read=csv.reading(), compute=run.replaced(progress=shown_in(step)), **model_keywords(model, net.variables),
         )  # fmt: skip
     write(fitted.network, output)
     summary = fitted.report() | {"output": output, "seconds": time.perf_counter() - begun}

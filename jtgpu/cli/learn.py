@@ -53,7 +53,9 @@ def compute_posterior(
         chains.checkpoint.unlink(missing_ok=True)  # --force: another run may have written it
     with status("scoring families", progress) as step, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        learned = posterior(table, progress=step, **vars(chains), **options)
+        learned = posterior(
+            table, progress=step, **{"time" if k == "seconds" else k: x for k, x in vars(chains).items()}, **options
+        )
         text = ""
         if files.edges is not None:
             step("computing paths and equivalence classes")
@@ -118,7 +120,7 @@ def learn(  # noqa: PLR0913 (records)
         writer = (numeric_writer_of if ScoreRule(model.score).takes_numbers else writer_of)(o.output)
         check_output(o.output, o.force)
     is_wanted = (
-        model.method == "mcmc" or model.prior == "order" or cluster.cluster is not None
+        model.method == "mcmc" or model.graph_prior == "order" or cluster.cluster is not None
         or files != LearnFiles() or chains != Chains()
     )  # fmt: skip
     _check(o, model, files, chains, is_wanted)
@@ -128,6 +130,7 @@ def learn(  # noqa: PLR0913 (records)
         **_constraints(constraints, table.names),
     }  # fmt: skip
     progress = options.pop("progress")
+    options["prior"] = options.pop("graph_prior")
     if run.devices is not None and run.backend != "gpu":
         raise BadParameter("--devices requires --backend gpu", param_hint="--devices")
     best: StructurePosterior | Structure
@@ -208,14 +211,14 @@ def _read(
     declared, dialect = None if columns.states == "data" else _network(columns.states), reading(data, csv.dialect())
     options: dict[str, Any] = {"states": declared, "missing": columns.missing, "constant": columns.constant}
     rule = ScoreRule(model.score, model.ess)
-    if not any((columns.exclude, columns.columns, columns.bins, columns.numbers, rule.takes_numbers)):
+    if not any((columns.exclude, columns.columns, columns.bins, columns.continuous, rule.takes_numbers)):
         if declared is None:
             require_feasible(data, memory, dialect=dialect)
         return code_table(data, dialect=dialect, na_values=csv.na_values, **options)
     states = {} if declared is None else {v: declared.states(v) for v in declared.variables}
     table = read_file(data, dialect=dialect, na_values=csv.na_values, states=states)
     names = table.column_names
-    numbers: Any = columns.numbers
+    numbers: Any = columns.continuous
     numbers = True if numbers == ("all",) else numbers and split_names(numbers, names, "column")
     out = set(split_names(columns.exclude, names, "column"))
     chosen = set(names) if columns.columns is None else set(split_names(columns.columns, names, "column"))

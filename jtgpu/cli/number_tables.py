@@ -32,7 +32,7 @@ from .networks import split_names
 if TYPE_CHECKING:
     from ..cases.solver import Progress
     from ..mixed import MixedTree
-    from ..mixed.case_results import MixedCasePosteriors
+    from ..mixed.results import MixedCasePosteriors
 
 CHUNK = 50_000  # rows that are answered and written at a time
 
@@ -74,7 +74,7 @@ def batch_of_numbers(
 
     def answered(columns: Mapping[str, Any]) -> tuple[Any, int]:
         known = {v: columns[v] for v in evidence}
-        answer = tree.posteriors_batch(known, targets=targets, on_impossible=query.on_error)
+        answer = tree.posteriors_batch(known, targets=targets, on_error=query.on_error)
         made = _columns(net, answer, query, quantiles)
         twice = next((k for k in keep if k in made), None)
         if twice is not None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..util.text_table import char_width, display_width, justified, printable
 from ..util.text_table import printable as shown
@@ -274,13 +274,13 @@ INTERVAL = 0.1
 _FRAMES = "|/-\\"
 
 
-def is_shown(wanted: bool | None) -> bool:
+def is_shown(wanted: Any) -> bool:
     """Whether to show progress: as ``--progress`` says; by default if stderr is a terminal."""
-    return _on_terminal() if wanted is None else wanted
+    return _on_terminal() if wanted is None else bool(wanted)
 
 
 @contextmanager
-def status(text: str, wanted: bool | None = None) -> Iterator[Callable[[str], None]]:
+def status(text: str, wanted: Any = None) -> Iterator[Callable[[str], None]]:
     """Show what a command is doing, and for how long."""
     # text: The first step
     # wanted: ``--progress`` or ``--no-progress``. Default: if stderr is a terminal.

@@ -31,8 +31,8 @@ def validate(o: Validate, csv: CsvOptions) -> None:
     table = read_file(o.cases, dialect=reading(o.cases, csv.dialect()), na_values=csv.na_values, states=texts)
     with status("predicting"):
         result: Any = validated(
-            net, table, o.target, folds=o.folds, seed=o.seed, on_impossible="flag" if o.skip_impossible else "error",
-            na_values=csv.na_values,
+            net, table, o.target, folds=o.folds, seed=o.seed, on_error="flag" if o.skip_impossible else "error",
+            read=csv.reading(),
         )  # fmt: skip
     if o.draw is not None:
         write_text(o.draw, result.draw().text(o.draw.suffix))

@@ -41,10 +41,11 @@ class Column:
             return Column(self.index[row], self.cells, self.declared)
         return self.cells[self.index[row]]
 
-    def counts(self) -> dict[Any, int]:
-        """How often each cell occurs; 0 for declared ones that do not."""
+    def used(self, is_missing: Callable[[Any], bool] = lambda _: False) -> tuple[list[int], list[Any], list[int]]:
+        """Places of the cells that are declared or occur, without some, the cells, and how often each occurs."""
         counts = np.bincount(np.asarray(self.index, np.int64) + 1, minlength=len(self.cells) + 1)[1:].tolist()
-        return {cell: n for cell, n in zip(self.cells, counts, strict=True) if n or self.declared}
+        places = [i for i, n in enumerate(counts) if (n or self.declared) and not is_missing(self.cells[i])]
+        return places, [self.cells[i] for i in places], [counts[i] for i in places]
 
     def tolist(self) -> list[Any]:
         """The cells of all rows, None where they are missing."""

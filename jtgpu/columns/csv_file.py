@@ -13,11 +13,11 @@ from ..model.discrete import DiscreteModel
 from ..options.tables import CsvDialect
 from ..util.arguments import described
 from ..util.cells import Marks
-from .arrow import arrow, arrow_csv
+from .arrow import arrow
 from .csv_cells import CsvRows, ParsedRows, count_byte
+from .names import DELIMITERS
 from .source import CaseChunk, RowLocation
 
-DELIMITERS = (",", ";", "\t", "|")
 HEAD = 1 << 16  # bytes read to find the header
 SAMPLE = 1 << 22  # bytes read to estimate the number of rows
 MIN_BLOCK, MAX_BLOCK = 1 << 16, 1 << 26  # bytes parsed at a time
@@ -25,7 +25,6 @@ MAX_ROW = 1 << 26  # bytes; a longer row means that a quote is never closed
 READ_SIZE = 1 << 24  # bytes per system call
 MARKED = 1 << 20  # bytes in which the decimal mark is looked for
 _NUMERAL = re.compile(rb"(?:^|[;\t|\"])[ ]*[+-]?[0-9]+([.,])([0-9]+)[ ]*(?=[;\t|\"\r\n])", re.MULTILINE)
-_HEXADECIMAL = re.compile(rb"0[xX]")
 COMPRESSIONS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\x04\x22\x4d\x18": "lz4"}
 
 
@@ -155,49 +154,6 @@ class CsvFile:
     def delimiter(self) -> str:
         """The delimiter of columns, one character."""
         return self._rows.delimiter
-
-    def arrow_table(self, convert: Any, *, newlines: bool = False) -> Any:
-        """All rows at once, by Arrow's reader; its errors do not name the line, those of `chunks` do."""
-        # newlines: Whether quoted cells may have line ends in them, which takes longer
-        csv, rows = arrow_csv(), self._rows
-        stream, _ = self._open()
-        with stream:
-            self._skip(stream, self._begin["byte"])
-            return csv.read_csv(
-                stream,
-                csv.ReadOptions(column_names=self.columns, encoding=rows.encoding),
-                csv.ParseOptions(
-                    delimiter=rows.delimiter,
-                    quote_char=rows.quote.decode() or False,
-                    newlines_in_values=newlines,
-                    ignore_empty_lines=len(self.columns) > 1,  # of one column they are missing cells
-                ),
-                convert,
-            )
-
-    def has_hexadecimals(self) -> bool:
-        """Whether ``0x`` is somewhere in the file."""
-        return self.contains(_HEXADECIMAL)
-
-    def contains(self, pattern: re.Pattern[bytes]) -> bool:
-        """Whether a pattern, of at most 32 bytes, is somewhere in the file."""
-        stream, _ = self._open()
-        before = b""
-        with stream:
-            while block := self._read(stream, READ_SIZE):
-                if pattern.search(near := before + block):
-                    return True
-                before = near[-32:]
-        return False
-
-    def has_open_quote(self) -> bool:
-        """Whether the number of quotes in the file is odd."""
-        stream, _ = self._open()
-        n = 0
-        with stream:
-            while self._rows.quote and (block := self._read(stream, READ_SIZE)):
-                n += count_byte(block, self._rows.quote)
-        return n % 2 == 1
 
     def _open(self) -> tuple[Any, Any]:
         """The decompressed stream, and the raw file, whose position shows the progress."""

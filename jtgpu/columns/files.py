@@ -5,20 +5,23 @@ from __future__ import annotations
 import re
 import stat
 import warnings
-from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ..errors import DataError, EvidenceError, FileError, FormatError, ParseError, TableTooLarge, format_bytes, shown
 from ..model.discrete import DiscreteModel
 from ..options.tables import CsvDialect
 from ..util.calls import outside
-from ..util.cells import GROUPED, MAX_EXACT, is_na_word, na_words, numeral
+from ..util.cells import GROUPED, UNDECIDED, Marks, is_na_word, moment, na_words
 from ..util.system import free_memory
-from ..util.text_table import intervals_of
-from .arrow import arrow, arrow_csv, arrow_parquet, compute, without_words
+from ..util.text_table import counted, intervals_of
+from .arrow import arrow, arrow_parquet, compute, without_words
 from .csv_file import CsvFile
+from .kinds import INFINITE, typed_words
 from .names import reject_repeated
 from .source import ParquetFile, Source
 
@@ -50,7 +53,9 @@ def open_cases(path: Path, model: DiscreteModel, dialect: CsvDialect | None = No
 
 FIRST_ROWS, FIRST_COLUMNS = 1000, 64  # among whose cells the names of columns are sought
 CELL_BYTES = 20  # that a cell needs besides its text: Arrow's array and the codes made of it
-ROWS = 100_000  # that are parsed at a time to find a wrong one
+HEAD = 50  # cells, any of which shows that a column is words
+DAY = 10  # characters: 2024-08-28
+ROWS = 100_000  # that are parsed at a time
 DECIMAL_COMMA = r"^\s*[+-]?\d+,\d+\s*$"
 
 
@@ -72,6 +77,11 @@ def read_file(
     # raises DataError: If two columns have the same name.
     # raises TableTooLarge: If the table and its codes would need more memory than is free, by the file's size.
     source = open_cases(Path(path), DiscreteModel({}), dialect)
+    if n_unnamed := len(source.columns) - max((i for i, name in enumerate(source.columns, 1) if name), default=0):
+        raise DataError(
+            f"{path}: {counted(n_unnamed, 'column')} without names at the end; delete them, or name all columns by "
+            "header= (--header)"
+        )
     try:
         reject_repeated(source.columns, source.columns, str(path))
     except EvidenceError as error:
@@ -81,17 +91,22 @@ def read_file(
         raise DataError(f"{error}{hint}") from None
     _require_memory(source)
     if isinstance(source, CsvFile):
+        texts, pa = _read_csv(source), arrow()
         if as_text:
-            text = dict.fromkeys(source.columns, arrow().string())
-            return _read_csv(source, arrow_csv().ConvertOptions(column_types=text, strings_can_be_null=False))
+            return pa.table([compute().fill_null(column, "") for column in texts], source.columns)
         declared, words = dict(states or {}), na_words(na_values, is_text=True)
-        texts = {v: s for v, s in declared.items() if intervals_of([*map(str, s)]) is None}  # intervals have numbers
-        convert = arrow_csv().ConvertOptions(
-            column_types={name: arrow().string() for name in source.columns if name in texts},
-            null_values=[*words, *(f" {word}" for word in words)], strings_can_be_null=False,
-            decimal_point=source.dialect.decimal or ".",
-        )  # fmt: skip
-        table = _with_thousands(_read_csv(source, convert), source, words, texts)
+        as_words = {v for v, s in declared.items() if intervals_of([*map(str, s)]) is None}  # intervals have numbers
+        columns, marks = texts, source.marks
+        for _ in range(2):
+            columns = [
+                text if name in as_words or not pa.types.is_string(column.type) else _typed(text, words, marks)
+                for name, text, column in zip(source.columns, texts, columns, strict=True)
+            ]
+            columns = [text if typed is None else typed for text, typed in zip(texts, columns, strict=True)]
+            if marks != UNDECIDED or not (decimal := _decimal_of(source, columns)):
+                break
+            marks = decimal, marks[1]
+        table = pa.table(columns, source.columns)
         if (dialect is None or dialect.header is None) and _looks_like_a_case(table):
             warnings.warn(
                 f"{path}: the first row ({', '.join(map(shown, table.column_names[:4]))}, ...) looks like a case, not "
@@ -161,95 +176,66 @@ def is_text_file(path: str | Path, dialect: CsvDialect | None = None) -> bool:
     return isinstance(open_cases(Path(path), DiscreteModel({}), dialect), CsvFile)
 
 
-def _read_csv(file: CsvFile, convert: Any) -> Any:
-    """A CSV file, by Arrow's reader."""
-    types, read = arrow().types, file.arrow_table
-    try:
-        table = read(convert)
-    except arrow().ArrowInvalid:
-        if not _n_rows(file):
-            return arrow().table({name: arrow().array([], arrow().string()) for name in file.columns})
-        try:  # a cell of several lines, which Arrow divided
-            read = partial(read, newlines=True)
-            table = read(convert)
-        except arrow().ArrowInvalid as error:
-            raise ParseError(str(error), file.name) from None
-    if any(types.is_binary(kind) for kind in table.schema.types):  # not UTF-8
-        _n_rows(file)
-    whole = [field.name for field in table.schema if types.is_integer(field.type)]
-    if whole and file.has_hexadecimals():  # Arrow reads 0x1F as 31
-        text = dict.fromkeys(whole, arrow().string())
-        cells = read(arrow_csv().ConvertOptions(column_types=text, include_columns=whole))
-        has_0x = partial(compute().match_substring, pattern="0x", ignore_case=True)
-        codes = {name: kind for name, kind in text.items() if compute().any(has_0x(cells[name])).as_py()}
-        if codes:
-            convert.column_types = {**convert.column_types, **codes}
-            table = read(convert)
-    table = _codes_as_text(file, convert, read, table)
-    texts = [column for column in table.columns if len(column) and types.is_string(column.type)]
-    if any("\n" in (column[-1].as_py() or "") for column in texts) and file.has_open_quote():
-        raise ParseError("a quote is not closed", file.name)
-    has_comma = partial(compute().match_substring_regex, pattern=DECIMAL_COMMA)
-    is_given = file.delimiter == "," or file.dialect.decimal or file.dialect.thousands
-    if not is_given and any(compute().any(has_comma(column)).as_py() for column in texts):
-        _reject_thousands(file, table)
-        convert.decimal_point = ","
-        converted = read(convert)
-        if sum(map(types.is_string, converted.schema.types)) < len(texts):
-            return converted
-    return table
+def _read_csv(file: CsvFile) -> list[Any]:
+    """The columns of a CSV file as text, null where a cell is empty."""
+    parts: list[list[Any]] = [[] for _ in file.columns]
+    for chunk in file.chunks([], file.columns, ROWS):
+        chunk.load()
+        if chunk.broken:
+            at, reason = min(chunk.broken.items())
+            raise ParseError(reason, *chunk.locate(at))
+        for own, column in zip(parts, chunk.columns, strict=True):
+            own += getattr(column, "chunks", [column])
+        chunk.drop()
+    return [arrow().chunked_array(own, arrow().string()) for own in parts]
 
 
-# what a file may have in it if numbers are codes: leading zeros, exponents, signs, many digits, truth values
-CODES = re.compile(
-    rb"(?:^|[^0-9.eE])[+-]?0[0-9]|[0-9.][eE][+-]?[0-9]|(?:^|[^0-9eE])\+[0-9]|[0-9]{16}|[Tt][Rr][Uu][Ee]|[Ff]alse|FALSE"
-)
+# numerals without leading zeros that are no codes by their digits, and those of which two may be one number
+_PLAIN = r"(?i)^[+-]?(?:inf(?:inity)?|(?:0|[1-9][0-9]{0,14})?(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)$"
+_REWRITTEN = r"[+eE]|^-?\."
 
 
-def _codes_as_text(file: CsvFile, convert: Any, read: Callable[[Any], Any], table: Any) -> Any:
-    """The table, with columns as text whose numerals are codes: with leading zeros, or two texts of one number."""
-    types, text = arrow().types, arrow().string()
-    kinds = {f.name: f.type for f in table.schema}
-    numbers = [n for n, k in kinds.items() if types.is_integer(k) or types.is_floating(k) or types.is_boolean(k)]
-    if not numbers or not file.contains(CODES):
-        return table
-    cells = read(arrow_csv().ConvertOptions(
-        column_types=dict.fromkeys(numbers, text), include_columns=numbers, strings_can_be_null=False
-    ))  # fmt: skip
-    words = {*convert.null_values, ""}
-    codes = {}
-    for name in numbers:
-        seen = [c.strip() for c in cells[name].unique().to_pylist() if c is not None]
-        seen = ["0" if c == "-0" else c for c in dict.fromkeys(seen) if c not in words]
-        if types.is_boolean(kinds[name]):
-            is_code = any(c.casefold() not in ("true", "false") for c in seen)
-        else:
-            plain = {c.rstrip("0").rstrip(".") if "." in c and "e" not in c.lower() else c for c in seen}
-            is_code = any(_LEADING_ZERO.match(c) for c in seen) or len(plain) > len({float(c) for c in plain}) or any(
-                c.lstrip("+-").isdigit() and abs(int(c)) >= 2**53 for c in plain
-            )  # fmt: skip
-        if is_code:
-            codes[name] = text
-    if codes:
-        convert.column_types = {**convert.column_types, **codes}
-        table = read(convert)
-    return table
+def _typed(column: Any, words: frozenset[str], marks: Marks) -> Any:
+    """A column of text as numbers, truth values or moments, None if not all its words are such; see `typed_words`."""
+    pa, pc = arrow(), compute()
+    head = [x for x in column.slice(0, HEAD).to_pylist() if x is not None and not is_na_word(x, words)]
+    if any(isinstance(typed_words([x], marks)[0], str) and not INFINITE.fullmatch(x.strip()) for x in head):
+        return None
+    text = pc.utf8_trim_whitespace(column)
+    text = pc.if_else(pc.is_in(text, pa.array(sorted(words), pa.string())), None, text)
+    if text.null_count == len(text):
+        return pa.nulls(len(text)) if len(text) else None
+    if marks[0] != "," and not marks[1] and pc.all(pc.match_substring_regex(text, _PLAIN)).as_py():
+        for kind in (pa.int64(), pa.float64()):
+            with suppress(pa.ArrowInvalid):
+                numbers = text.cast(kind)
+                rewritten = pc.any(pc.match_substring_regex(text, _REWRITTEN)).as_py()
+                if not rewritten or pc.count_distinct(text) == pc.count_distinct(numbers):
+                    return numbers
+                break
+    if head and moment(head[0]) is not None:
+        with suppress(pa.ArrowInvalid):
+            return text.cast(pa.date32() if pc.max(pc.binary_length(text)).as_py() == DAY else pa.timestamp("us"))
+    coded = text.combine_chunks().dictionary_encode()
+    cells = typed_words(coded.dictionary.to_pylist(), marks)
+    if isinstance(cells[0], str):
+        return None
+    if all(isinstance(x, float) and x.is_integer() for x in cells):
+        cells = [*map(int, cells)]
+    return pa.array(np.array(cells)).take(coded.indices)
 
 
-_LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
-
-
-def _reject_thousands(file: CsvFile, table: Any) -> None:
-    """Raise where commas may separate thousands: each one of the file is followed by three digits."""
+def _decimal_of(file: CsvFile, columns: Sequence[Any]) -> str:
+    """The decimal mark that columns of text show, if the beginning of the file has not: a comma, or none."""
+    # raises DataError: Where commas may separate thousands: each one of the file is followed by three digits.
     first = None
-    for name in table.column_names:
-        column = table[name]
+    for name, column in zip(file.columns, columns, strict=True):
         if not arrow().types.is_string(column.type):
             continue
         cells = compute().filter(column, compute().match_substring_regex(column, DECIMAL_COMMA))
         for cell in cells.unique().to_pylist():
             if not GROUPED.fullmatch(cell.strip()):
-                return  # a decimal comma: 53,0
+                return ","  # 53,0
             first = first or (name, cell.strip())
     if first is not None:
         name, cell = first
@@ -258,37 +244,7 @@ def _reject_thousands(file: CsvFile, table: Any) -> None:
             f"{file.name}: column {name!r}: {cell} may be {whole} or {fraction}, and every comma of the file is "
             f"followed by three digits: decimal=',' (--decimal) or thousands=',' (--thousands)"
         )
-
-
-def _with_thousands(table: Any, file: CsvFile, words: frozenset[str], declared: Collection[str]) -> Any:
-    """The table with numbers in place of texts that are numerals with a mark of thousands."""
-    for j, name in enumerate(table.column_names if file.dialect.thousands else ()):
-        column = table.column(j)
-        if not arrow().types.is_string(column.type) or name in declared:
-            continue
-        coded = column.combine_chunks().dictionary_encode()
-        texts = [None if is_na_word(t, words) else t for t in coded.dictionary.to_pylist()]
-        if not any(t is not None and (file.dialect.thousands in t or "," in t) for t in texts):
-            continue  # without a mark, texts are codes
-        numbers = [None if t is None else numeral(t, file.marks) for t in texts]
-        if any(x is not None for x in numbers) and [x is None for x in numbers] == [t is None for t in texts]:
-            whole = all(x is None or (x.is_integer() and abs(x) < MAX_EXACT) for x in numbers)
-            kind = arrow().int64() if whole else arrow().float64()
-            values = arrow().array([None if x is None else int(x) if whole else x for x in numbers], kind)
-            table = table.set_column(j, name, values.take(coded.indices))
-    return table
-
-
-def _n_rows(file: CsvFile) -> int:
-    """The number of rows; raises for the first one that cannot be read, naming its line."""
-    n = 0
-    for chunk in file.chunks([], file.columns, ROWS):
-        chunk.load()
-        if chunk.broken:
-            at, reason = min(chunk.broken.items())
-            raise ParseError(reason, *chunk.locate(at))
-        n += chunk.n
-    return n
+    return ""
 
 
 def time_column(table: Any) -> str | None:

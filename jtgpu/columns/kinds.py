@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -15,16 +16,22 @@ from ..util.text_table import intervals_of
 
 MOMENTS = (date, np.datetime64)
 NAMELESS = (time, timedelta, np.timedelta64)
+INFINITE = re.compile("[+-]?inf(inity)?", re.IGNORECASE)
 
 
 def typed_words(words: Sequence[Any], marks: Marks = POINT) -> list[Any]:
     """The words of a column of a text file as numbers, truth values or moments, if all of them are such."""
     # Numerals with leading zeros, of more digits than a float has, and different ones of one number are codes: words.
     texts = ["0" if (text := word.strip()) == "-0" else text for word in words]
-    numbers = [numeral(text, marks) if is_plain(text) else None for text in texts]
-    known = [x for x in numbers if x is not None and abs(x) < MAX_EXACT]
+    known = []
+    for text in texts:
+        x = numeral(text, marks) if is_plain(text) else None
+        if x is None or (abs(x) >= MAX_EXACT and text.lstrip("+-").isdigit()):
+            break
+        known.append(x)
     if texts and len(known) == len(texts):
-        point = [text.replace(",", ".") if marks[0] != "." else text for text in texts]
+        point = [text.replace(marks[1], "") for text in texts] if marks[1] else texts
+        point = [text.replace(",", ".") for text in point] if marks[0] != "." else point
         plain = {t.rstrip("0").rstrip(".") if "." in t and "e" not in t.lower() else t for t in point}
         return list(known) if len(plain) == len(set(known)) else texts
     folded = {text.casefold() for text in texts}
@@ -63,7 +70,7 @@ def _name(column: str, cell: Any) -> str:
         return cell.decode("utf-8", "replace").strip()
     text = str(cell)
     if text == object.__repr__(cell) or isinstance(cell, NAMELESS):
-        raise DataError(f"column {column!r}: {shown(cell)} is not a value that names a state")
+        raise DataError(f"column {column!r} has {shown(cell)}, which is not a value that names a state")
     return text
 
 

@@ -79,6 +79,8 @@ class NativeFrame:
                 return Column(values.codes, values.categories.tolist(), True)
             if kind == "NumpyExtensionArray":
                 return values.to_numpy()
+            if kind == "PeriodArray":  # Arrow has its number
+                return [None if is_missing(v) else str(v) for v in values]
             if kind in _ARROW_ARRAYS:
                 return values.__arrow_array__()
         return _column_of(self.frame[:, at])

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from ..errors import EvidenceError, UnknownVariable, closest, shown
 from ..model.discrete import DiscreteModel
 
+DELIMITERS = (",", ";", "\t", "|")
 MIN_LENGTH = 4  # characters of names that may be misspelled
 MAX_LENGTH = 200  # characters of the names of variables that are compared
 MIN_SUBSTITUTED = 5  # and of those in which one character may differ
@@ -56,7 +57,13 @@ def _no_evidence(model: DiscreteModel, columns: Sequence[str], are_targets: bool
     some = _some(columns)
     hint = closest(columns[0], model.variables)
     of = repr(model.name) if model.name else f"the network ({_some(model.variables)})"
-    return UnknownVariable(f"no column of {source} is a variable of {of}: {some}{hint}")
+    return UnknownVariable(f"no column of {source} is a variable of {of}: {some}{delimiter_hint(columns) or hint}")
+
+
+def delimiter_hint(columns: Sequence[str]) -> str:
+    """Advice where the name of the only column has the delimiter of several."""
+    found = next((d for d in DELIMITERS if d in columns[0]), None) if len(columns) == 1 else None
+    return "" if found is None else f"; the delimiter seems to be {found!r}: delimiter={found!r} (--delimiter)"
 
 
 def _some(names: Sequence[str]) -> str:

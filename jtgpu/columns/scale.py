@@ -24,6 +24,7 @@ from .memory import NativeFrame
 Kind = Literal["numbers", "dates", "categories"]
 
 DAY = 86_400.0  # seconds
+SHORT = ("float16", "float32", "halffloat", "float")  # whose cells are read as their text: .1 of 32 bits is .1
 _DATE = re.compile(r"\s*\d{4}-\d\d-\d\d(?!\d)")
 Values = tuple[Ints, list[Any]]  # of a column: which of its distinct values each cell is, -1: missing
 
@@ -130,7 +131,7 @@ def columns_to_cut(table: Table, given: Any, most: int, target: str | None) -> l
     wanted = []
     for name in table.names:
         column = read_column(name, table)
-        distinct = sum(n > 0 for n in column.counts().values()) if len(column.cells) > most else 0
+        distinct = sum(n > 0 for n in column.used()[2]) if len(column.cells) > most else 0
         if name != target and distinct > most and kind_of(column) in ("numbers", "dates"):
             wanted.append(name)
     return wanted
@@ -146,7 +147,8 @@ def read_scale(table: Table, name: str, kind: Kind, categories: tuple[Any, ...])
     """A column as numbers (n,), NaN where it is missing; see `Scale`."""
     # raises DataError: For the first cell that is not of the kind.
     column = table.column(name)
-    if kind == "numbers" and (plain := as_numbers(column)) is not None:
+    is_short = str(getattr(column, "dtype", getattr(column, "type", ""))) in SHORT
+    if kind == "numbers" and not is_short and (plain := as_numbers(column)) is not None:
         reject_infinite(table, name, plain)
         return plain
     if isinstance(column, np.ndarray) and column.dtype.kind == "M" and kind == "dates":

@@ -4,43 +4,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..columns import at_row
-from ..errors import EvidenceError, ImpossibleEvidence
+from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence
+from ..inference.compiled_network import Closing, CompiledNetwork
 from ..inference.evidence import read_findings
 from ..inference.evidence_table import read_known_cases
 from ..inference.planning import plan_options
 from ..inference.queries.posteriors import as_list
+from ..model.cpt import Axis, Cpt
+from ..model.decisions import DecisionNetwork
 from ..plans.compiler import MAX_TABLE
 from ..util import late_imports
 from ..util.arguments import check_keywords, choice, number, unknown_keyword, whole_number
 from ..util.lru import LRU
-from .information import informed_utilities
-from .names import decision_number, named_policy, policies_by_number
+from .evaluate import Evaluator, greedy_plan_order, scopes_of
+from .relevance import requisite_information
 from .results import Options, Policy, ValueOfInformation
 from .solve import Solution, Solver, check_network
 from .utility import Utility
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from ..backends.base import Evidence
     from ..inference.evidence import Cases, Findings
     from ..inference.results.marginals import Posteriors
     from ..inference.tree import JunctionTree
-    from ..model.decisions import DecisionNetwork
     from ..model.states import CodesByVariable
     from .place import Policies
+    from .relevance import Information
 
 MOST_SOLUTIONS = 64  # policies that are remembered, one for each evidence
+SMALL = 1 << 14  # entries of a plan that is always shared
+MOST_TIMES = 4  # how many times the entries of the plan without candidates a larger one may have
 
 
 @check_keywords()
-class DecisionTree:
+class DecisionTree(CompiledNetwork[DecisionNetwork]):
     """A compiled decision network; created by ``net.compile()``.
 
     Parameters
@@ -66,34 +72,14 @@ class DecisionTree:
 
     def __init__(self, net: DecisionNetwork, backend: str = "cpu", **options: Any):
         _check_options(options)
-        self._net, self._options = net, {"backend": backend, **options}
+        super().__init__(net, backend, options)
         check_network(net, options.get("max_table", MAX_TABLE))
-        self._solver = Solver(net, self._options)
+        self._solver = Solver(net, self._arguments)
         self._solutions: LRU[Any, Solution] = LRU(MOST_SOLUTIONS)
         self._trees: LRU[Any, tuple[Any, JunctionTree]] = LRU(4)  # of networks with a policy
 
-    @property
-    def network(self) -> DecisionNetwork:
-        """The network that was compiled."""
-        return self._net
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return partial(DecisionTree, self._net, **self._options), ()
-
-    def close(self) -> None:
-        """Free the memory of the backends, as a ``with`` block does at its end."""
-        self._solver.evaluator.close()
-        for _, tree in self._trees.values():
-            tree.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"<DecisionTree of {self._net!r}>"
+    def _parts(self) -> Iterable[Closing]:
+        return [self._solver.evaluator, *(tree for _, tree in self._trees.values())]
 
     def _repr_html_(self) -> str:
         return late_imports.html(self)
@@ -139,9 +125,7 @@ class DecisionTree:
             key, lambda: self._solver.solve(case.state, method=method, restarts=restarts, seed=seed)
         )
 
-    def options(
-        self, decision: str | int, evidence: Findings | None = None, *, policy: Any = None
-    ) -> Options:
+    def options(self, decision: str | int, evidence: Findings | None = None, *, policy: Any = None) -> Options:
         """Compute the expected utility of each option of a decision given the evidence.
 
         Parameters
@@ -236,6 +220,7 @@ class DecisionTree:
 
     def under(self, policy: Any = None) -> JunctionTree:
         """The compiled network in which decisions follow a policy (default: the best one); see `with_policy`."""
+        self._check_open()
         key = policy if policy is None or isinstance(policy, str) else id(policy)
         # the value holds the policy, so no other one has this id while the value is cached
         return self._trees.get_or_make((key,), lambda: (policy, self._compiled(policy)))[1]
@@ -245,8 +230,8 @@ class DecisionTree:
         if isinstance(chosen, str):
             given = Solution(self._policies_of(chosen, None), math.nan, "given", {}, {})
             chosen = named_policy(self._net, self._solver.information, given)
-        options = {k: v for k, v in self._options.items() if k != "backend"}
-        return self._net.with_policy(chosen).compile(self._options["backend"], **options)
+        options = {k: v for k, v in self._arguments.items() if k != "backend"}
+        return self._net.with_policy(chosen).compile(self._arguments["backend"], **options)
 
     def utility(self, evidence: Findings | None = None, *, policy: Any = None) -> Utility:
         """The total utility under a policy: mean, distribution, and its parts."""
@@ -303,16 +288,18 @@ class DecisionTree:
         solution = self._solved(case)
         base = solution.expected_utility
         unknown = [v for v in names if v not in known]
-        values = informed_utilities(self._solver, self._options, d, unknown, case.state, solution.policies)
+        values = informed_utilities(self._solver, self._arguments, d, unknown, case.state, solution.policies)
         gains = {v: values.get(v, base) - base - prices.get(v, 0.0) for v in names}
         return ValueOfInformation(net.variables[d], base, gains)
 
     # Helpers --------------------------------------------------------------------------------------------------
 
     def _decision(self, name: str | int) -> int:
+        self._check_open()
         return decision_number(self._net, name)
 
     def _case(self, evidence: Findings | None) -> Evidence:
+        self._check_open()
         if isinstance(evidence, Mapping):
             for v in evidence:
                 if v in self._net.utilities:
@@ -326,3 +313,102 @@ def _check_options(options: Mapping[str, Any]) -> None:
     for name in options:
         if name not in known:
             raise unknown_keyword("compile", name, known)
+
+
+def informed_utilities(
+    solver: Solver, options: Mapping[str, Any], d: int, candidates: Sequence[str], state: NDArray[np.int32],
+    policies: Policies,
+) -> dict[str, float]:  # fmt: skip
+    """The highest expected utility where decision d knows a candidate, too; lacks candidates that change nothing."""
+    # policies: Without a candidate
+    net, name = solver.net, solver.net.variables[d]
+    informed = {v: net.with_information({name: (*net.parents(name), v)}) for v in candidates}
+    known = {v: requisite_information(other) for v, other in informed.items()}
+    wanted = [v for v in candidates if known[v] != solver.information]
+    network = solver.evaluator.goal.network
+    shared = None
+    if len(wanted) > 1 and "order" not in options:
+        entries = greedy_plan_order(network, scopes_of(solver.information, *(known[v] for v in wanted)))[1]
+        if entries <= SMALL or entries <= MOST_TIMES * greedy_plan_order(network, scopes_of(solver.information))[1]:
+            shared = Evaluator(net, solver.information, options, [known[v] for v in wanted])
+    values = {}
+    for v in wanted:
+        other = Solver(informed[v], options, shared)
+        start = _with_more_information(policies, solver.evaluator, other.evaluator)
+        values[v] = other.solve(state, start=start).expected_utility
+    return values
+
+
+def _with_more_information(policies: Policies, evaluator: Evaluator, other: Evaluator) -> Policies | None:
+    """The same policies where decisions know more; None if one of them depends on what is no longer requisite."""
+    made = {}
+    for d, table in policies.items():
+        own, scope, shape = evaluator.scopes[d], other.scopes[d], other.shape(d)
+        if not set(own) <= set(scope):
+            return None
+        table = table.transpose([own.index(v) for v in scope if v in own])
+        table = table.reshape([n if v in own else 1 for v, n in zip(scope, shape, strict=True)])
+        made[d] = np.broadcast_to(table, shape).copy()
+    return made
+
+
+def decision_number(net: DecisionNetwork, name: str | int) -> int:
+    """The number of a decision."""
+    d = net.index(name)
+    if net.variables[d] not in net.decisions:
+        raise ArgumentError(f"{net.variables[d]!r} is no decision; the decisions are {list(net.decisions)}")
+    return d
+
+
+def named_policy(net: DecisionNetwork, information: Information, solution: Solution) -> Policy:
+    """A solution by name, its tables over all parents of the decisions."""
+    tables: dict[str, Cpt] = {}
+    named: list[dict[str, list[dict[str, str]]]] = [{}, {}]
+    for name in net.decisions:
+        d = net.index(name)
+        parents = tuple(map(net.index, net.parents(name)))
+        scope = (*parents, d)
+        own = (*information[d], d)
+        table = np.transpose(solution.policies[d], [own.index(v) for v in scope if v in own])
+        shape = [len(net.states(v)) for v in scope]
+        table = table.reshape([n if v in own else 1 for v, n in zip(scope, shape, strict=True)])
+        full = np.array(np.broadcast_to(table, shape))
+        full.flags.writeable = False
+        tables[name] = Cpt.of(full, [Axis(net.variables[v], net.states(v)) for v in scope])
+        for place, rows in zip(named, (solution.ties, solution.unreached), strict=True):
+            if rows.get(d):
+                place[name] = [
+                    {net.variables[v]: net.states(v)[s] for v, s in zip(information[d], row, strict=True)}
+                    for row in rows[d][:1000]
+                ]
+    return Policy(tables, solution.expected_utility, solution.method, *named)
+
+
+def policies_by_number(net: DecisionNetwork, evaluator: Evaluator, policy: Any) -> Policies:
+    """Policies by number over requisite information; raises `ArgumentError` for what is no policy."""
+    if isinstance(policy, str):
+        choice("policy", policy, ("uniform",))
+        return evaluator.uniform()
+    if not isinstance(policy, Mapping):
+        raise ArgumentError(f"policy must be a Policy, a mapping from decision to table, or 'uniform': {policy!r}")
+    policies = evaluator.uniform()
+    for name, table in policy.items():
+        d = decision_number(net, name)
+        parents = tuple(map(net.index, net.parents(net.variables[d])))
+        full = np.asarray(table, np.float64)
+        shape = tuple(len(net.states(v)) for v in (*parents, d))
+        if full.shape != shape:
+            raise ArgumentError(f"the policy of {net.variables[d]!r} has shape {full.shape}, expected {shape}")
+        if not np.isfinite(full).all() or (full < 0).any() or not np.allclose(full.sum(axis=-1), 1.0, atol=1e-6):
+            raise ArgumentError(f"the policy of {net.variables[d]!r} must have rows of probabilities that sum to 1")
+        own = (*evaluator.information[d], d)
+        drop = tuple(i for i, v in enumerate((*parents, d)) if v not in own)
+        spread = full - full.mean(axis=drop, keepdims=True) if drop else np.zeros(1)
+        if np.abs(spread).max(initial=0.0) > 1e-9:
+            raise ArgumentError(
+                "the policy depends on information that is not requisite; network.with_policy(policy).compile() "
+                "answers queries about it"
+            )
+        left = [v for v in (*parents, d) if v in own]
+        policies[d] = np.ascontiguousarray(np.transpose(full.mean(axis=drop), [left.index(v) for v in own]))
+    return policies

@@ -35,19 +35,19 @@ LN2 = log(2.0)
 MOST_KEYS = 1 << 62  # configurations of a slice that have a number
 
 
-def most_probable(step: Step, read: Sequences, on_impossible: str) -> tuple[NDArray[np.int32], Floats]:
+def most_probable(step: Step, read: Sequences, on_error: str) -> tuple[NDArray[np.int32], Floats]:
     """The best states (R, V), -1 where the evidence is impossible, and ln P(states, evidence) of each sequence."""
     states, log_joint = _most_probable(step, read, "flag", with_evidence=False)
     if np.isfinite(log_joint).all() and states.min(initial=0) >= 0:
         return states, log_joint
-    return _most_probable(step, read, on_impossible, with_evidence=True)
+    return _most_probable(step, read, on_error, with_evidence=True)
 
 
 def _most_probable(
-    step: Step, read: Sequences, on_impossible: str, *, with_evidence: bool
+    step: Step, read: Sequences, on_error: str, *, with_evidence: bool
 ) -> tuple[NDArray[np.int32], Floats]:
     # with_evidence: Whether every impossible sequence is noticed, which takes more time
-    chosen = _interfaces(step, read, on_impossible, None, with_evidence)[0]
+    chosen = _interfaces(step, read, on_error, None, with_evidence)[0]
     states = _with_others(step, read, chosen, None)
     return states, _log_joint(step, read, states)
 
@@ -60,7 +60,7 @@ def posterior_samples(step: Step, read: Sequences, n: int, seed: Any) -> NDArray
 
 
 def _interfaces(
-    step: Step, read: Sequences, on_impossible: str, uniforms: Floats | None, with_evidence: bool = True
+    step: Step, read: Sequences, on_error: str, uniforms: Floats | None, with_evidence: bool = True
 ) -> NDArray[np.int32]:
     """States (n, R, V) of what is observed and of the interface after each slice; -2 in impossible sequences."""
     # uniforms: (n, R) numbers in [0, 1) that choose configurations; None: the best ones, n = 1
@@ -77,7 +77,7 @@ def _interfaces(
         again = Choosing(step, some, table, None if uniforms is None else np.ascontiguousarray(uniforms[:, mine]))
         again.run()
         chosen[:, mine], failed[unsure] = again.chosen, again.failed
-    if on_impossible == "error":
+    if on_error == "error":
         raise_if_impossible(read, np.arange(read.n), failed)
     states = np.empty((len(chosen), *read.codes.shape), np.int32)
     states[:] = read.codes

@@ -54,9 +54,9 @@ def answer_block(
     """The answers about some sequences as an Arrow table, and how many of them are impossible."""
     pa, q, net = arrow(), file.question, file.discrete
     names = file.targets()
-    more: dict[str, Any] = {"on_impossible": q.on_impossible}
+    more: dict[str, Any] = {"on_error": q.on_error}
     if q.kind == "predict":
-        result: Any = tree.predict(block, steps=q.steps, targets=names, **more)
+        result: Any = tree.predict(block, ahead=q.steps, targets=names, **more)
     elif q.kind == "mpe":
         result = tree.mpe(block, **more)
     else:
@@ -85,7 +85,7 @@ def answer_block(
         known = "log_mpe" if q.kind == "mpe" else "log_evidence"
         numbers = result.log_joint if q.kind == "mpe" else result.log_evidence
         _add(columns, known, pa.array(numbers[sequence], pa.float64()))
-    if q.on_impossible == "flag":
+    if q.on_error == "flag":
         texts = ["impossible evidence" if result.impossible[i] else None for i in sequence.tolist()]
         _add(columns, "error", pa.array(texts, pa.string()))
     return pa.table(columns), int(result.impossible.sum())

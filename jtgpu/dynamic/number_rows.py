@@ -13,10 +13,10 @@ from ..columns import as_numbers, open_table
 from ..columns.names import evidence_columns
 from ..errors import DataError, EvidenceError, ImpossibleEvidence, shown
 from ..model.mixed_dynamic import label
+from ..options.learning import Keys
 from ..util.arguments import number
 from ..util.elementary import exps, log, logs
-from .cells import is_matrix, is_sequence
-from .sequences import Sequences, read_sequences
+from .sequences import Sequences, is_matrix, is_sequence, read_sequences
 
 if TYPE_CHECKING:
     from ..model.gaussian import Gaussian
@@ -63,10 +63,12 @@ class Rows(NamedTuple):
         return cls(sequences, values)
 
 
-def read_rows(net: MixedDynamicNetwork, given: Any, likelihood: Any = None, **keys: Any) -> Rows:
+def read_rows(
+    net: MixedDynamicNetwork, given: Any, likelihood: Any = None, keys: Keys = Keys(), do: Any = None
+) -> Rows:
     """Sequences and their numbers: a long frame, a list of frames, or a mapping of (B, T) arrays."""
     is_list = isinstance(given, (list, tuple)) and len(given) > 0 and is_sequence(given[0])
-    named = [k for k in (keys.get("id"), keys.get("time")) if k is not None]
+    named = [k for k in (keys.id, keys.time) if k is not None]
     is_wide = False
     if is_list:
         parts = [_columns(net, frame, named) for frame in given]
@@ -82,7 +84,7 @@ def read_rows(net: MixedDynamicNetwork, given: Any, likelihood: Any = None, **ke
             cells[y].append(np.full(math.prod(n), np.nan) if column is None else _numbers(y, column))
         if not any(v in part for v in net.discrete):
             part[net.discrete.variables[0]] = np.full(n, None, object)
-    read = read_sequences(net.discrete, parts if is_list else parts[0], likelihood=likelihood, **keys)
+    read = read_sequences(net.discrete, parts if is_list else parts[0], likelihood=likelihood, keys=keys, do=do)
     return Rows.of(read, {y: np.concatenate(columns) for y, columns in cells.items()})
 
 

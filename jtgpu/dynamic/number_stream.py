@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..columns.arrow import number_array
-from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence, shown
+from ..errors import EvidenceError, ImpossibleEvidence, shown
 from ..inference.evidence import read_findings
 from ..inference.results.marginals import Posterior
 from ..model.mixed_dynamic import label
@@ -17,6 +16,7 @@ from ..util.arguments import check_keywords, mapping
 from ..util.cells import is_missing
 from ..util.elementary import logs
 from .number_rows import HALF_LOG_2PI, regression, scaled_densities
+from .stream import read_state
 
 if TYPE_CHECKING:
     from ..model.mixed_dynamic import MixedDynamicNetwork
@@ -173,12 +173,7 @@ class MixedStream:
 
     def restore(self, state: Any) -> None:
         """Continue from a `state`, of this stream or of another one of the same network."""
-        given, n = number_array(state, "state"), sum(self._lags.values())
-        if given.shape != self.state.shape or not np.isfinite(given).all():
-            raise ArgumentError(
-                f"state has shape {given.shape}, expected {self.state.shape} finite numbers: the state of a stream of "
-                "this network"
-            )
+        given, n = read_state(state, len(self.state)), sum(self._lags.values())
         self._live.restore(given[: len(given) - 2 * n])
         past = iter(np.where(given[len(given) - n :] > 0, given[len(given) - 2 * n : len(given) - n], np.nan).tolist())
         self._past = {p: [next(past) for _ in range(lag)] for p, lag in self._lags.items()}

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterator, Mapping
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, DataError, PlanError, closest
+from ..errors import ArgumentError, DataError, closest
+from ..inference.compiled_network import CompiledNetwork
 from ..inference.results.frames import unused_name
 from ..model.discrete import DiscreteModel
+from ..model.mixed_dynamic import MixedDynamicNetwork, label
 from ..util.arguments import check_keywords, mapping, names, random_generator
 from ..util.text_table import counted
 from .number_rows import Rows, read_rows, regression, sums, with_densities
-from .number_samples import MixedSequenceStates, drawn_numbers
 from .number_stream import MixedStream
-from .results import Course, SequenceExplanations, SequencePosteriors
+from .results import Course, SequenceExplanations, SequencePosteriors, SequenceStates
 from .tree import DynamicTree
 
 if TYPE_CHECKING:
-    from ..model.mixed_dynamic import MixedDynamicNetwork
+    from numpy.typing import NDArray
+
     from ..util.arrays import Floats, Ints
     from ..util.options import BackendName, OnProblem
     from .posteriors import At
+    from .sequences import Sequences
 
 
 class MixedSequencePosteriors(SequencePosteriors):
@@ -65,10 +69,10 @@ class MixedSequencePosteriors(SequencePosteriors):
 
 
 @check_keywords()
-class MixedDynamicTree:
+class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
     """A compiled dynamic network with numbers; created by ``dyn.compile()``.
 
-    Sequences are a long frame with columns ``id`` and ``time``, a list of frames, or a mapping of variables to (B, T)
+    Sequences are a long frame with columns of `jtgpu.learn.Keys`, a list of frames, or a mapping of variables to (B, T)
     arrays. Posteriors are exact: an observed number is a likelihood of its parents with states. A number with numeric
     parents is a target if it is named, in slices where it or all of these are observed.
 
@@ -80,59 +84,49 @@ class MixedDynamicTree:
     """
 
     def __init__(self, net: MixedDynamicNetwork, backend: BackendName = "auto", **options: Any):
-        self.network, self.discrete = net, DynamicTree(net.discrete, backend, **options)
+        super().__init__(net, backend, options)
+        self.discrete = DynamicTree(net.discrete, backend, **options)
 
     @property
     def backend(self) -> str:
         """Name of the backend."""
         return self.discrete.backend
 
-    def __repr__(self) -> str:
-        return f"MixedDynamicTree({self.network.name!r}, backend={self.backend!r})"
+    def _parts(self) -> tuple[DynamicTree]:
+        return (self.discrete,)
 
     def reload(self, net: MixedDynamicNetwork) -> None:
         """Replace CPTs and densities by those of a network with the same variables and parents; the plan stays."""
-        own = [(v, self.network.parents(v)) for v in self.network]
-        if not isinstance(net, type(self.network)) or [(v, net.parents(v)) for v in net] != own:
-            raise PlanError(f"{net!r} differs from {self.network!r} in variables or parents, not only in numbers")
+        own = [(v, self._net.parents(v)) for v in self._net]
+        self._check_structure(net, isinstance(net, type(self._net)) and [(v, net.parents(v)) for v in net] == own)
         self.discrete.reload(net.discrete)
-        self.network = net
-
-    def close(self) -> None:
-        """Free the backend's memory, as a ``with`` block does at its end."""
-        self.discrete.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._net = net
 
     def filter(self, sequences: Any, *, targets: Any = None, at: At = None, joints: Any = None,
-               on_impossible: OnProblem = "error", **options: Any) -> MixedSequencePosteriors:  # fmt: skip
+               on_error: OnProblem = "error", **options: Any) -> MixedSequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given the evidence up to it; parameters as of `DynamicTree.filter`."""
-        return self._answer("filter", sequences, targets, options, at=at, joints=joints, on_impossible=on_impossible)
+        return self._answer("filter", sequences, targets, options, at=at, joints=joints, on_error=on_error)
 
     def smooth(self, sequences: Any, *, targets: Any = None, at: At = None, joints: Any = None,
-               on_impossible: OnProblem = "error", **options: Any) -> MixedSequencePosteriors:  # fmt: skip
+               on_error: OnProblem = "error", **options: Any) -> MixedSequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given all evidence; parameters as of `DynamicTree.smooth`."""
-        return self._answer("smooth", sequences, targets, options, at=at, joints=joints, on_impossible=on_impossible)
+        return self._answer("smooth", sequences, targets, options, at=at, joints=joints, on_error=on_error)
 
-    def predict(self, sequences: Any, *, steps: int = 1, targets: Any = None, on_impossible: OnProblem = "error",
+    def predict(self, sequences: Any, *, ahead: int = 1, targets: Any = None, on_error: OnProblem = "error",
                 **options: Any) -> MixedSequencePosteriors:  # fmt: skip
         """Compute posteriors of the slices that follow; parameters as of `DynamicTree.predict`."""
-        return self._answer("predict", sequences, targets, options, steps=steps, on_impossible=on_impossible)
+        return self._answer("predict", sequences, targets, options, ahead=ahead, on_error=on_error)
 
     def log_likelihood(self, sequences: Any, **options: Any) -> Floats:
         """Compute ln of the density of each sequence, (B,); parameters as of `DynamicTree.log_likelihood`."""
         read, offset = with_densities(self.network, self._read(sequences, options), "flag")
         return self.discrete.log_likelihood(read) + sums(offset, read)
 
-    def mpe(self, sequences: Any, *, on_impossible: OnProblem = "error", **options: Any) -> SequenceExplanations:
+    def mpe(self, sequences: Any, *, on_error: OnProblem = "error", **options: Any) -> SequenceExplanations:
         """Find the most probable states given the evidence, numbers included; parameters as of `DynamicTree.mpe`."""
         net = self.network
-        read, offset = with_densities(net, self._read(sequences, options), on_impossible)
-        best = self.discrete.mpe(read, on_impossible=on_impossible)
+        read, offset = with_densities(net, self._read(sequences, options), on_error)
+        best = self.discrete.mpe(read, on_error=on_error)
         own = DiscreteModel({v: net.discrete.states(v) for v in net.discrete if v not in net.joined})
         states = best.states[np.repeat(np.arange(read.n), read.lengths), read.slices]
         return SequenceExplanations(own, read, states[:, : len(own)], best.log_joint + sums(offset, read))
@@ -144,7 +138,7 @@ class MixedDynamicTree:
         net, rng = self.network, random_generator(seed)
         if sequences is None:
             if options:
-                raise ArgumentError("sample takes id=, time=, likelihood=, do=, on_gap= and codes= with sequences only")
+                raise ArgumentError("sample takes keys=, likelihood=, do= and codes= with sequences only")
             drawn = self.discrete.sample(n, length=length, seed=rng)
             read, rows = drawn._sequences, drawn._sequences.codes
             hidden = dict.fromkeys(net.numbers, np.full(len(rows), np.nan))
@@ -163,7 +157,7 @@ class MixedDynamicTree:
 
     def _read(self, sequences: Any, options: Mapping[str, Any]) -> Rows:
         for name in options:
-            if name not in (known := ("id", "time", "likelihood", "do", "on_gap", "codes")):
+            if name not in (known := ("keys", "likelihood", "do", "codes")):
                 raise ArgumentError(f"there is no argument {name!r}{closest(name, known) or f'; known: {known}'}")
         if given := [v for v in mapping("likelihood", options.get("likelihood")) if v in self.network.numbers]:
             raise ArgumentError(f"likelihood has the number {given[0]!r}; likelihood= is of variables with states")
@@ -182,7 +176,7 @@ class MixedDynamicTree:
         states = list(dict.fromkeys(v for v in given if v not in net.numbers))
         components = {c for y in numbers if (c := net.component[y]) is not None}
         rows = self._read(sequences, options)
-        read, offset = with_densities(net, rows, more["on_impossible"])
+        read, offset = with_densities(net, rows, more["on_error"])
         answer = getattr(self.discrete, kind)(read, targets=[*states, *sorted(components - {*states})], **more)
         made = MixedSequencePosteriors(
             net.discrete, answer._sequences, answer._slices, answer.log_evidence + sums(offset, read),
@@ -237,3 +231,56 @@ def _design(net: MixedDynamicNetwork, rows: Rows, y: str, sequence: Ints, t: Int
     """Ones, and the numeric parents of a number in slices of a kind, (n, 1 + parents)."""
     above = [(p, lag) for p, lag in net.numeric_parents(y) if lag <= kind]
     return np.stack([np.ones(len(t)), *(_at(rows, p, sequence, t - lag) for p, lag in above)], axis=1)
+
+
+class MixedSequenceStates(SequenceStates):
+    """States and values of all variables in all slices of B sequences; see `SequenceStates`.
+
+    ``result["load"]`` of a number has its values, (B, T) or (n, B, T) ndarray of float64, NaN behind the end of a
+    sequence.
+    """
+
+    def __init__(
+        self, net: MixedDynamicNetwork, sequences: Sequences, rows: NDArray[np.int32], values: Mapping[str, Floats]
+    ):
+        super().__init__(net.discrete, sequences, rows)
+        sequence, place, _ = self._places()
+        self._order = net.variables
+        self._values: dict[str, Floats] = {}
+        for y, x in values.items():
+            self._values[y] = np.full(self.states.shape[:-1], np.nan)
+            self._values[y][..., sequence, place] = x
+
+    def __getitem__(self, variable: str | int) -> NDArray[Any]:
+        known = isinstance(variable, str) and variable in self._values
+        return self._values[str(variable)] if known else super().__getitem__(variable)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._order)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+
+def drawn_numbers(
+    net: MixedDynamicNetwork, read: Sequences, states: NDArray[np.int32], values: Mapping[str, Floats], rng: Any
+) -> dict[str, Floats]:
+    """Values of the numbers, (n, R), given states (n, R, V): the observed ones, and draws of the others."""
+    # A number that is not observed has no children that are: it is independent of all but its parents.
+    n, lengths = len(states), read.lengths
+    made = {y: np.tile(x, (n, 1)) for y, x in values.items()}
+    order = [*TopologicalSorter({y: [p for p, lag in net.numeric_parents(y) if not lag] for y in made}).static_order()]
+    for t in range(int(lengths.max(initial=0))):
+        rows = read.ptr[:-1][lengths > t] + t
+        for y in order:
+            g, component = net.gaussian(y, t), net.component[y]
+            k = np.zeros((n, len(rows)), np.int64)
+            if component is not None:
+                k += states[:, rows, net.discrete.index(component)]
+            mean = g.mean.ravel()[k]
+            for p, lag in net.numeric_parents(y):
+                if (name := label(p, lag)) in g.coefficients:
+                    mean = mean + g.coefficients[name].ravel()[k] * made[p][:, rows - lag]
+            draws = mean + g.sd.ravel()[k] * rng.standard_normal(mean.shape)
+            made[y][:, rows] = np.where(np.isnan(made[y][:, rows]), draws, made[y][:, rows])
+    return made

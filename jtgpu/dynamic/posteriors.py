@@ -25,7 +25,7 @@ At = str | int | Iterable[int] | None
 
 
 def posteriors(
-    steps: tuple[Step, Step], read: Sequences, numbers: Sequence[int], at: At, joints: Any, on_impossible: str, *,
+    steps: tuple[Step, Step], read: Sequences, numbers: Sequence[int], at: At, joints: Any, on_error: str, *,
     smooth: bool,
 ) -> SequencePosteriors:  # fmt: skip
     """Posteriors of some variables of every slice, given the evidence so far or all of it."""
@@ -41,7 +41,7 @@ def posteriors(
     check_size(shape, width, f'at="last" ({format_bytes(8 * read.n * width)}), fewer slices, or fewer targets=')
     arrays = {v: np.zeros((*shape, step.width(v))) for v in wanted}
     log_evidence, failed = _write_all(steps, read, Wanted(wanted, slices, smooth, arrays))
-    if on_impossible == "error":
+    if on_error == "error":
         raise_if_impossible(read, np.arange(read.n), failed)
     joint = {}
     for given, scope in zip(several(joints) or (), scopes, strict=True):
@@ -99,7 +99,7 @@ def _slice_by_slice(step: Step, read: Sequences, wanted: Wanted) -> tuple[Floats
 
 
 def predictions(
-    step: Step, read: Sequences, numbers: Sequence[int], steps: int, on_impossible: str
+    step: Step, read: Sequences, numbers: Sequence[int], steps: int, on_error: str
 ) -> SequencePosteriors:
     """Posteriors of some variables in the slices that follow, in which nothing is observed."""
     net = step.net
@@ -117,7 +117,7 @@ def predictions(
         places = np.arange(len(part))[:, None], (own - first)[:, None] + np.arange(steps)
         for v, table in wide.items():
             arrays[v][part] = table[places]
-    if on_impossible == "error":
+    if on_error == "error":
         raise_if_impossible(longer, np.arange(read.n), failed)
     named = {net.variables[v]: table for v, table in arrays.items()}
     return SequencePosteriors(net, read.following(steps), np.arange(steps), log_evidence, named, {})

@@ -157,7 +157,7 @@ def raise_if_impossible(sequences: Sequences, chosen: Ints, failed: Ints) -> Non
         i = int(bad[np.argmin(chosen[bad])])
         name = sequences.name(int(chosen[i]), int(failed[i]))
         raise ImpossibleEvidence(
-            f"{name}: the evidence up to this slice has probability 0; on_impossible=\"flag\" answers the other "
+            f"{name}: the evidence up to this slice has probability 0; on_error=\"flag\" answers the other "
             "sequences"
         )
 

@@ -48,7 +48,7 @@ class SequenceQuestion:
     labels: bool = False  # the most probable states in place of probabilities
     log_evidence: bool = False
     on_gap: str = "error"
-    on_impossible: str = "error"
+    on_error: str = "error"
     na_values: tuple[str, ...] | None = None
 
 

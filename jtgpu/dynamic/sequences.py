@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..columns import as_array, is_tensor, open_table, read_states
-from ..errors import ArgumentError, DataError, EvidenceError, UnknownVariable, shown
+from ..columns import as_array, cells_of, is_frame, is_tensor, open_table, read_states
+from ..errors import ArgumentError, DataError, EvidenceError, UnknownState, UnknownVariable, shown
 from ..inference.evidence_table import weight_rows
 from ..inference.results.frames import unused_name
-from ..util.arguments import choice, mapping
+from ..options.learning import Keys
+from ..util.arguments import mapping
 from ..util.calls import outside
-from .cells import by_row, is_matrix, is_sequence, matrix, without_sets
 from .times import cells_in, check_steps, check_times, groups, index_of, is_whole, times_of, with_dates, with_gaps
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..util.arrays import Bools, Floats, Ints
 
 _LAGGED = re.compile(r".*\[t(-\d+)?\]$")
+SEVERAL = (list, tuple, set, frozenset)
 
 
 @dataclass(frozen=True)
@@ -102,9 +103,7 @@ class Sequences:
         exponents = {v: np.zeros((len(codes), e.shape[1]), np.int64) for v, e in self.exponents.items()}
         for v, e in exponents.items():
             e[at] = self.exponents[v]
-        return replace(
-            self, codes=codes, ptr=ptr, likelihood=weights, exponents=exponents, keys={}, source=None
-        )
+        return replace(self, codes=codes, ptr=ptr, likelihood=weights, exponents=exponents, keys={}, source=None)
 
     def following(self, steps: int) -> Sequences:
         """So many slices behind each sequence: whole numbers of the time go on, other times become steps from 1."""
@@ -133,15 +132,15 @@ class Sequences:
 
 
 def read_sequences(
-    net: DynamicNetwork, given: Any, *, id: str | None = None, time: str | None = None,
-    likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, on_gap: str = "error",
+    net: DynamicNetwork, given: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
+    do: Mapping[Any, Any] | None = None,
 ) -> Sequences:  # fmt: skip
     """Convert sequences of any kind to codes."""
-    # given: a long frame with columns `id` and `time`; a list of frames; a mapping of variables to (B, T) arrays; or
+    # given: a long frame with the columns of `keys`; a list of frames; a mapping of variables to (B, T) arrays; or
     #     (B, T, V) state numbers, -1 where nothing is observed
     # likelihood: variable -> weights: (states,), (rows, states) in the order of the frame's rows, or (B, T, states)
     # do: variable -> state in all slices, or {slice: state}
-    choice("on_gap", on_gap, ("error", "empty"))
+    id, time, on_gap = keys.id, keys.time, keys.on_gap
     if isinstance(given, Sequences):
         return given
     if is_tensor(given):
@@ -358,3 +357,75 @@ def with_do(net: DynamicNetwork, made: Sequences, do: Mapping[Any, Any]) -> Sequ
         made, codes=codes, likelihood=weights, cut_always=fixed,
         cuts={t: fixed | vs for t, vs in single.items()},
     )  # fmt: skip
+
+
+def is_sequence(x: Any) -> bool:
+    """Whether this is a sequence of its own in a list: a frame, an array, or a mapping of columns."""
+    if isinstance(x, Mapping):
+        return all(
+            isinstance(c, (list, tuple, np.ndarray)) or (hasattr(c, "__len__") and not isinstance(c, str))
+            for c in x.values()
+        )
+    return is_frame(x) or (isinstance(x, np.ndarray) and x.ndim == 2)
+
+
+def is_matrix(name: Any, x: Any) -> bool:
+    """Whether a column of a mapping is an array of sequences and slices."""
+    try:
+        return np.ndim(x) >= 2
+    except ValueError:  # some cells allow several states, or rows have different lengths
+        if not all(isinstance(row, (list, tuple, np.ndarray)) for row in x):
+            return False
+        if len({*map(len, x)}) == 1:
+            return True
+        raise EvidenceError(
+            f"the rows of {name!r} have different lengths; sequences of several lengths are a list of mappings, one "
+            "for each, or a long frame with id="
+        ) from None
+
+
+def matrix(name: Any, x: Any) -> NDArray[Any]:
+    """(sequences, slices) cells, some of which may be lists of states."""
+    known = np.array(x, object)
+    if not is_matrix(name, x) or known.ndim == 2:
+        return known
+    made = np.empty((len(x), len(x[0])), object)
+    for i, row in enumerate(x):
+        for t, cell in enumerate(row):
+            made[i, t] = cell
+    return made
+
+
+def without_sets(net: DynamicNetwork, columns: Mapping[str, Any]) -> tuple[dict[str, Any], dict[int, Floats]]:
+    """Columns whose cells are single states, and (n, states) weights: 1 for each state that a cell allows."""
+    plain: dict[str, Any] = {}
+    sets: dict[int, Floats] = {}
+    for name, column in columns.items():
+        plain[name] = column
+        kind = str(getattr(column, "type", getattr(column, "dtype", "object")))  # of Arrow and NumPy; lists have none
+        if name not in net or not kind.startswith(("object", "list", "large_list")):
+            continue
+        cells = cells_of(column)
+        at = [i for i, cell in enumerate(cells) if isinstance(cell, SEVERAL)]
+        if at:
+            v = net.index(name)
+            sets[v] = np.ones((len(cells), len(net.states(v))))
+            for i in at:
+                if not cells[i]:
+                    raise EvidenceError(
+                        f"row {i}, column {name!r}: the list is empty, so no state is possible; a cell that was not "
+                        "observed is None"
+                    )
+                try:
+                    allowed = [net.state_index(v, s) for s in cells[i]]
+                except UnknownState as error:
+                    raise UnknownState(f"row {i}, column {name!r}: {error}") from None
+                sets[v][i] = np.bincount(allowed, minlength=sets[v].shape[1]) > 0
+            plain[name] = [None if isinstance(cell, SEVERAL) else cell for cell in cells]
+    return plain, sets
+
+
+def by_row(sets: Mapping[int, Floats], source: Ints | None) -> dict[int, Floats]:
+    """Weights of the rows of a table as those of the rows of its sequences."""
+    # source: Of the sequences
+    return {v: w if source is None else np.where(source[:, None] >= 0, w[source], 1.0) for v, w in sets.items()}

@@ -185,16 +185,12 @@ class Stream:
 
     def restore(self, state: Any) -> None:
         """Continue from a `state`, of this stream or of another one of the same network."""
-        given = number_array(state, "state")
         k = self._step.cells
-        if given.shape != (2 * k + 2,):
-            raise ArgumentError(
-                f"state has shape {given.shape}, expected ({2 * k + 2},): the state of a stream of this network"
-            )
+        given = read_state(state, 2 * k + 2)
         t, alpha, power = given[0], given[2 : k + 2], given[k + 2 :]
         whole = np.concatenate([given[:1], power])
         if (
-            not np.isfinite(given).all() or t < 0 or (whole != np.floor(whole)).any() or (np.abs(whole) > 2**31).any()
+            t < 0 or (whole != np.floor(whole)).any() or (np.abs(whole) > 2**31).any()
             or (alpha < 0).any() or not alpha.any()
         ):  # fmt: skip
             raise ArgumentError(
@@ -202,3 +198,13 @@ class Stream:
             )
         self._t, self.log_evidence, self._alpha = int(t), float(given[1]), alpha.copy()
         self._power, self._low, self._is_ordinary = power.astype(np.int64), LEAST, not power.any()
+
+
+def read_state(state: Any, n: int) -> Floats:
+    """The numbers of a stream's state, which has n of them."""
+    given = number_array(state, "state")
+    if given.shape != (n,) or not np.isfinite(given).all():
+        raise ArgumentError(
+            f"state has shape {given.shape}, expected {n} finite numbers: the state of a stream of this network"
+        )
+    return given

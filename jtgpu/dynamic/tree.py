@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, EvidenceError, PlanError, shown
+from ..errors import ArgumentError, EvidenceError, shown
+from ..inference.compiled_network import CompiledNetwork
 from ..inference.queries.posteriors import as_list
+from ..model.dynamic import DynamicNetwork
+from ..options.learning import Keys
 from ..util.arguments import check_keywords, choice, several, whole_number
 from ..util.lru import LRU
 from .explain import most_probable, posterior_samples, prior_samples
@@ -19,14 +22,13 @@ from .step import Step
 from .stream import Stream
 
 if TYPE_CHECKING:
-    from ..model.dynamic import DynamicNetwork
     from ..model.states import CodesByVariable
     from ..util.arrays import Floats
     from ..util.options import BackendName, OnProblem
 
 
 @check_keywords()
-class DynamicTree:
+class DynamicTree(CompiledNetwork[DynamicNetwork]):
     """A compiled dynamic network; created by ``dyn.compile()``.
 
     One slice is planned, whatever the length of the sequences: its junction tree keeps the interfaces to the slices
@@ -47,25 +49,17 @@ class DynamicTree:
     """
 
     def __init__(self, net: DynamicNetwork, backend: BackendName = "auto", **options: Any):
-        self._net, self._backend_name, self._options = net, backend, options
+        super().__init__(net, backend, options)
         self._steps: LRU[Any, Step] = LRU(8)
-        self.step_of(())  # an interface that is too large is an error here
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"net": self._net, "backend": self._backend_name, "options": self._options}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["net"], state["backend"], **state["options"])  # type: ignore[misc]
-
-    @property
-    def network(self) -> DynamicNetwork:
-        """The network that was compiled."""
-        return self._net
+        self._name = self.step_of(()).tree(0).backend  # an interface that is too large is an error here
 
     @property
     def backend(self) -> str:
         """Name of the backend."""
-        return self.step.tree(0).backend
+        return self._name
+
+    def _parts(self) -> Iterable[Step]:
+        return self._steps.values()
 
     @property
     def step(self) -> Step:
@@ -74,7 +68,9 @@ class DynamicTree:
 
     def step_of(self, joints: tuple[tuple[int, ...], ...]) -> Step:
         """The compiled slice that keeps some sets together."""
-        return self._steps.get_or_make(joints, lambda: Step(self._net, self._backend_name, self._options, joints))
+        self._check_open()
+        backend, options = self._arguments["backend"], {k: x for k, x in self._arguments.items() if k != "backend"}
+        return self._steps.get_or_make(joints, lambda: Step(self._net, backend, options, joints))
 
     def reload(self, net: DynamicNetwork) -> None:
         """Replace the CPTs by those of a network with the same variables, states and arcs; the plan stays.
@@ -84,42 +80,27 @@ class DynamicTree:
         PlanError
             If the network has other variables, states or arcs.
         """
-        if not self._net.has_structure_of(net):
-            raise PlanError(f"{net!r} differs from {self._net!r} in variables, states or arcs, not only in numbers")
+        self._check_structure(net, self._net.has_structure_of(net))
         for step in self._steps.values():
             step.reload(net)
         self._net = net
 
-    def close(self) -> None:
-        """Free the backend's memory, as a ``with`` block does at its end."""
-        for step in self._steps.values():
-            step.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        return f"DynamicTree({self._net.name!r}, backend={self.backend!r})"
-
     # Posteriors -----------------------------------------------------------------------------------------------
 
     def filter(  # noqa: PLR0913
-        self, sequences: Any, *, id: str | None = None, time: str | None = None,
-        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, targets: Any = None,
-        at: At = None, joints: Any = None, on_gap: str = "error", on_impossible: OnProblem = "error",
-        codes: CodesByVariable | None = None,
+        self, sequences: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
+        do: Mapping[Any, Any] | None = None, targets: Any = None, at: At = None, joints: Any = None,
+        on_error: OnProblem = "error", codes: CodesByVariable | None = None,
     ) -> SequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given the evidence up to this slice.
 
         Parameters
         ----------
         sequences : data frame, list of data frames, mapping of (B, T) arrays, or (B, T, V) array of int
-        id, time : str, optional
-            Columns of a long frame: the sequence of each row, and its time. Times must increase in each sequence.
-            Without `id` the frame is one sequence.
+        keys : Keys
+            Columns of a long frame: ``Keys(id=...)``, the sequence of each row, and ``time=``, its time. Times must
+            increase in each sequence. Without `id` the frame is one sequence. ``on_gap="empty"``: a missing integer
+            time is a slice without observations, and no error.
         likelihood : mapping, optional
             Variable to P(observation | state): (states,), (rows, states), or (B, T, states). That of a static variable
             counts once, in the first slice.
@@ -131,9 +112,7 @@ class DynamicTree:
             Slices of the result, counted from 0. Default: all.
         joints : list of tuples, optional
             Sets whose joint posteriors are computed as well, such as ``[("rain[t]", "rain[t-1]")]``.
-        on_gap : {"error", "empty"}
-            Whether a missing integer time is an error or a slice without observations.
-        on_impossible : {"error", "flag"}
+        on_error : {"error", "flag"}
             Whether an impossible sequence raises an error, or has zeros from its first impossible slice on.
         codes : optional
             What cells mean; see `jtgpu.JunctionTree.posteriors_batch`.
@@ -149,65 +128,60 @@ class DynamicTree:
         DataError
             If times do not increase, or one is missing.
         """
-        choice("on_impossible", on_impossible, ("error", "flag"))
-        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
-        return self._posteriors(read, targets, at, joints, on_impossible, smooth=False)
+        choice("on_error", on_error, ("error", "flag"))
+        read = self._read(sequences, keys, likelihood, do, codes)
+        return self._posteriors(read, targets, at, joints, on_error, smooth=False)
 
     def smooth(  # noqa: PLR0913
-        self, sequences: Any, *, id: str | None = None, time: str | None = None,
-        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, targets: Any = None,
-        at: At = None, joints: Any = None, on_gap: str = "error", on_impossible: OnProblem = "error",
-        codes: CodesByVariable | None = None,
+        self, sequences: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
+        do: Mapping[Any, Any] | None = None, targets: Any = None, at: At = None, joints: Any = None,
+        on_error: OnProblem = "error", codes: CodesByVariable | None = None,
     ) -> SequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given the evidence of the whole sequence; parameters as of `filter`.
 
         Messages of about sqrt(T) slices are stored; the others are recomputed.
         """
-        choice("on_impossible", on_impossible, ("error", "flag"))
-        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
-        return self._posteriors(read, targets, at, joints, on_impossible, smooth=True)
+        choice("on_error", on_error, ("error", "flag"))
+        read = self._read(sequences, keys, likelihood, do, codes)
+        return self._posteriors(read, targets, at, joints, on_error, smooth=True)
 
     def predict(  # noqa: PLR0913
-        self, sequences: Any, *, steps: int = 1, id: str | None = None, time: str | None = None,
-        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, targets: Any = None,
-        on_gap: str = "error", on_impossible: OnProblem = "error",
+        self, sequences: Any, *, ahead: int = 1, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
+        do: Mapping[Any, Any] | None = None, targets: Any = None, on_error: OnProblem = "error",
         codes: CodesByVariable | None = None,
     ) -> SequencePosteriors:  # fmt: skip
         """Compute posteriors of the slices that follow each sequence, in which nothing is observed.
 
         Parameters
         ----------
-        steps : int
+        ahead : int
             Number of slices.
-        sequences, id, time, likelihood, do, targets, on_gap, on_impossible, codes
+        sequences, keys, likelihood, do, targets, on_error, codes
             See `filter`.
 
         Returns
         -------
         SequencePosteriors
-            Arrays (B, steps, states); ``log_evidence`` is that of the sequences.
+            Arrays (B, ahead, states); ``log_evidence`` is that of the sequences.
         """
-        choice("on_impossible", on_impossible, ("error", "flag"))
-        steps = whole_number("steps", steps, 1)
-        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
-        return predictions(self.step, read, self._targets(targets), steps, on_impossible)
+        choice("on_error", on_error, ("error", "flag"))
+        ahead = whole_number("ahead", ahead, 1)
+        read = self._read(sequences, keys, likelihood, do, codes)
+        return predictions(self.step, read, self._targets(targets), ahead, on_error)
 
     def log_likelihood(
-        self, sequences: Any, *, id: str | None = None, time: str | None = None,
-        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, on_gap: str = "error",
-        codes: CodesByVariable | None = None,
+        self, sequences: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
+        do: Mapping[Any, Any] | None = None, codes: CodesByVariable | None = None,
     ) -> Floats:  # fmt: skip
         """Compute ln P(evidence) of each sequence, (B,): -inf if it is impossible; parameters as of `filter`."""
-        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
+        read = self._read(sequences, keys, likelihood, do, codes)
         return self._posteriors(read, (), "last", None, "flag", smooth=False).log_evidence
 
     # Other questions ------------------------------------------------------------------------------------------
 
-    def mpe(  # noqa: PLR0913
-        self, sequences: Any, *, id: str | None = None, time: str | None = None,
-        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None, on_gap: str = "error",
-        on_impossible: OnProblem = "error",
-        codes: CodesByVariable | None = None,
+    def mpe(
+        self, sequences: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
+        do: Mapping[Any, Any] | None = None, on_error: OnProblem = "error", codes: CodesByVariable | None = None,
     ) -> SequenceExplanations:  # fmt: skip
         """Find the most probable states of all variables in all slices given the evidence; parameters as of `filter`.
 
@@ -220,15 +194,15 @@ class DynamicTree:
         SequenceExplanations
             ``["rain"]`` has the names of the states, (B, T); ``.log_joint`` is ln P(states, evidence), (B,).
         """
-        choice("on_impossible", on_impossible, ("error", "flag"))
-        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
+        choice("on_error", on_error, ("error", "flag"))
+        read = self._read(sequences, keys, likelihood, do, codes)
         check_size((read.n, int(read.lengths.max())), len(self._net), "long sequences in a call of their own")
-        return SequenceExplanations(self._net, read, *most_probable(self.step, read, on_impossible))
+        return SequenceExplanations(self._net, read, *most_probable(self.step, read, on_error))
 
     def sample(  # noqa: PLR0913
-        self, n: int, sequences: Any = None, *, length: int | None = None, seed: Any = None, id: str | None = None,
-        time: str | None = None, likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
-        on_gap: str = "error", codes: CodesByVariable | None = None,
+        self, n: int, sequences: Any = None, *, length: int | None = None, seed: Any = None, keys: Keys = Keys(),
+        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
+        codes: CodesByVariable | None = None,
     ) -> SequenceStates:  # fmt: skip
         """Draw sequences, or n exact samples of all variables given the evidence of each sequence.
 
@@ -241,7 +215,7 @@ class DynamicTree:
             Slices of each sequence.
         seed : optional
             See `numpy.random.default_rng`. The same seed gives the same samples.
-        id, time, likelihood, do, on_gap, codes
+        keys, likelihood, do, codes
             Of `sequences`; see `filter`.
 
         Returns
@@ -261,7 +235,7 @@ class DynamicTree:
             return SequenceStates(self._net, Sequences(rows, np.arange(n + 1) * length), rows)
         if length is not None:
             raise ArgumentError("sample takes length= without sequences only; they have their own lengths")
-        read = self._read(sequences, id, time, likelihood, do, on_gap, codes)
+        read = self._read(sequences, keys, likelihood, do, codes)
         check_size((n, read.n, int(read.lengths.max())), len(self._net), "fewer samples, and long sequences alone")
         return SequenceStates(self._net, read, posterior_samples(self.step, read, n, seed))
 
@@ -271,19 +245,18 @@ class DynamicTree:
 
     # Helpers --------------------------------------------------------------------------------------------------
 
-    def _read(self, sequences: Any, id: Any, time: Any, likelihood: Any, do: Any, on_gap: str, codes: Any) -> Sequences:
-        net = self._net.with_codes(codes)
-        return read_sequences(net, sequences, id=id, time=time, likelihood=likelihood, do=do, on_gap=on_gap)
+    def _read(self, sequences: Any, keys: Keys, likelihood: Any, do: Any, codes: Any) -> Sequences:
+        return read_sequences(self._net.with_codes(codes), sequences, keys=keys, likelihood=likelihood, do=do)
 
     def _targets(self, targets: Any) -> list[int]:
         given = self._net.variables if targets is None else as_list(targets, "targets")
         return list(dict.fromkeys(self._net.index(v) for v in given))
 
     def _posteriors(
-        self, read: Sequences, targets: Any, at: At, joints: Any, on_impossible: str, *, smooth: bool
+        self, read: Sequences, targets: Any, at: At, joints: Any, on_error: str, *, smooth: bool
     ) -> SequencePosteriors:
         step = self.step_of(() if joints is None or several(joints) == [] else self._joints(joints))
-        return posteriors((step, self.step), read, self._targets(targets), at, joints, on_impossible, smooth=smooth)
+        return posteriors((step, self.step), read, self._targets(targets), at, joints, on_error, smooth=smooth)
 
     def _joints(self, joints: Any) -> tuple[tuple[int, ...], ...]:
         """The sets of ``joints`` as numbers of the step network."""

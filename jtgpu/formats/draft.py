@@ -49,7 +49,7 @@ class Number:
 
 @dataclass
 class Slices:
-    """How the variables of a draft become those of a template; `jtgpu.formats.slices` makes it."""
+    """How the variables of a draft become those of a template; `jtgpu.formats.finish` makes it."""
 
     at: int  # offset, for errors about the template as a whole
     # variable of the draft -> variable of the template, and how many slices earlier it is

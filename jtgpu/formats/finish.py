@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
@@ -11,13 +12,16 @@ import numpy as np
 from ..errors import NetworkError, ParseError
 from ..model.cpts import ROW_TOLERANCE, RowReport, normalize_rows
 from ..model.decisions import DecisionNetwork
+from ..model.discrete import MAX_AXES
+from ..model.dynamic import DynamicNetwork
+from ..model.gaussian import Gaussian
+from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
+from ..model.templates import of_tables
 from ..util.arrays import Floats
 from ..util.options import Decisions, ZeroRows
 from .draft import MAX_NOTES, Draft, Family, settle, utility_table
 from .number_cursor import restore_ends
-from .numbers import accept, mixed_network
-from .slices import dynamic_network, no_decisions
 from .text import shortened
 
 # Numbers that a file implies without containing them (a node without a table is uniform). The limit prevents a short
@@ -238,3 +242,120 @@ def parsers_of(read: Callable[[str, str], Draft]) -> tuple[Callable[..., Draft],
         return finish(read(text, source), zero_rows, decisions)
 
     return parse_draft, parse
+
+
+def accept(draft: Draft) -> bool:
+    """Whether the file is a mixed network; its numbers are then no longer refused."""
+    # raises ParseError: If a number has a child with states.
+    if not draft.numbers or draft.decisions or draft.utilities or set(draft.refused) - set(draft.numbers):
+        return False
+    if any(not node.densities for node in draft.numbers.values()):
+        return False
+    for family in draft.families.values():
+        for p, at in family.parents:
+            if p in draft.numbers:
+                raise draft.source.error(
+                    at, f"the number {p!r} is a parent of {family.child!r}, which has states: exact answers need arcs "
+                    "from states to numbers only"
+                )  # fmt: skip
+    draft.refused.clear()
+    return True
+
+
+def mixed_network(draft: Draft, discrete: BayesianNetwork) -> MixedNetwork:
+    """The network of a draft whose numbers were accepted, with the finished network of its states."""
+    # raises ParseError, NetworkError: If parents are not declared, or a density does not fit them.
+    gaussians: dict[str, Gaussian] = {}
+    parents = {v: discrete.parents(v) for v in discrete}
+    for v, node in draft.numbers.items():
+        for p, at in node.parents:
+            if p not in draft.numbers and p not in draft.states:
+                raise draft.source.error(at, f"{v!r} has the parent {p!r}, which is not declared")
+        parents[v] = tuple(p for p, _ in node.parents)
+        numeric = [p for p in parents[v] if p in draft.numbers]
+        shape = tuple(len(draft.states[p]) for p in parents[v] if p not in draft.numbers)
+        if len(shape) >= MAX_AXES:
+            raise draft.source.error(node.at, f"{v!r} has {len(shape)} parents, more than an array has axes")
+        if len(node.densities) != math.prod(shape):
+            axes = " x ".join(str(c) for c in shape) or "1"
+            raise draft.source.error(
+                node.data_at, f"found {len(node.densities)} densities for {v!r}, expected {math.prod(shape)} = {axes}"
+            )
+        for row in node.densities:
+            odd = next((p for p in row.coefficients if p not in numeric), None)
+            if odd is not None:
+                raise draft.source.error(
+                    node.data_at, f"the density of {v!r} depends on {odd!r}; its numeric parents are {numeric}"
+                )
+        gaussians[v] = Gaussian(
+            np.reshape([row.constant for row in node.densities], shape),
+            {p: np.reshape([row.coefficients.get(p, 0.0) for row in node.densities], shape) for p in numeric},
+            np.reshape([row.sd for row in node.densities], shape),
+        )
+    at_of = {v: draft.declared[v] for v in draft.states} | {v: node.at for v, node in draft.numbers.items()}
+    order = draft.order if set(draft.order) == set(at_of) and len(draft.order) == len(at_of) else ()
+    names = order or sorted(at_of, key=lambda v: at_of[v])
+    net = MixedNetwork(
+        {v: float if v in gaussians else draft.states[v] for v in names},
+        parents,
+        {v: gaussians[v] if v in gaussians else discrete.cpt(v) for v in names},
+        name=draft.name,
+    )
+    if net.discrete == discrete:
+        net.discrete = discrete  # with its attributes and the report of its rows
+    return net
+
+
+def dynamic_network(draft: Draft, net: BayesianNetwork) -> DynamicNetwork:
+    """The template of a draft, with the finished network of its tables."""
+    # raises ParseError: If the file has decisions, or the arcs are not those of a template.
+    slices = draft.slices
+    assert slices is not None
+    families = {}
+    for v, tables in slices.families.items():
+        present = [label for label in tables if label in net]
+        if present and len(present) < len(tables):
+            raise draft.source.error(slices.at, f"a parent of {v!r} in an earlier slice cannot be read")
+        if present:
+            families[v] = present
+    try:
+        made = of_tables(net, slices.pairs, families, [v for v in slices.static if v in families])
+        for v, axes in slices.axes.items():
+            if v in families:
+                _reorder(made, v, axes)
+        return DynamicNetwork(**made, name=draft.name)
+    except NetworkError as error:
+        words = (re.sub(r"\[t(-\d+)?\]$", "", v) for v in re.findall(r"'([^']*)'", str(error)))
+        named = next((v for v in words if v in families), None)
+        at = slices.at if named is None else draft.declared.get(families[named][0], slices.at)
+        raise draft.source.error(at, str(error)) from None
+
+
+def no_decisions(draft: Draft) -> ParseError:
+    """The error about a dynamic network with decisions."""
+    assert draft.slices is not None
+    return draft.source.error(
+        draft.slices.at, "found decisions or utilities in a dynamic network; decisions='chance' or --chance-only makes "
+        "decisions uniform chance variables, and leaves out utilities"
+    )  # fmt: skip
+
+
+def _reorder(made: dict[str, Any], v: str, axes: Sequence[int]) -> None:
+    """Put the parents of a variable into the order that the file has for them."""
+    before: list[tuple[str, int]] = made["parents"][v]
+    if sorted(axes) != list(range(len(before))):
+        return
+    after = [before[i] for i in axes]
+    made["parents"][v], made["cpts"][v] = after, _moved(made["cpts"][v], before, after)
+    m = max((lag for _, lag in before), default=0)
+    if m:
+        tables = [made["start"][v]] if m == 1 else made["start"][v]
+        moved = [
+            _moved(table, [p for p in before if p[1] <= t], [p for p in after if p[1] <= t])
+            for t, table in enumerate(tables)
+        ]
+        made["start"][v] = moved[0] if m == 1 else moved
+
+
+def _moved(table: Any, before: Sequence[Any], after: Sequence[Any]) -> Any:
+    return np.ascontiguousarray(np.transpose(table, [*map(before.index, after), len(before)]))

@@ -231,7 +231,7 @@ class JunctionTree(CompiledModel):
         (B,) ndarray of float64
             -inf for a case of probability zero.
         """
-        return self.posteriors_batch(cases, **more, targets=(), on_impossible="flag", codes=codes).log_evidence
+        return self.posteriors_batch(cases, **more, targets=(), on_error="flag", codes=codes).log_evidence
 
     def session(self, evidence: Findings | None = None, **more: Unpack[EvidenceOptions]) -> Session:
         """Start a session: a sequence of queries in which the evidence changes step by step.
@@ -252,7 +252,7 @@ class JunctionTree(CompiledModel):
     # More -------------------------------------------------------------------------------------------------------
 
     def evidence_function(
-        self, cases: Cases, *, on_impossible: OnProblem = "error", codes: CodesByVariable | None = None
+        self, cases: Cases, *, on_error: OnProblem = "error", codes: CodesByVariable | None = None
     ) -> EvidenceFunction:
         """Return ln P and the posteriors of B cases as functions of CPTs and likelihoods, with their derivatives.
 
@@ -260,7 +260,7 @@ class JunctionTree(CompiledModel):
 
         Parameters
         ----------
-        cases, on_impossible, codes
+        cases, on_error, codes
             See `posteriors_batch`. An impossible case that is flagged has derivatives of 0.
 
         Returns
@@ -276,7 +276,7 @@ class JunctionTree(CompiledModel):
         >>> function.gradient().cpts["rain"].round(3).tolist()
         [0.417, 3.333]
         """
-        return EvidenceFunction(self, cases, on_impossible, codes)
+        return EvidenceFunction(self, cases, on_error, codes)
 
     def with_numbers(self, model: DiscreteModel) -> JunctionTree:
         """Create a tree with the plan, backend and options of this one for a model with other numbers.

@@ -23,7 +23,7 @@ __all__ = ["log_evidence", "posteriors"]
 
 def log_evidence(
     tree: Any, cases: Any, cpts: Mapping[str, Any] | None = None, likelihood: Mapping[str, Any] | None = None,
-    *, on_impossible: OnProblem = "error",
+    *, on_error: OnProblem = "error",
 ) -> Any:  # fmt: skip
     """Compute ln P of every case as a differentiable function.
 
@@ -38,14 +38,14 @@ def log_evidence(
         Default: the CPTs of the network, as constants.
     likelihood : mapping, optional
         Variable to weights >= 0, (B, card) or (card,) for all cases.
-    on_impossible : {"error", "flag"}
+    on_error : {"error", "flag"}
         Whether a case of probability 0 is an error, or has -inf and a gradient of 0.
 
     Returns
     -------
     (B,) array
     """
-    function = tree.evidence_function(cases, on_impossible=on_impossible)
+    function = tree.evidence_function(cases, on_error=on_error)
     given = _inputs(function, cpts, likelihood)
 
     def gradient(weights: Any, *given: Any) -> Any:
@@ -56,13 +56,13 @@ def log_evidence(
 
 def posteriors(
     tree: Any, cases: Any, targets: str | Iterable[str], cpts: Mapping[str, Any] | None = None,
-    likelihood: Mapping[str, Any] | None = None, *, on_impossible: OnProblem = "error",
+    likelihood: Mapping[str, Any] | None = None, *, on_error: OnProblem = "error",
 ) -> dict[str, Any]:  # fmt: skip
     """Compute posteriors as differentiable functions.
 
     Parameters
     ----------
-    tree, cases, cpts, likelihood, on_impossible
+    tree, cases, cpts, likelihood, on_error
         See `log_evidence`.
     targets : str, or iterable of str
 
@@ -70,7 +70,7 @@ def posteriors(
     -------
     mapping of str to (B, card) array
     """
-    function = tree.evidence_function(cases, on_impossible=on_impossible)
+    function = tree.evidence_function(cases, on_error=on_error)
     model = function.model
     wanted = [targets] if isinstance(targets, str) else list(several(targets) or ())
     wanted = [model.variables[model.index(v)] for v in wanted]

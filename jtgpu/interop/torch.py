@@ -23,7 +23,7 @@ __all__ = ["log_evidence", "posteriors"]
 
 def log_evidence(
     tree: Any, cases: Any, cpts: Mapping[str, Any] | None = None, likelihood: Mapping[str, Any] | None = None,
-    *, on_impossible: OnProblem = "error",
+    *, on_error: OnProblem = "error",
 ) -> Any:  # fmt: skip
     """Compute ln P of every case as a differentiable tensor.
 
@@ -38,7 +38,7 @@ def log_evidence(
         Default: the CPTs of the network, as constants.
     likelihood : mapping, optional
         Variable to a tensor of weights >= 0, (B, card) or (card,) for all cases.
-    on_impossible : {"error", "flag"}
+    on_error : {"error", "flag"}
         Whether a case of probability 0 raises `ImpossibleEvidence`, or has -inf and a gradient of 0.
 
     Returns
@@ -53,20 +53,20 @@ def log_evidence(
         loss = -jtgpu.interop.torch.log_evidence(tree, cases, {"wet": logits.softmax(-1)}).sum()
         loss.backward()
     """
-    torch, function = _torch(), tree.evidence_function(cases, on_impossible=on_impossible)
+    torch, function = _torch(), tree.evidence_function(cases, on_error=on_error)
     names, tensors = _inputs(torch, function, cpts, likelihood)
     return _functions()[0].apply(function, names, None, *tensors)[0]
 
 
 def posteriors(
     tree: Any, cases: Any, targets: str | Iterable[str], cpts: Mapping[str, Any] | None = None,
-    likelihood: Mapping[str, Any] | None = None, *, on_impossible: OnProblem = "error",
+    likelihood: Mapping[str, Any] | None = None, *, on_error: OnProblem = "error",
 ) -> dict[str, Any]:  # fmt: skip
     """Compute posteriors as differentiable tensors.
 
     Parameters
     ----------
-    tree, cases, cpts, likelihood, on_impossible
+    tree, cases, cpts, likelihood, on_error
         See `log_evidence`.
     targets : str, or iterable of str
 
@@ -74,7 +74,7 @@ def posteriors(
     -------
     mapping of str to (B, card) tensor of float64
     """
-    torch, function = _torch(), tree.evidence_function(cases, on_impossible=on_impossible)
+    torch, function = _torch(), tree.evidence_function(cases, on_error=on_error)
     names, tensors = _inputs(torch, function, cpts, likelihood)
     wanted = [targets] if isinstance(targets, str) else list(several(targets) or ())
     wanted = [function.model.variables[function.model.index(v)] for v in wanted]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
+    from ..options.learning import EM, Keys
     from ..util.cells import MissingReport
     from .classifier import JunctionTreeClassifier
     from .dags.posterior.arcs import Arc, ArcTable, ParentSets
@@ -28,25 +29,23 @@ if TYPE_CHECKING:
     from .parameters.checks import PredictiveCheck, check
     from .parameters.credible import CredibleIntervals
     from .parameters.fit import fit
-    from .parameters.mixed_slices import MixedSequenceFit
     from .parameters.number_checks import NumberCheck
     from .parameters.online import Online
     from .parameters.result import Fit
-    from .parameters.sequence_fit import SequenceFit
     from .structure_learner import StructureLearner
     from .validation import validate
     from .validation_result import Validation
 
 __all__ = [
-    "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "CredibleIntervals", "Discretiser", "Fit",
-    "JunctionTreeClassifier", "MissingReport", "MixedSequenceFit", "NumberCheck", "NumberValidation", "Online",
-    "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "SequenceFit", "Structure", "StructureLearner",
+    "EM", "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "CredibleIntervals", "Discretiser", "Fit",
+    "JunctionTreeClassifier", "Keys", "MissingReport", "NumberCheck", "NumberValidation", "Online",
+    "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "Structure", "StructureLearner",
     "StructurePosterior", "Validation", "check", "discretise", "fit", "load", "posterior", "score_table", "structure",
     "validate",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
-    ".util.cells": "MissingReport", "classifier": "JunctionTreeClassifier",
+    ".options.learning": "EM Keys", ".util.cells": "MissingReport", "classifier": "JunctionTreeClassifier",
     "dags.posterior.averaging": "AveragedNetworks AveragedPosteriors",
     "dags.posterior.arcs": "Arc ArcTable ParentSets", "dags.posterior.saved": "load",
     "dags.posterior.posterior": "posterior",
@@ -55,7 +54,6 @@ __getattr__, __dir__ = public_names(__name__, {
     "discretisation": "Discretiser discretise", "parameters.credible": "CredibleIntervals", "parameters.fit": "fit",
     "parameters.checks": "PredictiveCheck check",
     "parameters.number_checks": "NumberCheck", "parameters.online": "Online", "parameters.result": "Fit",
-    "parameters.mixed_slices": "MixedSequenceFit",
-    "parameters.sequence_fit": "SequenceFit", "structure_learner": "StructureLearner", "validation": "validate",
+    "structure_learner": "StructureLearner", "validation": "validate",
     "validation_result": "Validation", "number_validation": "NumberValidation",
 })  # fmt: skip

@@ -16,6 +16,7 @@ import numpy as np
 from ..columns.column import Column
 from ..errors import ArgumentError, DataError, EvidenceError, ImpossibleEvidence, NetworkError, closest
 from ..model.network import BayesianNetwork
+from ..options.learning import EM
 from ..util.arguments import check_keywords, choice, described, number, several, text
 from ..util.arrays import Floats, Ints
 from ..util.estimator import Estimator, check_table, check_width
@@ -105,7 +106,7 @@ class JunctionTreeClassifier(Estimator):
         and states are used.
     target : str, default "class"
         Name of the class in `structure`.
-    pseudo_count : float, default 1.0
+    pseudo_counts : float, default 1.0
         Added to every count (Laplace smoothing). If 0, rows of a CPT without counts are uniform.
     states : mapping, optional
         Mapping from a feature to its values, in order. Default: the values in the training data, or the states of the
@@ -158,7 +159,7 @@ class JunctionTreeClassifier(Estimator):
         structure: Mapping[str, Sequence[str]] | BayesianNetwork | Literal["naive", "tan", "learned"] | None = None,
         *,
         target: str = "class",
-        pseudo_count: float = 1.0,
+        pseudo_counts: float = 1.0,
         states: Mapping[str, Sequence[Any]] | None = None,
         unknown: Literal["error", "missing"] = "error",
         missing: Literal["available", "em"] = "available",
@@ -167,7 +168,7 @@ class JunctionTreeClassifier(Estimator):
     ):
         self.structure = structure
         self.target = target
-        self.pseudo_count = pseudo_count
+        self.pseudo_counts = pseudo_counts
         self.states = states
         self.unknown = unknown
         self.missing = missing
@@ -225,8 +226,8 @@ class JunctionTreeClassifier(Estimator):
         text("target", self.target)
         if self.states is not None and not isinstance(self.states, Mapping):
             raise ArgumentError(f"states must be a mapping from features to values, not {described(self.states)}")
-        if number("pseudo_count", self.pseudo_count, least=0) == math.inf:
-            raise ArgumentError("pseudo_count must be finite")
+        if number("pseudo_counts", self.pseudo_counts, least=0) == math.inf:
+            raise ArgumentError("pseudo_counts must be finite")
         check_table(X)
         names, columns, has_names = self._columns(X)
         n = len(columns[0]) if columns else 0
@@ -247,7 +248,7 @@ class JunctionTreeClassifier(Estimator):
         if self.missing == "em" and any((numbers[v] < 0).any() for v in names):
             arcs, table = {v: parents[v] for v in labels}, np.column_stack([numbers[v] for v in labels])
             fitted = fit_parameters(
-                arcs, table, states=labels, prior=self.pseudo_count, weights=weights, order=self.order
+                arcs, table, states=labels, pseudo_counts=self.pseudo_counts, weights=weights, em=EM(order=self.order)
             )
             self.network_ = fitted.network
         else:
@@ -255,7 +256,7 @@ class JunctionTreeClassifier(Estimator):
             for v in labels:
                 family = (*parents[v], v)
                 cards = [len(values[u]) for u in family]
-                cpts[v] = cpt_from_counts([numbers[u] for u in family], cards, weights, self.pseudo_count)
+                cpts[v] = cpt_from_counts([numbers[u] for u in family], cards, weights, self.pseudo_counts)
             self.network_ = BayesianNetwork(labels, parents, cpts)
         self._features, self._known_values = names, values
         self.n_features_in_ = len(names)
@@ -320,7 +321,7 @@ class JunctionTreeClassifier(Estimator):
         Raises
         ------
         ImpossibleEvidence
-            If a row has probability zero, which requires ``pseudo_count=0``.
+            If a row has probability zero, which requires ``pseudo_counts=0``.
         EvidenceError
             If a column is missing, or, unless ``unknown="missing"``, if a value is not in the training data.
         DataError
@@ -330,7 +331,7 @@ class JunctionTreeClassifier(Estimator):
         if self._is_naive:
             p = np.ldexp(*self._products(states))
             return np.asarray(p / p.sum(axis=1, keepdims=True))
-        posteriors = self.tree_.posteriors_batch(states, targets=[self.target], on_impossible="flag")
+        posteriors = self.tree_.posteriors_batch(states, targets=[self.target], on_error="flag")
         self._check_possible(posteriors.impossible)
         return posteriors[self.target]
 
@@ -345,7 +346,7 @@ class JunctionTreeClassifier(Estimator):
             n, classes, tree = len(states), len(self.classes_), self.tree_
             each = np.repeat(states, classes, axis=0)
             each[:, tree.model.index(self.target)] = np.tile(np.arange(classes), n)
-            logs = tree.posteriors_batch(each, targets=[], on_impossible="flag").log_evidence.reshape(n, classes)
+            logs = tree.posteriors_batch(each, targets=[], on_error="flag").log_evidence.reshape(n, classes)
         best = logs.max(axis=1, keepdims=True)
         self._check_possible(np.isneginf(best[:, 0]))
         return np.asarray(logs - best - np.log(np.exp(logs - best).sum(axis=1, keepdims=True)))
@@ -381,7 +382,7 @@ class JunctionTreeClassifier(Estimator):
     def _check_possible(self, impossible: NDArray[np.bool_]) -> None:
         if impossible.any():
             row = int(np.argmax(impossible))
-            raise ImpossibleEvidence(f"row {row} has probability 0; fit with a pseudo_count above 0 to avoid this")
+            raise ImpossibleEvidence(f"row {row} has probability 0; fit with a pseudo_counts above 0 to avoid this")
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable class of each row, (n,); the first one in case of a tie."""

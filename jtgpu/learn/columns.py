@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import unicodedata
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ from ..columns.column import Column
 from ..columns.files import is_text_file, read_file
 from ..columns.memory import read_column
 from ..columns.names import reject_repeated
-from ..errors import DataError, EvidenceError, TableTooLarge, closest, shown
+from ..errors import DataError, EvidenceError, TableTooLarge, closest
 from ..options.tables import CsvDialect
 from ..util.arguments import described
 from ..util.arrays import Floats, Ints
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
 
 MAX_ENTRIES = 100_000_000  # of a CPT
 MANY_STATES = 255  # of a feature, above which there is a warning
-MANY_NUMBERS = 20  # different numbers of a column above which they are states only if the user declares them
-MAX_FRACTIONS = 20  # the same of numbers that are not all whole: more are measurements
-FEW_TEXTS = 20  # different numbers with fractions for each text, from which the texts are no names of states
 
 
 def cpt_from_counts(family: list[Ints], cards: list[int], weights: Floats, pseudo_count: float) -> Floats:
@@ -136,28 +132,6 @@ def sample_weights(weights: ArrayLike | None, n: int, name: str = "weights") -> 
     return vector
 
 
-def number_of(value: Any) -> float | None:
-    """The finite number that a value is, or that its text denotes."""
-    if isinstance(value, bool) or type(value).__name__ == "bool_":
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) and (not isinstance(value, str) or value.isascii()) else None
-
-
-def reject_texts(name: str, numbers: Mapping[Any, float | None]) -> None:
-    """Raise if the values of a column are measurements with a few texts among them: `numbers` are those they denote."""
-    texts = [v for v, x in numbers.items() if x is None]
-    fractions = {x for x in numbers.values() if x is not None and not x.is_integer()}
-    if texts and len(fractions) > max(MAX_FRACTIONS, FEW_TEXTS * len(texts)):
-        raise DataError(
-            f"column {name!r} holds {len(fractions):,} different numbers with fractions and {shown(texts[0])}: leave "
-            f"cells empty that were not measured, or declare the states: states={{{name!r}: [...]}}"
-        )
-
-
 def sorted_values(column: Column) -> list[Any]:
     """Distinct values of a column, ascending; those of different types by type."""
     used = np.unique(column.index)
@@ -168,51 +142,12 @@ def sorted_values(column: Column) -> list[Any]:
         return sorted(distinct, key=lambda v: (type(v).__name__, str(v)))
 
 
-def warn_of_whole_numbers(counts: Mapping[str, int]) -> None:
-    """A warning about columns of many whole numbers of which each becomes a state without a word of the user."""
-    # counts: distinct values by column
-    many = {v: n for v, n in counts.items() if n > MANY_NUMBERS}
-    if many:
-        v = next(iter(many))
-        shown = ", ".join(f"{v!r} ({n})" for v, n in [*many.items()][:5]) + (", ..." if len(many) > 5 else "")
-        warnings.warn(
-            f"each of many whole numbers is a state: {shown}; make intervals (bins=, jtgpu.learn.discretise), take "
-            f"them as numbers (numbers=[{v!r}] with score='bic-cg', numbers={{{v!r}: 'gaussian'}} in fit), or declare "
-            "the states (states=) if each value is meant to be one",
-            stacklevel=outside(),
-        )
-
-
 def warn_of_many(name: str, n_states: int) -> None:
     """A warning about a feature each of whose many values is a state: mostly a column of measurements."""
     if n_states > MANY_STATES:
         warnings.warn(
             f"column {name!r} has {n_states:,} values, each of which is a state; make intervals with "
             "jtgpu.learn.Discretiser, or leave it out",
-            stacklevel=outside(),
-        )
-
-
-def near_equal(states: Iterable[Any]) -> list[str]:
-    """Pairs of states that differ in blanks, case or the coding of letters only."""
-    first: dict[str, str] = {}
-    pairs = []
-    for state in states:
-        if isinstance(state, str):
-            plain = " ".join(unicodedata.normalize("NFKC", state).casefold().split())
-            other = first.setdefault(plain, state)
-            if other != state:
-                pairs.append(f"{other!r} and {state!r}")
-    return pairs
-
-
-def warn_of_near_equal(states: Mapping[str, Iterable[Any]]) -> None:
-    """A warning about states from the data that are nearly equal."""
-    pairs = [f"{v}: {pair}" for v, own in states.items() for pair in near_equal(own)]
-    if pairs:
-        warnings.warn(
-            f"states that are nearly equal: {', '.join(pairs[:5])}{', ...' * (len(pairs) > 5)}; make them one in the "
-            "table, or declare the states (states=)",
             stacklevel=outside(),
         )
 

@@ -17,6 +17,7 @@ from ..model.discrete import DiscreteModel
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..model.states import NOT_OBSERVED, REJECTED, StateLookup
+from ..options.tables import ReadOptions
 from ..util.arguments import choice, described, mapping, text, unknown_keyword, whole_number
 from ..util.arrays import Bools, Floats, Ints
 from ..util.cells import is_na_word
@@ -26,16 +27,15 @@ from .parameters.fit import fit
 from .validation_result import Validation
 
 if TYPE_CHECKING:
-    from ..model.states import CodesByVariable
     from ..util.options import Data, OnProblem
 
 MIN_FOLDS = 2
 NUMBER = [(name, "f8") for name in ("mean", "sd", "log_densities", "pit")]  # predictions of a number
 
 
-def validate(  # noqa: PLR0913
+def validate(
     model: Any, frame: Data, target: str | None = None, *, folds: int | Any = None, seed: int = 0,
-    on_impossible: OnProblem = "error", na_values: Any = None, codes: CodesByVariable | None = None, **options: Any,
+    on_error: OnProblem = "error", read: ReadOptions = ReadOptions(), **options: Any,
 ) -> Validation:  # fmt: skip
     """Measure how well a model predicts a variable from the other cells of a row.
 
@@ -57,14 +57,12 @@ def validate(  # noqa: PLR0913
         Default: the model itself predicts all rows.
     seed : int
         Of the random parts.
-    on_impossible : {"error", "flag"}
+    on_error : {"error", "flag"}
         Whether a row of probability 0 is an error, or is left out and counted.
-    na_values : str or iterable of str, optional
-        Words that mean a missing cell; see `jtgpu.learn.fit`.
-    codes : optional
-        What cells mean; see `jtgpu.learn.fit`.
+    read : ReadOptions
+        How the table is read; see `jtgpu.learn.fit`.
     **options
-        Options of `jtgpu.learn.fit` for networks and structures with `folds`, such as ``prior=0.5``.
+        Options of `jtgpu.learn.fit` for networks and structures with `folds`, such as ``pseudo_counts=0.5``.
 
     Returns
     -------
@@ -80,7 +78,7 @@ def validate(  # noqa: PLR0913
     DataError
         If no row has a target, or a fold or a state has too few.
     ImpossibleEvidence
-        If a row has probability 0, unless ``on_impossible="flag"``.
+        If a row has probability 0, unless ``on_error="flag"``.
     ArgumentError
         If the model is none of those listed, or an option has no such value.
 
@@ -93,12 +91,12 @@ def validate(  # noqa: PLR0913
     >>> result.accuracy > result.baseline, result.states
     (True, ('yes', 'no'))
     """
-    known = [*signature(validate).parameters][:-1] + [*signature(fit).parameters][2:]
-    for name in options.keys() - {*known}:
-        raise unknown_keyword("validate", name, known)
-    choice("on_impossible", on_impossible, ("error", "flag"))
+    known = [*signature(validate).parameters.values()][:-1] + [*signature(fit).parameters.values()][2:]
+    for name in options.keys() - {p.name for p in known}:
+        raise unknown_keyword("validate", name, [p.name for p in known], {p.name: p.default for p in known})
+    choice("on_error", on_error, ("error", "flag"))
     target = getattr(model, "target", None) if target is None else target
-    table = _Cases(frame, _network(model), text("target", target), na_values, codes)
+    table = _Cases(frame, _network(model), text("target", target), read)
     if folds is None:
         if options:
             raise ArgumentError(f"{next(iter(options))}= is an option of fitting, which needs folds=")
@@ -112,10 +110,10 @@ def validate(  # noqa: PLR0913
         fitted = model if folds is None else _fitted(model, table, table.used[fold_of != number], options)
         predicted, impossible[own] = _predicted(fitted, table, rows)
         parts.append((own, predicted))
-    if impossible.any() and on_impossible == "error":
+    if impossible.any() and on_error == "error":
         row = int(table.used[int(np.argmax(impossible))])
         raise ImpossibleEvidence(
-            f'row {row} has probability 0 under the model; fit with a prior above 0, or on_impossible="flag"'
+            f'row {row} has probability 0 under the model; fit with pseudo_counts above 0, or on_error="flag"'
         )
     if impossible.all():
         raise DataError("all rows have probability 0 under the model")
@@ -139,11 +137,12 @@ def validate(  # noqa: PLR0913
 class _Cases:
     """The columns of a table, and the states of the target in the rows in which it is known."""
 
-    def __init__(self, frame: Any, net: BayesianNetwork | MixedNetwork | None, target: str, na_values: Any, codes: Any):
+    def __init__(self, frame: Any, net: BayesianNetwork | MixedNetwork | None, target: str, read: ReadOptions):
+        codes: Any = read.codes
         net, self.codes = None if net is None else net.with_codes(codes), codes
         numbers = net.numbers if isinstance(net, MixedNetwork) else ()
         states = None if net is None else {v: net.states(v) for v in net if v not in numbers}
-        table, words = read_data(frame, states, na_values)
+        table, words = read_data(frame, states, read.na_values, read)
         if target not in table.names:
             raise UnknownVariable(f"the table has no column {target!r}, the target{closest(target, table.names)}")
         if net is not None and target not in net:
@@ -232,8 +231,7 @@ def _fitted(model: Any, table: _Cases, rows: Ints, options: Mapping[str, Any]) -
     if callable(model) and _network(model) is None:
         return model(train)
     net = _network(model)
-    # with numbers its result is a MixedFit
-    fitted: Any = fit(net if net is not None else model, train, codes=table.codes, **options)
+    fitted: Any = fit(net if net is not None else model, train, read=ReadOptions(codes=table.codes), **options)
     return fitted.network
 
 
@@ -252,7 +250,7 @@ def _predicted(model: Any, table: _Cases, rows: Ints) -> tuple[Floats, Bools]:
             )
         tree: Any = model if isinstance(model, (JunctionTree, MixedTree)) else net.compile("cpu")
         cells = table.table(rows, False) or {table.target: [None] * len(rows)}
-        answer = tree.posteriors_batch(cells, targets=[table.target], on_impossible="flag", codes=table.codes)
+        answer = tree.posteriors_batch(cells, targets=[table.target], on_error="flag", codes=table.codes)
         if isinstance(net, MixedNetwork) and net.is_number(table.target):
             posterior = answer[table.target]
             x = np.array([table.values[k] for k in _of_rows(table, rows)], np.float64)

@@ -1,6 +1,6 @@
 """Networks of states and numbers: conditional Gaussians, answered exactly.
 
-`jtgpu.MixedNetwork` makes one, ``net.compile()`` a `MixedTree`, and `jtgpu.learn.fit` with ``numbers=`` a `MixedFit`.
+`jtgpu.MixedNetwork` makes one, ``net.compile()`` a `MixedTree`, and `jtgpu.learn.fit` with ``continuous=`` fits one.
 """
 
 from __future__ import annotations
@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
-    from .case_results import MixedCasePosteriors, NumberColumns
-    from .fit_result import MixedFit
     from .information import NumberObservation
-    from .results import MixedPosteriors, NumberPosterior
+    from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns, NumberPosterior
     from .sampling import MixedSamples
     from .tree import MixedTree
 
 __all__ = [
-    "MixedCasePosteriors", "MixedFit", "MixedPosteriors", "MixedSamples", "MixedTree", "NumberColumns",
+    "MixedCasePosteriors", "MixedPosteriors", "MixedSamples", "MixedTree", "NumberColumns",
     "NumberObservation", "NumberPosterior",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
-    "fit_result": "MixedFit", "information": "NumberObservation",
-    "case_results": "MixedCasePosteriors NumberColumns", "results": "MixedPosteriors NumberPosterior",
+    "information": "NumberObservation",
+    "results": "MixedCasePosteriors MixedPosteriors NumberColumns NumberPosterior",
     "sampling": "MixedSamples", "tree": "MixedTree",
 })  # fmt: skip

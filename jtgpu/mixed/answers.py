@@ -11,8 +11,8 @@ import numpy as np
 
 from ..errors import EvidenceError
 from ..util.lru import LRU
-from .case_results import Mixtures, NumberTable
 from .components import Component, Numbers, build, component_members, scope_of
+from .results import Mixtures, NumberTable
 from .rows import ScaledRows, equal_rows
 from .sets import SetEngine
 from .truncated import log_mass

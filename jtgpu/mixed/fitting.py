@@ -298,27 +298,3 @@ def starting_network(
             np.full(shape, mean), {p: np.zeros(shape) for p in parents.get(v, ()) if states[p] is float}, sd
         )
     return MixedNetwork(states, parents, cpts)
-
-
-MAX_LISTED = 1000  # configurations
-
-
-def empty_configurations(
-    net: MixedNetwork, sums: Sequence[Floats]
-) -> tuple[dict[str, list[dict[str, str]]], dict[str, int]]:
-    """Configurations of discrete parents without any row, of each variable that has some, and how many there are."""
-    # sums: of each variable, counts or products
-    rows: dict[str, list[dict[str, str]]] = {}
-    n_empty: dict[str, int] = {}
-    for v, own in zip(net, sums, strict=True):
-        weight = own[:, 0, 0] if net.is_number(v) else own.sum(axis=-1).ravel()
-        parents = net.discrete_parents(v)
-        shape = tuple(len(net.states(p)) for p in parents)
-        empty = np.flatnonzero(weight <= 0)
-        if parents and len(empty):
-            n_empty[v] = len(empty)
-            rows[v] = [
-                {p: net.states(p)[s] for p, s in zip(parents, np.unravel_index(i, shape), strict=True)}
-                for i in empty[:MAX_LISTED].tolist()
-            ]
-    return rows, n_empty

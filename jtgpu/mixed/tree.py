@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from ..columns import at_row
-from ..errors import ArgumentError, ImpossibleEvidence, PlanError
+from ..errors import ArgumentError, ImpossibleEvidence
+from ..inference.compiled_network import CompiledNetwork
 from ..inference.queries.posteriors import as_list
 from ..inference.results.interval_numbers import ends_of
 from ..inference.results.marginals import Posterior
@@ -18,11 +18,10 @@ from ..model.mixed import MixedNetwork
 from ..util.arguments import check_keywords, choice, random_generator, whole_number
 from ..util.lru import LRU
 from .answers import Answerer
-from .case_results import MixedCasePosteriors, NumberColumns
 from .components import numbers_of
 from .evidence import MixedCases, read_case, read_cases
 from .information import InformationQueries
-from .results import MixedPosteriors
+from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns
 from .sampling import MixedSamples, draw_bounded, draw_numbers
 from .sets import SetEngine
 
@@ -41,7 +40,7 @@ Targets = str | int | Iterable[str | int] | None
 
 
 @check_keywords()
-class MixedTree(InformationQueries):
+class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
     """A compiled mixed network; created by ``net.compile()``.
 
     Evidence on a number is a value, or a pair ``(low, high)``: the number is between the two (``inf`` where there is no
@@ -59,22 +58,14 @@ class MixedTree(InformationQueries):
     def __init__(
         self, net: MixedNetwork, backend: BackendName = "auto", *, max_configurations: int, options: Mapping[str, Any]
     ):
-        self._net, self._backend, self._compile_options = net, backend, dict(options)
-        self._max_configurations = whole_number("max_configurations", max_configurations, least=1)
+        most = whole_number("max_configurations", max_configurations, least=1)
+        super().__init__(net, backend, {"max_configurations": most, "options": dict(options)})
         self._everything: tuple[tuple[str, ...], list[str], tuple[int, ...]] | None = None  # all variables as targets
         self._engines: LRU[tuple[tuple[int, ...], ...], SetEngine] = LRU(MOST_ENGINES)
-        self.answerer = Answerer(net, numbers_of(net), self.engine, self._max_configurations)
+        self.answerer = Answerer(net, numbers_of(net), self.engine, most)
 
-    def close(self) -> None:
-        """Free the memory of the backends. Queries that need them raise `JtgpuError` from then on."""
-        for engine in self._engines.values():
-            engine.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def _parts(self) -> Iterable[SetEngine]:
+        return self._engines.values()
 
     def reload(self, net: MixedNetwork) -> None:
         """Replace the parameters by those of a network of the same structure; plans stay.
@@ -85,8 +76,9 @@ class MixedTree(InformationQueries):
             If the network has other variables, states or arcs.
         """
         own = [(v, self._net.parents(v), self._net.graph.states(v)) for v in self._net]
-        if not isinstance(net, type(self._net)) or [(v, net.parents(v), net.graph.states(v)) for v in net] != own:
-            raise PlanError(f"{net!r} differs from {self._net!r} in variables, states or arcs, not only in numbers")
+        self._check_structure(
+            net, isinstance(net, type(self._net)) and [(v, net.parents(v), net.graph.states(v)) for v in net] == own
+        )
         numbers, old, self._net = numbers_of(net, self.answerer.numbers.scale), self._net, net  # sums keep their units
         self.answerer.reload(net, numbers)
         if any(not np.array_equal(net.cpt(v), old.cpt(v)) for v in net.discrete):
@@ -95,21 +87,9 @@ class MixedTree(InformationQueries):
 
     def engine(self, sets: tuple[tuple[int, ...], ...]) -> SetEngine:
         """The compiled discrete network that takes likelihoods of some sets of variables."""
-        return self._engines.get_or_make(
-            sets, lambda: SetEngine(self._net.discrete, sets, self._backend, self._compile_options)
-        )
-
-    @property
-    def network(self) -> MixedNetwork:
-        """The network that was compiled."""
-        return self._net
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        made = partial(MixedTree, max_configurations=self._max_configurations, options=self._compile_options)
-        return made, (self._net, self._backend)
-
-    def __repr__(self) -> str:
-        return f"<MixedTree of {self._net!r}>"
+        self._check_open()
+        backend, options = self._arguments["backend"], self._arguments["options"]
+        return self._engines.get_or_make(sets, lambda: SetEngine(self._net.discrete, sets, backend, options))
 
     # One case -------------------------------------------------------------------------------------------------
 
@@ -207,10 +187,7 @@ class MixedTree(InformationQueries):
         parents = {v: net.parents(v) for v in net} | {child: tuple(weights)}
         cpts: dict[str, Any] = {v: net.gaussian(v) if net.is_number(v) else net.cpt(v) for v in net}
         cpts[child] = Gaussian(0.0, weights, sd=1.0)
-        tree = MixedTree(
-            MixedNetwork(states, parents, cpts), self._backend, max_configurations=self._max_configurations,
-            options=self._compile_options,
-        )  # fmt: skip
+        tree = MixedTree(MixedNetwork(states, parents, cpts), **self._arguments)
         return float(tree.posterior(child, evidence, likelihood=likelihood, do=do).sd) ** 2 - 1.0
 
     # Tables of cases ------------------------------------------------------------------------------------------
@@ -222,7 +199,7 @@ class MixedTree(InformationQueries):
         likelihood: Findings | None = None,
         do: Findings | None = None,
         targets: Targets = None,
-        on_impossible: OnProblem = "error",
+        on_error: OnProblem = "error",
         codes: CodesByVariable | None = None,
     ) -> MixedCasePosteriors:
         """Compute posteriors of a table of B cases.
@@ -233,7 +210,7 @@ class MixedTree(InformationQueries):
             Columns of states and of numbers; None and NaN are missing.
         likelihood, do, targets
             See `posteriors`; likelihoods are (card,) or (B, card).
-        on_impossible : {"error", "flag"}
+        on_error : {"error", "flag"}
             Whether a case of probability zero raises, or is flagged in the result.
         codes : optional
             What cells mean; see `jtgpu.JunctionTree.posteriors_batch`.
@@ -245,7 +222,7 @@ class MixedTree(InformationQueries):
         read = read_cases(self._net.with_codes(codes), cases, likelihood, do)
         names, discrete, numbers = self._targets(targets)
         answers = self.answerer.answer(read, discrete, numbers)
-        self._check_possible(answers.impossible, read, on_impossible)
+        self._check_possible(answers.impossible, read, on_error)
         columns = {v: NumberColumns(answers.numbers, i) for i, v in enumerate(answers.numbers.names)}
         by_name: dict[str, Any] = {**answers.posteriors, **columns}
         return MixedCasePosteriors(
@@ -258,13 +235,11 @@ class MixedTree(InformationQueries):
         codes: CodesByVariable | None = None,
     ) -> Floats:  # fmt: skip
         """Compute `log_evidence` of each of B cases, (B,): -inf for a case of probability zero."""
-        flagged = self.posteriors_batch(
-            cases, likelihood=likelihood, do=do, targets=(), on_impossible="flag", codes=codes
-        )
+        flagged = self.posteriors_batch(cases, likelihood=likelihood, do=do, targets=(), on_error="flag", codes=codes)
         return flagged.log_evidence
 
     def predict(
-        self, cases: Cases, target: str | int, *, on_impossible: OnProblem = "error",
+        self, cases: Cases, target: str | int, *, on_error: OnProblem = "error",
         codes: CodesByVariable | None = None,
     ) -> NDArray[Any]:  # fmt: skip
         """Predict a variable of B cases given the other columns: the mean of a number, the most probable state."""
@@ -278,7 +253,7 @@ class MixedTree(InformationQueries):
         is_number = self._net.is_number(name)
         g = (self._net.numbers.index(name),) if is_number else ()
         answers = self.answerer.answer(read, [] if is_number else [name], g)
-        self._check_possible(answers.impossible, read, on_impossible)
+        self._check_possible(answers.impossible, read, on_error)
         if is_number:
             return np.asarray(answers.numbers.mean[:, 0])
         labels: NDArray[Any] = np.array(self._net.states(name), dtype=object)
@@ -308,7 +283,7 @@ class MixedTree(InformationQueries):
         return MixedSamples(self._net, states, draw_numbers(self.answerer, observed, case.cut, states, values, rng))
 
     def impute(
-        self, cases: Cases, *, seed: Seed = None, on_impossible: OnProblem = "error",
+        self, cases: Cases, *, seed: Seed = None, on_error: OnProblem = "error",
         codes: CodesByVariable | None = None,
     ) -> MixedSamples:  # fmt: skip
         """Fill in the missing cells of B cases with an exact joint sample given the other cells of the case.
@@ -328,7 +303,7 @@ class MixedTree(InformationQueries):
             possible = np.maximum(states[rows], 0)
             drawn = draw_numbers(self.answerer, pattern.observed, frozenset(), possible, part.values, rng)
             values[rows] = np.where(np.any(states[rows] < 0, axis=1)[:, None], part.values, drawn)
-        self._check_possible(np.any(states < 0, axis=1), read, on_impossible)
+        self._check_possible(np.any(states < 0, axis=1), read, on_error)
         return MixedSamples(self._net, states, values, read.table)
 
     # Information ----------------------------------------------------------------------------------------------
@@ -357,8 +332,8 @@ class MixedTree(InformationQueries):
             self._everything = result
         return result
 
-    def _check_possible(self, impossible: NDArray[np.bool_], cases: MixedCases, on_impossible: str) -> None:
-        if choice("on_impossible", on_impossible, ("error", "flag")) == "flag" or not impossible.any():
+    def _check_possible(self, impossible: NDArray[np.bool_], cases: MixedCases, on_error: str) -> None:
+        if choice("on_error", on_error, ("error", "flag")) == "flag" or not impossible.any():
             return
         row = int(np.argmax(impossible))
         reason = f"the evidence has probability 0: {', '.join(cases.findings(self._net, row)) or 'its likelihoods'}"

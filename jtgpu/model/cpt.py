@@ -96,7 +96,11 @@ class Cpt(_Base):
                 for a, state in zip(self._axes, key if isinstance(key, tuple) else (key,), strict=False):
                     if isinstance(state, (int, np.integer)) and not -len(a.states) <= state < len(a.states):
                         _state_number(a, int(state))  # raises
-                raise
+                axes = ", ".join(self.variables) or f"{self.ndim} axes"
+                raise UnknownState(
+                    f"{shown(key)} is no place in this table of shape {self.shape} ({axes}): give a number of a state, "
+                    "or a slice, for each axis"
+                ) from None
         index: list[int | slice] = [slice(None)] * self.ndim
         for variable, state in key.items():
             axis = self._axis(variable)

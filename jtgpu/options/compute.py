@@ -1,12 +1,13 @@
 """Where and how exact inference computes: `Compute`, and `Planning`, how a network is planned."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 from ..errors import ArgumentError
+from ..util.arguments import having
 from ..util.options import BackendName
-from .record import Opt, Record
+from .record import Opt, Record, require_only
 
 
 def memory_size(text: str) -> str | float:
@@ -32,14 +33,14 @@ MemoryLimit = Annotated[str | float | None, Opt(
     "--memory-limit SIZE", check=memory_size)]
 Threads = Annotated[int | None, Opt(
     "Number of CPU cores to use; selects the CPU unless --backend does. Default: all.", least=1, front=True)]
-Devices = Annotated[Literal["all"] | list[int] | None, Opt(
+Devices = Annotated[Literal["all"] | Sequence[int] | None, Opt(
     "GPUs to use; cases and slices are distributed among them. Default: one.", "--devices all|0,1", check=gpu_numbers)]
-Progress = Annotated[bool | None, Opt(
+Progress = Annotated[bool | Callable[..., Any] | None, Opt(
     "Show progress on stderr. Default: if it is a terminal.", "--progress/--no-progress")]
 
 
 class Compute(Record, title="Computation"):
-    """Where a plan runs."""
+    """Where and how is computed; functions also take the name of a backend in its place: ``compute="gpu"``."""
 
     backend: Annotated[BackendName, Opt("Where to compute.", "--backend NAME", front=True)] = "auto"
     threads: Threads = None
@@ -47,7 +48,21 @@ class Compute(Record, title="Computation"):
         "GPU precision: float64, or float32 (half the memory, posteriors accurate to about 1e-6).",
         "--dtype NAME")] = "float64"
     devices: Devices = None
+    # jtgpu.cluster.Cluster, or its address
+    cluster: Annotated[Any, Opt(
+        "Run on a Ray cluster: auto (the cluster of this job), local, ray://host:10001 or host:6379.",
+        "--cluster ADDRESS", check=str)] = None
+    memory_limit: MemoryLimit = None
     progress: Progress = None
+
+    @classmethod
+    def of(cls, given: "Compute | str", used: str, what: str) -> "Compute":
+        """The argument ``compute`` of a function, which uses some fields; a text is the name of the backend."""
+        # used, what: See `require_only`
+        compute = cls(backend=given) if isinstance(given, str) else given  # type: ignore[arg-type]
+        having("compute", compute, "compile_options", "a jtgpu.Compute, or the name of a backend")
+        require_only(compute, used, what)
+        return compute
 
     def device_option(self) -> dict[str, Any]:
         """The keyword ``devices`` of ``plan`` and ``compile``; empty if it was not given."""

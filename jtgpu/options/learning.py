@@ -7,21 +7,44 @@ from typing import Annotated, Any, Literal
 from ..errors import ArgumentError
 from .record import Opt, Record
 
+MAX_ENTRIES = 100_000_000  # of a CPT
+
+
+class Keys(Record, title="Sequences"):
+    """How the rows of a table form sequences."""
+
+    id: Annotated[str | None, Opt(
+        "Column that names the sequence of each row. Default: all rows are one sequence.", "--id COLUMN")] = None
+    time: Annotated[str | None, Opt(
+        "Column of times, numbers or dates, which increase in each sequence. Default: the rows are in order.",
+        "--time COLUMN")] = None
+    on_gap: Annotated[Literal["error", "empty"], Opt(
+        "Whether a missing time (of whole numbers) is an error or a slice without observations.")] = "error"
+
 
 class EM(Record, title="EM"):
     """How EM runs."""
 
-    start: Annotated[Literal["auto", "given", "counts", "uniform", "random"], Opt(
+    start: Annotated[Literal["auto", "given", "counts", "uniform", "random"] | Any, Opt(
         "Where EM starts: auto (counts, random tables of hidden variables), given (the network), counts, uniform, "
-        "random.", "--start HOW")] = "auto"
+        "random; or, in Python, another network of the structure.", "--start HOW")] = "auto"
+    zeros: Annotated[Literal["keep", "free"], Opt(
+        "With start given: whether entries of 0 stay 0 whatever is added to the counts, or may change.")] = "keep"
     restarts: Annotated[int, Opt("Number of starts; the best result counts.", least=1, front=True)] = 1
     seed: Annotated[int, Opt("Random seed.", least=0)] = 0
     iterations: Annotated[int, Opt("Passes over the cases, at most.", least=1, front=True)] = 200
     tolerance: Annotated[float, Opt("Relative change of the objective that ends EM.", least=0)] = 1e-7
     accelerate: Annotated[bool, Opt("Extrapolate where that helps.", "--accelerate/--no-accelerate")] = True
-    step: Annotated[float | None, Opt(
-        "Stepwise EM: one pass, tables updated after each chunk; 0.5 < X <= 1.")] = None
-    errors: Annotated[bool, Opt("Compute standard errors, for --report and --json.")] = False
+    stepwise: Annotated[float | None, Opt(
+        "Stepwise EM, in one pass: chunk k has the share (k + 2) ** -X, 0.5 < X <= 1.", above=0.5, most=1)] = None
+    standard_errors: Annotated[bool, Opt("Compute standard errors.")] = False
+    on_error: Annotated[Literal["error", "flag"], Opt(
+        "Rows of probability 0 at the start: error, or flag, which leaves them out and counts them.")] = "error"
+    order: Annotated[Any, Opt("Elimination order of the passes.")] = "auto"
+    max_cpt: Annotated[int, Opt("Entries of the largest CPT.", least=1)] = MAX_ENTRIES
+    checkpoint: Annotated[Path | str | None, Opt("File that is written between iterations.")] = None
+    resume: Annotated[bool, Opt(
+        "Continue from the checkpoint if it exists and has the same data and options.")] = False
 
 
 def _count(above: int, *words: str) -> Any:
@@ -62,8 +85,8 @@ class Chains(Record, title="Markov chains"):
     """How probabilities of arcs are computed, by Markov chains beyond 13 variables."""
 
     tolerance: Annotated[float, Opt("Largest standard error of a probability, at which Markov chains stop.")] = 0.01
-    time: Annotated[float | None, Opt(
-        "Time that all of it should take at most; with --checkpoint, that Markov chains may run.", "--time SECONDS",
+    seconds: Annotated[float | None, Opt(
+        "Time that all of it should take at most; with --checkpoint, that Markov chains may run.", "--seconds S",
         front=True)] = None
     steps: Annotated[int | None, Opt("Most steps of a chain.", least=1)] = None
     chains: Annotated[int | Literal["auto"], Opt(

@@ -106,6 +106,15 @@ class Record:
         return type(self)(**(vars(self) | changes))
 
 
+def require_only(record: Any, used: str, what: str) -> None:
+    """Raise `ArgumentError` for an option of a record that is given, but is not among those that are used."""
+    # used: Names of fields, separated by spaces
+    # what: What does not use the others
+    for name, field in fields_of(type(record)).items():
+        if name not in used.split() and getattr(record, name) is not field.default:
+            raise ArgumentError(f"{name}= is not offered with {what}")
+
+
 def check_options(record: Any) -> None:
     """Raise `ArgumentError` for a field of a record that its type or bounds do not accept."""
     for name, field in fields_of(type(record)).items():
@@ -117,6 +126,7 @@ def check_options(record: Any) -> None:
         elif field.choices and len(kinds) == 1:
             choice(name, value, field.choices)
         elif kinds == (int,):
-            whole_number(name, value, None if opt.least is None else int(opt.least))
+            least, most = (None if x is None else int(x) for x in (opt.least, opt.most))
+            whole_number(name, value, least, most)
         elif kinds == (float,):
-            number(name, value, least=opt.least, above=opt.above)
+            number(name, value, least=opt.least, above=opt.above, most=opt.most)

@@ -123,6 +123,25 @@ class CsvDialect:
 
 
 @dataclass(frozen=True)
+class ReadOptions(CsvDialect):
+    """How tables of cases are read."""
+
+    # of a file; a list of words in Python, where () means no others than empty cells
+    na_values: Annotated[Names | None, Opt(
+        "Word that means a missing cell, unless it is a state. Repeatable. Besides NA, N/A, NaN, None, null and the "
+        "others of pandas.read_csv, unless WORD is empty. Empty cells are always missing.", "--na-values WORD")] = None
+    codes: Any = None  # "names", "index" or mapping: see `jtgpu.DiscreteModel.with_codes`
+    constant: Annotated[Literal["error", "drop"], Opt(
+        "Columns with only one value: error, or drop, with a note.", "--constant HOW")] = "error"
+    chunk: Annotated[int | None, Opt(
+        "Rows that are read at a time, or of a chunk of stepwise EM. Default: 100,000, or 1,000.", least=1)] = None
+
+    def __post_init__(self) -> None:
+        if self.chunk is not None:
+            whole_number("chunk", self.chunk, least=1)
+
+
+@dataclass(frozen=True)
 class FileOptions:
     """How files of cases are read and files of answers are written; `jtgpu.cases.answer_file` documents the fields."""
 

@@ -83,7 +83,7 @@ class MixedAnswers:
         if not together:
             return results
         rows = [{net.variables[0]: None, **case} for case in together.values()]
-        answer = self._tree.posteriors_batch(rows, targets=self._names, on_impossible="flag")
+        answer = self._tree.posteriors_batch(rows, targets=self._names, on_error="flag")
         for row, i in enumerate(together):
             if answer.impossible[row]:
                 results[i] = {"error": problem(ImpossibleEvidence("the evidence of this case has probability 0"))}

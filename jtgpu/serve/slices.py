@@ -64,8 +64,8 @@ def _answer_all(tree: Tree, body: Sequences, method: str, result_of: Any, **more
     # result_of: function of the answer of a method of the tree, the number of a sequence in it, and its length
     net, parts = tree.network, body.parts()
 
-    def ask(reads: list[Read], on_impossible: str) -> Any:
-        return getattr(tree, method)(**as_given(net, reads), on_impossible=on_impossible, **more)
+    def ask(reads: list[Read], on_error: str) -> Any:
+        return getattr(tree, method)(**as_given(net, reads), on_error=on_error, **more)
 
     def alone(part: OneSequence) -> Any:
         read = read_sequence(net, part)
@@ -207,7 +207,7 @@ class Predict(Sequences, kw_only=True):
         def result_of(made: SequencePosteriors, i: int, length: int) -> SequenceResult:
             return _slices_of(made, i, {length + k: k for k in range(steps)}, tree, form)
 
-        reply: SequencesReply = _answer_all(tree, self, "predict", result_of, targets=names, steps=steps)
+        reply: SequencesReply = _answer_all(tree, self, "predict", result_of, targets=names, ahead=steps)
         return reply
 
 

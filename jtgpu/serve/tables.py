@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,7 +18,9 @@ from starlette.responses import FileResponse, Response, StreamingResponse
 
 from ..cases import answer_file
 from ..columns.arrow import arrow, arrow_parquet
-from ..errors import UnknownVariable
+from ..columns.csv_file import CsvFile
+from ..columns.files import open_cases
+from ..errors import JtgpuError, UnknownVariable
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..model.quick import parse_codes
@@ -61,8 +62,18 @@ class Tables:
     async def columns(self, request: Request, hosted: Hosted) -> Response:
         """The columns of a CSV file."""
         self._check(request, hosted)
+        options, _ = _options(request, hosted.states)
         body = await read(request, PREVIEW)
-        return json_response(await asyncio.to_thread(_columns, hosted.states, body))
+        job = await asyncio.to_thread(self._jobs.new, hosted.name)
+        try:
+            job.cases.write_bytes(body[: body.rfind(b"\n") + 1] or body)  # the last line may be cut
+            return json_response(await asyncio.to_thread(_columns, hosted.states, job.cases, options))
+        except JtgpuError as error:
+            found = _problem_of(error, job)
+            raise Refusal(found["type"].rpartition("/")[2], found["detail"]) from None
+        finally:
+            job.cancel()
+            await asyncio.to_thread(job.remove)
 
     async def table(self, request: Request, hosted: Hosted) -> Response:
         """Answer a table: with a file, or with a job if it is large."""
@@ -227,7 +238,7 @@ def _query_fields() -> Iterator[tuple[str, Any, Any]]:
     yield "format", Annotated[Literal[tuple(OUTPUTS)], Meta(description="Of the answer.")], "csv"
 
 
-DIALECT = ("delimiter", "decimal", "thousands")
+DIALECT = tuple(fields_of(CsvDialect))
 TableQuery = defstruct("TableQuery", [*_query_fields()], forbid_unknown_fields=True, kw_only=True)
 
 
@@ -241,6 +252,9 @@ def _options(request: Request, model: DiscreteModel) -> tuple[dict[str, Any], st
     for name in ("keep", "evidence_columns"):
         if name in options:
             options[name] = [part for text in options[name] for part in text.split(",")]
+    for name in DIALECT:
+        if name in options and (check := fields_of(CsvDialect)[name].opt.check) is not None:
+            options[name] = check(options[name])
     if "codes" in options:
         options["codes"] = parse_codes(model.variables, options["codes"])
     return options, output
@@ -255,30 +269,21 @@ def _names(model: DiscreteModel, text: str) -> list[str]:
     return names
 
 
-def _columns(model: DiscreteModel, body: bytes) -> dict[str, Any]:
+def _columns(model: DiscreteModel, path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     """Columns of a CSV file and the variables that they are, and the first rows."""
-    text = body.decode("utf-8-sig", "replace")
-    if not text.endswith("\n") and "\n" in text:
-        text = text[: text.rindex("\n")]  # the last line may be cut
-    head = text.partition("\n")[0]
-    known = set(model.variables)
-    delimiter = max(",;\t|", key=lambda d: (sum(c.strip() in known for c in head.split(d)), head.count(d)))
-    try:
-        rows = []
-        for row in csv.reader(io.StringIO(text), delimiter=delimiter):
-            rows.append(row)
-            if len(rows) > ROWS:
-                break
-    except csv.Error as error:
-        raise Refusal("invalid-table", f"the table is not valid CSV: {error}") from None
-    if not rows:
-        raise Refusal("invalid-table", "the table is empty")
+    source = open_cases(path, model, CsvDialect(**{name: options[name] for name in DIALECT if name in options}))
+    if not isinstance(source, CsvFile):
+        raise Refusal("invalid-table", "only columns of CSV files are shown")
+    rows: list[list[str]] = []
+    for chunk in islice(source.chunks([], source.columns, ROWS), 1):
+        chunk.load()
+        rows += map(list, zip(*(column[:ROWS].fill_null("").to_pylist() for column in chunk.columns), strict=True))
     unknown = iter(range(MOST_COMPARED))
     columns = [
         {
-            "name": name, "variable": model.index(name) if name in known else None,
-            "closest": [] if name in known or next(unknown, None) is None else closest_names(name, model.variables),
+            "name": name, "variable": model.index(name) if name in model else None,
+            "closest": [] if name in model or next(unknown, None) is None else closest_names(name, model.variables),
         }
-        for name in rows[0]
+        for name in source.columns
     ]
-    return {"columns": columns, "delimiter": delimiter, "rows": rows[1:]}
+    return {"columns": columns, "delimiter": source.delimiter, "rows": rows}

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 
 # Keywords that a method does not have are errors that suggest the closest one.
 
+# former words of arguments -> those of today; until the first release
+FORMER = {
+    "chains": "n_chains", "errors": "standard_errors", "map": "best", "max_table": "max_cpt", "numbers": "continuous",
+    "on_impossible": "on_error", "prior": "pseudo_counts graph_prior", "pseudo_count": "pseudo_counts",
+    "step": "stepwise", "steps": "ahead", "table": "scores", "time": "seconds", "time_limit": "seconds",
+}  # fmt: skip
+
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -73,7 +80,7 @@ def _checked(function: Any, known: set[str] | None) -> Any:
     @functools.wraps(function)
     def called(*args: Any, **keywords: Any) -> Any:
         if keywords and known is not None and not keywords.keys() <= known:
-            raise unknown_keyword(function.__qualname__, min(keywords.keys() - known), known)
+            raise unknown_keyword(function.__qualname__, min(keywords.keys() - known), known, function.__kwdefaults__)
         try:
             return function(*args, **keywords)
         except Exception as error:  # of Python or NumPy: perhaps an argument is of a wrong type
@@ -91,11 +98,21 @@ def _checked(function: Any, known: set[str] | None) -> Any:
     return called
 
 
-def unknown_keyword(function: str, name: str, known: Iterable[str]) -> ArgumentError:
-    """The error for a keyword that a function does not have: the nearest one, or all of them."""
+def unknown_keyword(
+    function: str, name: str, known: Iterable[str], defaults: Mapping[str, Any] | None = None
+) -> ArgumentError:
+    """The error for a keyword that a function does not have: where it is now, the nearest one, or all of them."""
+    # defaults: Of keywords; those that are records of options have further ones
     options = sorted({*known} - {"self", "cls"})
-    hint = closest(name, options) or f"; its arguments are {', '.join(options) or 'none'}"
     called = function.removesuffix(".__init__").rpartition(".")[2]
+    for word in (name, *FORMER.get(name, "").split()):
+        if word in options:
+            return ArgumentError(f"{called}() has no argument {name!r}; it is {word}=")
+        for keyword, record in (defaults or {}).items():
+            if word in getattr(record, "__dict__", ()):
+                now = f"{keyword}={type(record).__name__}({word}=...)"
+                return ArgumentError(f"{called}() has no argument {name!r}; it is {now}")
+    hint = closest(name, options) or f"; its arguments are {', '.join(options) or 'none'}"
     return ArgumentError(f"{called}() has no argument {name!r}{hint}")
 
 
@@ -141,20 +158,24 @@ def whole_number(name: str, value: Any, least: int | None = None, most: int | No
     return integer
 
 
-def number(name: str, value: Any, *, above: float | None = None, least: float | None = None) -> float:
+def number(
+    name: str, value: Any, *, above: float | None = None, least: float | None = None, most: float | None = None
+) -> float:
     """A real number that is not NaN, as a float; infinity is allowed."""
     expected = "a number"
     if above is not None:
         expected += f" above {above:g}"
     if least is not None:
         expected += f" of at least {least:g}"
+    if most is not None:
+        expected += f"{' and' if expected != 'a number' else ''} at most {most:g}"
     is_number = isinstance(value, Real) and not isinstance(value, bool)  # NumPy's numbers are registered as Real
     try:
         converted = float(value) if is_number else math.nan
     except OverflowError:
         converted = math.inf
     too_small = (above is not None and not converted > above) or (least is not None and not converted >= least)
-    if math.isnan(converted) or too_small:
+    if math.isnan(converted) or too_small or (most is not None and converted > most):
         raise ArgumentError(f"{name} must be {expected}, not {described(value)}")
     return converted
 

@@ -11,6 +11,7 @@ import pytest
 import jtgpu
 from jtgpu.columns.files import read_file
 from jtgpu.errors import ArgumentError, DataError
+from jtgpu.learn.dags.scores.numeric_table import code_table
 from jtgpu.options.tables import CsvDialect
 from tests.cli.commands import run
 
@@ -62,7 +63,7 @@ def test_commands(headless: Path, tmp_path: Path) -> None:
     done = run("learn", str(headless), "--header", "a,b,c", "--json")
     assert done.exit_code == 0, done.output
     assert (json.loads(done.stdout)["cases"], json.loads(done.stdout)["variables"]) == (40, ["a", "b", "c"])
-    done = run("explore", str(headless), "--no-serve", "--time", "0")
+    done = run("explore", str(headless), "--no-serve", "--seconds", "0")
     assert "looks like a case" in done.stderr
     states = {"c": ["x", "y"], "d": ["u", "v"]}
     net = jtgpu.BayesianNetwork(states, {"d": ["c"]}, {"c": [0.5, 0.5], "d": [[0.9, 0.1]] * 2})
@@ -75,3 +76,23 @@ def test_commands(headless: Path, tmp_path: Path) -> None:
     headless.write_text(broken)
     done = run("batch", str(tmp_path / "net.bif"), str(headless), "-o", str(out), "-t", "d", "--header", "a,b,c", "-f")
     assert "headless.csv:4: column 'c': 'z' is not a state" in done.stderr
+
+
+def test_columns_without_names_at_the_end(tmp_path: Path) -> None:
+    """As spreadsheets write them."""
+    path = tmp_path / "sheet.csv"
+    path.write_text("a,b,,\n1,x,,\n2,y,,\n")
+    with pytest.raises(DataError, match=r"sheet.csv: 2 columns without names at the end; delete them"):
+        jtgpu.learn.structure(path)
+    assert read_file(path, dialect=CsvDialect(header="a,b,c,d")).num_rows == 3
+
+
+def test_the_only_column_has_another_delimiter(tmp_path: Path) -> None:
+    path = tmp_path / "words.tsv"
+    path.write_text("a,b\n1,x\n2,y\n")
+    with pytest.raises(DataError, match=r"the delimiter seems to be ','"):
+        code_table(path, dialect=CsvDialect(delimiter="\t"))
+    tree, output = jtgpu.load("asia").compile("cpu"), tmp_path / "answers.csv"
+    path.write_text("xray;smoke\nyes;no\n")
+    with pytest.raises(jtgpu.UnknownVariable, match=r"the delimiter seems to be ';'"):
+        jtgpu.cases.answer_file(tree, path, output, delimiter=",")

@@ -82,9 +82,7 @@ def test_http_describes_the_options_of_tables_with_their_defaults() -> None:
 # command -> function of Python, and options whose default means the same with another value or under another name
 PAIRS: dict[str, tuple[tuple[Callable[..., Any], ...], set[str]]] = {
     "fit": ((fit,), {
-        "backend", "devices", "hidden", "fixed", "tied", "states", "start", "structure", "resume", "progress",
-        "prior", "dtype",
-        "chunk",  # 100,000 with --step, too, where Python has 1,000
+        "hidden", "fixed", "tied", "states", "structure", "pseudo_counts",
     }),
     "learn": ((learn.structure, learn.posterior), {
         "chains", "tolerance", "tempering", "progress", "states", "missing",

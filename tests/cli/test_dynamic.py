@@ -147,10 +147,12 @@ def test_fit(file: str, tmp_path: Path) -> None:
     data, output = str(tmp_path / "s.csv"), str(tmp_path / "f.dynamic.json")
     run("dynamic", "sample", file, "--samples", "40", "--steps", "6", "--seed", "3", "-o", data)
     keys = ("--id", "sequence", "--time", "slice", *REFERENCE)
-    done = run("dynamic", "fit", file, data, *keys, "-o", output, "--prior", "0.5")
+    done = run("dynamic", "fit", file, data, *keys, "-o", output, "--pseudo-counts", "0.5")
     assert done.exit_code == 0, done.stderr
     frame = pd.read_csv(data)
-    expected = jtgpu.learn.fit(umbrella(name="weather"), frame, id="sequence", time="slice", prior=0.5)
+    expected = jtgpu.learn.fit(
+        umbrella(name="weather"), frame, keys=jtgpu.learn.Keys(id="sequence", time="slice"), pseudo_counts=0.5
+    )
     assert jtgpu.read(output) == expected.network
     seen = str(tmp_path / "seen.csv")
     frame.drop(columns="rain").to_csv(seen, index=False)
@@ -168,5 +170,7 @@ def test_words_that_are_states_are_no_missing_cells(tmp_path: Path) -> None:
         rows = [f"{i},{t},{states[t % 3 > 0]}" for i in range(2) for t in range(9)]
         (tmp_path / "s.csv").write_text("\n".join(["i,t,u", *rows]))
         for structure, known in ((dyn, None), (parents, {"u": states})):
-            fit = jtgpu.learn.fit(structure, tmp_path / "s.csv", id="i", time="t", states=known, prior=0)
+            fit = jtgpu.learn.fit(
+                structure, tmp_path / "s.csv", keys=jtgpu.learn.Keys(id="i", time="t"), states=known, pseudo_counts=0
+            )
             assert fit.network.cpt("u").tolist() == [[0, 1], [0.4, 0.6]]

@@ -59,7 +59,9 @@ def test_a_messy_table(messy: Path, tmp_path: Path) -> None:
 
 
 def test_options_and_mistakes(messy: Path) -> None:
-    done = run("explore", str(messy), "--exclude", "ash,id", "-t", "smoke", "--bins", "3", "--time", "0", "--no-serve")
+    done = run(
+        "explore", str(messy), "--exclude", "ash,id", "-t", "smoke", "--bins", "3", "--seconds", "0", "--no-serve"
+    )
     assert done.exit_code == 0, done.output
     assert "ash\texcluded\t2\t\tleft out" in done.stdout
     assert "up to 3 intervals" in done.stdout
@@ -83,10 +85,12 @@ def test_columns_first_and_all_within_the_time(tmp_path: Path) -> None:
     path = tmp_path / "gaps.csv"
     frame.to_csv(path, index=False)
     begin = time.monotonic()
-    done = run("explore", str(path), "--time", "1", "--bins", "20", "--no-serve")
+    done = run("explore", str(path), "--seconds", "1", "--bins", "20", "--no-serve")
     assert done.exit_code == 0, done.output
     assert time.monotonic() - begin < patience(12.0)
-    assert done.stdout.index("Learning from 30 columns: about 1 s at most (--time); Ctrl-C ends the current step") > 0
+    assert (
+        done.stdout.index("Learning from 30 columns: about 1 s at most (--seconds); Ctrl-C ends the current step") > 0
+    )
     assert done.stdout.index("c29\tnumbers") < done.stdout.index("Network: ")
     assert "because of the time limit" in done.stderr
 
@@ -115,16 +119,16 @@ def test_words_among_numbers_and_states_that_are_nearly_equal(tmp_path: Path) ->
     frame.loc[::5, "ill"] = "NA"
     path = tmp_path / "words.csv"
     frame.to_csv(path, index=False)
-    done = run("explore", str(path), "--no-serve", "--time", "0", "-t", "ill")
+    done = run("explore", str(path), "--no-serve", "--seconds", "0", "-t", "ill")
     assert done.exit_code == 0, done.output
-    assert "left out: numbers except 'unknown' (1)" in done.stdout
+    assert "different numbers except for 'unknown' (1)" in done.stdout
     assert "4 states: high, low, medium, very high" in done.stdout
     assert "by 320 of 400 rows" in done.stdout
     assert "age: numbers except 'unknown' (1): --na-values 'unknown' reads it as gaps" in done.stderr
     assert "dose: numbers except '?' (1)" in done.stderr
     assert "region: 'North' and 'north ' are nearly equal, and two states" in done.stderr
     words = ("--na-values", "unknown", "--na-values", "?")
-    done = run("explore", str(path), "--no-serve", "--time", "0", "--json", *words)
+    done = run("explore", str(path), "--no-serve", "--seconds", "0", "--json", *words)
     assert done.exit_code == 0, done.output
     columns = {c["name"]: c for c in json.loads(done.stdout)["columns"]}
     assert columns["age"]["kind"] == columns["dose"]["kind"] == "numbers"
@@ -138,7 +142,7 @@ def test_numbers_with_little_time(tmp_path: Path) -> None:
     frame = pandas.DataFrame({f"c{j}": np.round(z @ rng.normal(size=2) + rng.normal(size=500), 3) for j in range(12)})
     for gaps in (0.0, 0.01):
         frame.mask(rng.random(frame.shape) < gaps).to_csv(tmp_path / "numbers.csv", index=False)
-        done = run("explore", str(tmp_path / "numbers.csv"), "--numbers", "--time", "0.3", "--no-serve")
+        done = run("explore", str(tmp_path / "numbers.csv"), "--continuous", "--seconds", "0.3", "--no-serve")
         assert done.exit_code == 0, done.output
         assert "Network: " in done.stdout
 
@@ -161,7 +165,7 @@ def test_states_of_explored_networks_are_in_order(tmp_path: Path) -> None:
         "flag": np.where(rng.random(400) < 0.1, np.nan, (age > 10) * 1.0),
     })  # fmt: skip
     frame.to_parquet(tmp_path / "c.parquet")
-    out = run("explore", str(tmp_path / "c.parquet"), "--time", "1", "-o", str(tmp_path / "c.net"))
+    out = run("explore", str(tmp_path / "c.parquet"), "--seconds", "1", "-o", str(tmp_path / "c.net"))
     assert out.exit_code == 0, out.output
     net = jtgpu.read(tmp_path / "c.net")
     ends = [float(s.strip("[()").split(",")[0]) for s in net.states("age")]

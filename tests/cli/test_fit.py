@@ -61,7 +61,7 @@ def test_files_are_read_in_chunks_and_folders_as_one(cases: Path, tmp_path: Path
     net = jtgpu.read(ASIA)
     whole = jtgpu.learn.fit(net, cases)
     for given in (folder, [folder / "0.csv", folder / "1.csv", folder / "2.csv"]):
-        parts = jtgpu.learn.fit(net, given, chunk=7)
+        parts = jtgpu.learn.fit(net, given, read=jtgpu.ReadOptions(chunk=7))
         assert parts.network == whole.network
         assert parts.n_rows == 300
     result = run("fit", ASIA, str(folder), "-o", str(tmp_path / "a.net"), "--chunk", "50", "--json")
@@ -75,8 +75,8 @@ def test_options_of_the_model(cases: Path, tmp_path: Path) -> None:
     table = tmp_path / "hidden.csv"
     table.write_text("\n".join(",".join(line.split(",")[i] for i in keep) for line in [head, *rows]))
     result = run(
-        "fit", ASIA, str(table), "-o", str(tmp_path / "h.net"), "--hidden", "smoke=2", "--restarts", "2", "--prior",
-        "bdeu:5", "--fixed", "asia", "--iterations", "10", "--errors", "--json",
+        "fit", ASIA, str(table), "-o", str(tmp_path / "h.net"), "--hidden", "smoke=2", "--restarts", "2",
+        "--pseudo-counts", "bdeu:5", "--fixed", "asia", "--iterations", "10", "--standard-errors", "--json",
     )  # fmt: skip
     found = json.loads(result.stdout)
     assert found["hidden"] == ["smoke"]
@@ -133,7 +133,7 @@ def test_an_interrupted_run_resumes(cases: Path, tmp_path: Path, monkeypatch: py
     assert out.exists()
     assert run(*words).exit_code == 6
     assert run(*words, "--resume").exit_code == 0
-    direct = jtgpu.learn.fit(jtgpu.read(ASIA), cases, tolerance=1e-12)
+    direct = jtgpu.learn.fit(jtgpu.read(ASIA), cases, em=jtgpu.learn.EM(tolerance=1e-12))
     fitted = jtgpu.read(out)
     assert isinstance(fitted, jtgpu.BayesianNetwork)
     for v in fitted:
@@ -147,7 +147,7 @@ def test_an_interrupted_run_resumes(cases: Path, tmp_path: Path, monkeypatch: py
         (["--fixed", "smok"], 2, "did you mean 'smoke'"),
         (["--hidden", "smoke"], 2, "is declared hidden, but the table has a column"),
         (["--weights", "v"], 2, "there is no column 'v' of weights"),
-        (["--prior", "bdeu"], 2, "equivalent sample size"),
+        (["--pseudo-counts", "bdeu"], 2, "equivalent sample size"),
         (["--missing", "error"], 2, "is missing"),
         (["--start", "givn"], 2, "did you mean 'given'"),
         (["--backend", "indexed"], 2, "backend must be 'auto', 'cpu', 'gpu' or 'reference'"),
@@ -186,13 +186,12 @@ def test_where_a_fit_runs(
 
     def noted(*arguments: Any, **keywords: Any) -> Any:
         given.update(keywords)
-        own = {k: v for k, v in keywords.items() if k not in ("devices", "cluster", "backend")}
-        return original(*arguments, **own)
+        return original(*arguments, **keywords | {"compute": jtgpu.Compute()})
 
     monkeypatch.setattr("jtgpu.learn.parameters.fit.fit", noted)
     result = run("fit", ASIA, str(cases), "-o", str(tmp_path / "out.net"), *options)
     assert result.exit_code == 0, result.output
-    assert {k: given[k] for k in expected} == expected
+    assert {k: getattr(given["compute"], k) for k in expected} == expected
 
 
 def test_workers_need_a_cluster(cases: Path, tmp_path: Path) -> None:

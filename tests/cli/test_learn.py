@@ -151,7 +151,7 @@ def test_markov_chains(data: Path, tmp_path: Path) -> None:
     model = jtgpu.read(net)
     assert isinstance(model, jtgpu.BayesianNetwork)
     assert [*model.arcs] == [(u, v) for u, v, p, _ in found["edges"] if p > 0.9]
-    done = run(data, "--edges", edges, "--force", "--method", "mcmc", "--tolerance", "1e-9", "--time", "0.01")
+    done = run(data, "--edges", edges, "--force", "--method", "mcmc", "--tolerance", "1e-9", "--seconds", "0.01")
     assert done.exit_code == 0
     assert "not converged" in done.stderr
     assert done.stdout.splitlines()[-1].startswith("# NOT converged (largest standard error 0.")
@@ -222,7 +222,7 @@ def test_missing_cells_and_dialects(tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--edges", "e.csv", "--method", "tabu"], "tabu finds a graph, not the probabilities"),
-        (["--prior", "order", "--method", "greedy"], "greedy finds a graph, not the probabilities"),
+        (["--graph-prior", "order", "--method", "greedy"], "greedy finds a graph, not the probabilities"),
         (["--resume"], "--resume requires --checkpoint"),
         (["--threshold", "1.5"], "neither a number from 0 to 1, nor map"),
         (["--tempering", "1"], "neither a number above 1, nor auto"),
@@ -269,8 +269,8 @@ def test_columns_are_left_out_and_numbers_become_intervals(tmp_path: Path) -> No
     assert refused.exit_code == 2
     assert "it looks like an identifier; leave it out with --exclude" in refused.stderr
     refused = run(path, "--exclude", "id")
-    assert "'size' has numbers that are not whole, such as 0.5: make intervals with --bins N" in refused.stderr
-    assert "or take them as numbers, --numbers size with --score bic-cg" in refused.stderr
+    assert "numbers with fractions, such as 0.5: make intervals with --bins N" in refused.stderr
+    assert "take them as numbers, --continuous size with --score bic-cg" in refused.stderr
     net = tmp_path / "learned.net"
     done = run(path, "--exclude", "id", "--bins", "4", "--missing", "drop", "--na-values", "?", "-o", net, "--json")
     assert done.exit_code == 0, done.output

@@ -94,7 +94,7 @@ def test_predictions_are_better_than_the_mean(patients: Path, tmp_path: Path) ->
     frame = pandas.read_csv(patients).drop(columns=["id", "visit", "note"])
     post = jtgpu.learn.posterior(frame, score="bic-cg", missing="drop")
     jtgpu.draw.arcs(post).save(tmp_path / "patients.svg")
-    fit: Any = jtgpu.learn.fit(post.structure, frame, numbers="gaussian")  # EM: every row counts
+    fit: Any = jtgpu.learn.fit(post.structure, frame, continuous="gaussian")  # EM: every row counts
     tree: Any = fit.network.compile()
     predicted = tree.predict(frame.drop(columns="pressure"), "pressure")
     assert (tmp_path / "patients.svg").read_text().startswith("<svg")
@@ -106,12 +106,14 @@ def test_predictions_are_better_than_the_mean(patients: Path, tmp_path: Path) ->
 @pytest.mark.slow
 def test_explore_does_all_in_one_command(patients: Path, tmp_path: Path) -> None:
     net, picture = tmp_path / "patients.mixed.json", tmp_path / "patients.svg"
-    done = run("explore", patients, "--numbers", "-t", "pressure", "-o", net, "--draw", picture, "--no-serve", "--json")
+    done = run(
+        "explore", patients, "--continuous", "-t", "pressure", "-o", net, "--draw", picture, "--no-serve", "--json"
+    )
     assert done.exit_code == 0, done.output
     answer = json.loads(done.stdout)
     use = {column["name"]: (column["kind"], column["use"]) for column in answer["columns"]}
-    assert use["id"] == ("identifier", "left out")
-    assert use["visit"] == ("dates", "left out")
+    assert use["id"] == ("identifier", "left out: a different value in each of its 400 rows")
+    assert use["visit"] == ("dates", "left out: 225 different dates")
     assert use["age"] == ("numbers", "number")
     turned = [sorted(a, key=["age", "smoker", "pressure", "pain", "dose"].index) for a in answer["arcs"]]
     assert sorted(turned) == ARCS
@@ -119,13 +121,13 @@ def test_explore_does_all_in_one_command(patients: Path, tmp_path: Path) -> None
     assert answer["accuracy"]["n"] > 350
     assert jtgpu.read(net, kind=jtgpu.MixedNetwork).numbers == ("age", "pressure", "dose")
     assert picture.read_text().startswith("<svg")
-    of_states = run("explore", patients, "--numbers", "-t", "pain", "--time", "0", "--no-serve")
+    of_states = run("explore", patients, "--continuous", "-t", "pain", "--seconds", "0", "--no-serve")
     assert "Accuracy for pain: " in of_states.stdout
     for args, message in (
         (("--draw", "a.pdf"), "ends in neither .svg nor .html"),
-        (("--draw", tmp_path / "b.svg", "--time", "0"), "--draw needs probabilities of arcs"),
+        (("--draw", tmp_path / "b.svg", "--seconds", "0"), "--draw needs probabilities of arcs"),
     ):
-        wrong = run("explore", patients, "--numbers", *args)
+        wrong = run("explore", patients, "--continuous", *args)
         assert wrong.exit_code != 0
         assert message in " ".join(wrong.stderr.replace("│", " ").split())
 
@@ -147,7 +149,7 @@ def test_explore_serves_the_page_of_numbers(patients: Path, monkeypatch: pytest.
         def wait(self) -> None: ...
 
     monkeypatch.setattr("jtgpu.serve.serve", Closed)
-    done = run("explore", patients, "--numbers", "-t", "pressure", "--time", "0", "--serve")
+    done = run("explore", patients, "--continuous", "-t", "pressure", "--seconds", "0", "--serve")
     assert "http://page" in done.stdout
     assert served[0].numbers == ("age", "pressure", "dose")
 
@@ -157,11 +159,11 @@ def test_explore_serves_the_page_of_numbers(patients: Path, monkeypatch: pytest.
     [
         ((), "column 'id' has a different value in each of its 400 rows: it looks like an identifier; leave it out"),
         (("--exclude", "id"), "different dates: make intervals with --bins N, or leave it out with --exclude"),
-        (("--columns", "smoker,pressure,dose"), "with --bins N, or take them as numbers, --numbers pressure"),
+        (("--columns", "smoker,pressure,dose"), "with --bins N, take them as numbers, --continuous pressure"),
         (("--columns", "smoker,dosis"), "there is no column 'dosis'; did you mean 'dose'?"),
         (("--score", "bge"), "column 'id' counts the rows, from 1000 to 1399: it looks like an identifier; leave"),
         (("--columns", "dose,smoker", "--score", "bge"), "takes numbers only; use --score bic-cg, which takes both"),
-        (("--columns", "dose,smoker", "--numbers", "all"), "--score bdeu takes states only; use --score bic-cg"),
+        (("--columns", "dose,smoker", "--continuous", "all"), "--score bdeu takes states only; use --score bic-cg"),
         (("--columns", "dose,smoker", "--score", "bic-cg", "--method", "tabu"), "use --method exact or"),
         ((*EXCLUDED, "-o", "x.bif"), "a BIF file cannot contain numbers; formats that can are Hugin net"),
     ],
@@ -174,7 +176,7 @@ def test_errors_say_what_to_do(args: tuple[str, ...], message: str, patients: Pa
 
 def test_numbers_and_intervals(patients: Path) -> None:
     done = run(
-        "learn", patients, "--columns", "age,smoker,pressure,dose", "--numbers", "pressure,dose", "--bins", "3",
+        "learn", patients, "--columns", "age,smoker,pressure,dose", "--continuous", "pressure,dose", "--bins", "3",
         "--score", "bic-cg", "--missing", "drop", "--json",
     )  # fmt: skip
     assert done.exit_code == 0, done.output
@@ -190,9 +192,9 @@ def learned(patients: Path) -> Path:
 
 def test_fit(patients: Path, learned: Path, tmp_path: Path) -> None:
     net, report = tmp_path / "fitted.net", tmp_path / "fit.json"
-    done = run("fit", learned, patients, "-o", net, "--report", report, "--errors")
+    done = run("fit", learned, patients, "-o", net, "--report", report, "--standard-errors")
     assert done.exit_code == 0, done.output
-    assert "Fit of 400 rows by EM" in done.stdout
+    assert "400 rows: EM" in done.stdout
     written = json.loads(report.read_text())
     direct: Any = jtgpu.learn.fit(jtgpu.read(learned), patients)
     assert written["log_likelihood"] == direct.log_likelihood
@@ -219,7 +221,7 @@ def test_fit_of_kinds(patients: Path, tmp_path: Path) -> None:
     ), tmp_path / "start.net")  # fmt: skip
     out = tmp_path / "a.mixed.json"
     kinds = "pressure=gaussian,age=intervals"
-    done = run("fit", tmp_path / "start.net", patients, "-o", out, "--numbers", kinds, "--bins", "4")
+    done = run("fit", tmp_path / "start.net", patients, "-o", out, "--continuous", kinds, "--bins", "4")
     assert done.exit_code == 0, done.output
     fitted: Any = jtgpu.read(out)
     assert (fitted.numbers, len(fitted.states("age"))) == (("pressure",), 4)
@@ -228,9 +230,9 @@ def test_fit_of_kinds(patients: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--numbers", "dose=normal"), "'dose=normal' is neither gaussian, intervals, states, nor NAME=KIND"),
-        (("--numbers", "dosis=gaussian"), "there is no variable 'dosis'; did you mean 'dose'?"),
-        (("--step", "0.7"), "networks with numbers do not take this option"),
+        (("--continuous", "dose=normal"), "'dose=normal' is neither gaussian, intervals, states, nor NAME=KIND"),
+        (("--continuous", "dosis=gaussian"), "there is no variable 'dosis'; did you mean 'dose'?"),
+        (("--stepwise", "0.7"), "--stepwise is not offered with continuous variables"),
         (("-o", "x.bif"), "a BIF file cannot contain numbers"),
     ],
 )

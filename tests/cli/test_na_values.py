@@ -44,7 +44,7 @@ def test_learn(folder: Path) -> None:
     refused = run("learn", cases)
     assert "12 of 28 rows have missing cells" in refused.stderr
     assert "'NA', 'None' in a (na_values= or --na-values" in refused.stderr
-    for more in ((), ("--method", "mcmc", "--time", "1")):
+    for more in ((), ("--method", "mcmc", "--seconds", "1")):
         done = run("learn", cases, "--missing", "drop", *more)
         assert "12 of 28 rows left out: cells missing in 1 column (a 12)" in done.stderr
         assert "read as missing cells: 'NA', 'None' in a" in done.stderr

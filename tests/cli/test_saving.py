@@ -35,7 +35,7 @@ def test_names_of_states_are_changed_with_a_warning(table: Path, more: tuple[str
     assert set(jtgpu.read(out).variables) == {"is_ill", "blood_pressure"}
 
 
-@pytest.mark.parametrize("words", [("learn", "--score", "bic-cg"), ("explore", "--numbers", "--no-serve")])
+@pytest.mark.parametrize("words", [("learn", "--score", "bic-cg"), ("explore", "--continuous", "--no-serve")])
 def test_numbers_are_reported_and_written_as_json(table: Path, words: tuple[str, ...], tmp_path: Path) -> None:
     out = tmp_path / "learned.net"
     done = commands.run(words[0], str(table), *words[1:], "-o", str(out))

@@ -107,20 +107,20 @@ def test_a_fit_has_the_same_bits(local: _Local, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(coded_cases, "BLOCK_CELLS", 1)  # parts of 1,024 rows
     monkeypatch.setattr(coded_cases, "MIN_EQUAL", 1.0)
     net, states, likelihood = rows(3500)
-    options: Any = {"likelihood": likelihood, "iterations": 3, "restarts": 2}
-    assert_same_bits(fit(net, states, cluster="local", **options), fit(net, states, **options))
+    options: Any = {"likelihood": likelihood, "em": jtgpu.learn.EM(iterations=3, restarts=2)}
+    assert_same_bits(fit(net, states, compute=jtgpu.Compute(cluster="local"), **options), fit(net, states, **options))
     assert local.actors == 0  # closed
 
 
 def test_rows_that_are_left_out(local: _Local) -> None:
     net = jtgpu.network("a->b", "{x|y}", cpts={"a": [1.0, 0.0], "b": [[0.5, 0.5], [0.5, 0.5]]})
     table = {"a": ["x", "y", None, "y"], "b": ["x", "x", "y", "x"]}
-    options: Any = {"start": "given", "on_impossible": "flag", "backend": "reference"}
-    found = fit(net, table, cluster="local", **options)
+    options: Any = {"em": jtgpu.learn.EM(start="given", on_error="flag")}
+    found = fit(net, table, compute=jtgpu.Compute(backend="reference", cluster="local"), **options)
     assert found.n_impossible == 1
-    assert_same_bits(found, fit(net, table, **options))
-    with pytest.raises(ArgumentError, match="step passes chunks one after the other"):
-        fit(net, table, cluster="local", step=0.7)
+    assert_same_bits(found, fit(net, table, compute="reference", **options))
+    with pytest.raises(ArgumentError, match="stepwise EM passes chunks one after the other"):
+        fit(net, table, compute=jtgpu.Compute(cluster="local"), em=jtgpu.learn.EM(stepwise=0.7))
 
 
 def test_expected_counts_on_a_cluster(local: _Local, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,9 @@ def test_ray(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(coded_cases, "BLOCK_CELLS", 1)
         monkeypatch.setattr(coded_cases, "MIN_EQUAL", 1.0)
         net, states, likelihood = rows(2500)
-        options: Any = {"likelihood": likelihood, "iterations": 2, "start": "given"}
-        assert_same_bits(fit(net, states, cluster="local", **options), fit(net, states, **options))
+        options: Any = {"likelihood": likelihood, "em": jtgpu.learn.EM(iterations=2, start="given")}
+        assert_same_bits(
+            fit(net, states, compute=jtgpu.Compute(cluster="local"), **options), fit(net, states, **options)
+        )
     finally:
         ray.shutdown()

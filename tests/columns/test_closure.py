@@ -120,13 +120,12 @@ COLUMNS: dict[str, tuple[list[Any], str, str, str]] = {
     "huge": ([float(x) for x in RNG.uniform(1e300, 1e308, 40)], ".", "", ""),
     "signs of zero": ([0.0, -0.0, 1.5, 2.5, -1.5] * 8, ".", "", ""),
     "float32": (
-        [np.float32(x) for x in TENTHS], ".", "discretise", "1.4: the shortest cut between two cells",
+        [np.float32(x) for x in TENTHS], ".", "", "",
     ),
     "close": ([1 + i * 2**-52 for i in range(40)], ".", "", ""),
-    "days": (DAYS, ".", "fit of the file, fit of the table", "1.5: bins= cuts at whole days"),
+    "days": (DAYS, ".", "", ""),
     "times": (
-        [datetime.datetime(2024, 1, 1, 10, 30) + i * datetime.timedelta(hours=7) for i in range(40)], ".",
-        "fit of the file, fit of the table", "1.5: bins= cuts at whole days",
+        [datetime.datetime(2024, 1, 1, 10, 30) + i * datetime.timedelta(hours=7) for i in range(40)], ".", "", "",
     ),
 }  # fmt: skip
 

@@ -76,31 +76,37 @@ def test_files_and_their_continuation_know_the_codes(tmp_path: Path) -> None:
 def test_fits_learn_from_codes_and_keep_them(tmp_path: Path) -> None:
     net, (named, numbers) = jtgpu.load("asia"), coded()
     expected = jtgpu.learn.fit(net, named).network
-    fitted = jtgpu.learn.fit(net, numbers, codes=CODES).network
+    fitted = jtgpu.learn.fit(net, numbers, read=jtgpu.ReadOptions(codes=CODES)).network
     assert fitted == expected
     assert fitted.compile("cpu").posterior("xray", {"xray": 1})["yes"] == 1.0
     file = tmp_path / "c.csv"
     rows = [",".join(map(str, row)) for row in zip(*numbers.values(), strict=True)]
     file.write_text("\n".join([",".join(numbers), *rows]))
-    assert jtgpu.learn.fit(net, str(file), codes=CODES).network == expected
+    assert jtgpu.learn.fit(net, str(file), read=jtgpu.ReadOptions(codes=CODES)).network == expected
     structure = {"xray": ["lung"]}
     codes: Any = {"xray": YES, "lung": YES}
-    alone = jtgpu.learn.fit(structure, numbers, codes=codes).network
+    alone = jtgpu.learn.fit(structure, numbers, read=jtgpu.ReadOptions(codes=codes)).network
     assert alone.states("xray") == ("yes", "no")
     assert alone == jtgpu.learn.fit(structure, named, states={"xray": ["yes", "no"], "lung": ["yes", "no"]}).network
     with pytest.raises(jtgpu.ArgumentError, match="codes: there is no variable 'xry'; did you mean 'xray'"):
-        jtgpu.learn.fit(structure, numbers, codes={"xry": YES})
+        jtgpu.learn.fit(structure, numbers, read=jtgpu.ReadOptions(codes={"xry": YES}))
     check = jtgpu.learn.check(net, numbers, ["lung", "xray"], codes=CODES)
     assert check.observed.tolist() == jtgpu.learn.check(net, named, ["lung", "xray"]).observed.tolist()
     right = jtgpu.learn.validate(net, named, "bronc")
     model: Any
     for model in (net, net.compile("cpu")):
-        assert jtgpu.learn.validate(model, numbers, "bronc", codes=CODES).log_loss == right.log_loss
+        assert (
+            jtgpu.learn.validate(model, numbers, "bronc", read=jtgpu.ReadOptions(codes=CODES)).log_loss
+            == right.log_loss
+        )
     assert jtgpu.learn.validate(net.with_codes(CODES), numbers, "bronc").log_loss == right.log_loss
     for model in (net, {"bronc": ["smoke"]}):
         own = {v: CODES[v] for v in ("bronc", "smoke")} if isinstance(model, dict) else CODES
         tables = ((numbers, own), (named, None))
-        folds = [jtgpu.learn.validate(model, table, "bronc", folds=2, codes=c).accuracy for table, c in tables]
+        folds = [
+            jtgpu.learn.validate(model, table, "bronc", folds=2, read=jtgpu.ReadOptions(codes=c)).accuracy
+            for table, c in tables
+        ]
         assert folds[0] == folds[1]
     online = jtgpu.learn.Online(net.with_codes(CODES))
     for _ in range(2):  # the second time with the CPTs of the first
@@ -119,9 +125,9 @@ def test_networks_with_numbers_decisions_and_time_take_codes() -> None:
     assert tree.log_likelihood({"w": [1]}, codes=w).tolist() == pytest.approx([np.log(0.5)])
     assert tree.impute({"w": [2], "x": [1.0]}, seed=1, codes=w)["w"].tolist() == ["b"]
     rows = {"w": [1, 2, 1, 2] * 9, "x": np.random.default_rng(1).normal(size=36)}
-    fitted: Any = jtgpu.learn.fit(mixed, rows, codes=w)
+    fitted: Any = jtgpu.learn.fit(mixed, rows, read=jtgpu.ReadOptions(codes=w))
     assert fitted.network.compile("cpu").posterior("w", {"w": 2})["b"] == 1.0
-    parents = jtgpu.learn.fit({"x": ["w"]}, rows, numbers={"x": "gaussian"}, codes=w)
+    parents = jtgpu.learn.fit({"x": ["w"]}, rows, continuous={"x": "gaussian"}, read=jtgpu.ReadOptions(codes=w))
     assert parents.network.states("w") == ("a", "b")
     with pytest.raises(jtgpu.UnknownState, match="with_codes"):
         tree.posteriors_batch({"w": [1]})
@@ -157,7 +163,10 @@ def test_networks_with_numbers_decisions_and_time_take_codes() -> None:
     named = {**table, **{v: ["yes" if x else "no" for x in table[v]] for v in ("rain", "wet")}}
     for structure in (net, parents_of):
         fits: list[Any] = [
-            jtgpu.learn.fit(structure, t, id="id", time="t", codes=c, states=None if c else declared)
+            jtgpu.learn.fit(
+                structure, t, keys=jtgpu.learn.Keys(id="id", time="t"), read=jtgpu.ReadOptions(codes=c),
+                states=None if c else declared,
+            )
             for t, c, declared in ((table, wet, None), (named, None, {v: ["yes", "no"] for v in wet}))
             if c or structure is not net
         ]  # fmt: skip

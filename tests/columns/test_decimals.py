@@ -33,7 +33,7 @@ def table(library: str) -> Any:
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_decimals_name_states(library: str) -> None:
     cases = table(library)
-    fitted = jtgpu.learn.fit({"x": []}, cases, states={"x": ["-2.9", "0.3", "0.6", "0.7"]}, prior=0)
+    fitted = jtgpu.learn.fit({"x": []}, cases, states={"x": ["-2.9", "0.3", "0.6", "0.7"]}, pseudo_counts=0)
     assert np.asarray(fitted.network.cpt("x")) == pytest.approx([0.2, 0.4, 0.2, 0.2])
     learned = jtgpu.learn.fit({"x": []}, cases)
     assert set(learned.network.states("x")) == {"-2.9", "0.3", "0.6", "0.7"}
@@ -45,9 +45,9 @@ def test_decimals_are_numbers(library: str, tmp_path: Path) -> None:
     cases: Any = table(library)
     x = [None if t is None else float(t) for t in TEXTS]
     floats = {"x": x, "y": OTHER}
-    expected = jtgpu.learn.fit({"y": ["x"]}, floats, numbers="gaussian").network
-    assert jtgpu.learn.fit({"y": ["x"]}, cases, numbers="gaussian").network == expected
-    assert jtgpu.learn.fit({"y": ["x"]}, cases, numbers={"x": "gaussian", "y": "gaussian"}).network == expected
+    expected = jtgpu.learn.fit({"y": ["x"]}, floats, continuous="gaussian").network
+    assert jtgpu.learn.fit({"y": ["x"]}, cases, continuous="gaussian").network == expected
+    assert jtgpu.learn.fit({"y": ["x"]}, cases, continuous={"x": "gaussian", "y": "gaussian"}).network == expected
     wanted = jtgpu.learn.structure(floats, score="bge", missing="drop")
     assert jtgpu.learn.structure(cases, score="bge", missing="drop").score == wanted.score
     assert jtgpu.learn.discretise(cases, bins=2).states == jtgpu.learn.discretise(floats, bins=2).states
@@ -55,7 +55,7 @@ def test_decimals_are_numbers(library: str, tmp_path: Path) -> None:
         assert np.array_equal(tree.log_likelihood(cases), tree.log_likelihood(floats))
     if library == "arrow":
         pq.write_table(cases, tmp_path / "cases.parquet")
-        again = jtgpu.learn.fit({"y": ["x"]}, tmp_path / "cases.parquet", numbers="gaussian")
+        again = jtgpu.learn.fit({"y": ["x"]}, tmp_path / "cases.parquet", continuous="gaussian")
         assert again.network == expected
 
 

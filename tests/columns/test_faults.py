@@ -26,7 +26,7 @@ def test_n1_zero_and_one_are_no_state_numbers() -> None:
     numbers = {v: [int(s == "yes") for s in samples[v]] for v in samples}
     with pytest.raises(jtgpu.UnknownState, match=r"row 0, column 'asia': 0 is not a state.*with_codes"):
         jtgpu.learn.fit(asia, numbers)
-    fit = jtgpu.learn.fit(asia, numbers, codes={v: {1: "yes", 0: "no"} for v in asia})
+    fit = jtgpu.learn.fit(asia, numbers, read=jtgpu.ReadOptions(codes={v: {1: "yes", 0: "no"} for v in asia}))
     assert fit.network.compile("cpu").posterior("lung")["yes"] == pytest.approx(0.055, abs=0.02)
 
 

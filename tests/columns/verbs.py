@@ -39,7 +39,7 @@ Learner = Callable[[Any, Path], tuple[str, ...]]
 
 def explored(table: Any, folder: Path) -> tuple[str, ...]:
     output = folder / "explored.net"
-    done = run("explore", str(table), "--time", "0", "--no-serve", "--json", "--force", "-o", str(output))
+    done = run("explore", str(table), "--seconds", "0", "--no-serve", "--json", "--force", "-o", str(output))
     if done.exit_code:
         raise jtgpu.DataError(done.stderr)
     return jtgpu.read(output).states("x")
@@ -110,7 +110,7 @@ def filtered_file(net: Known, table: Path, folder: Path) -> str | None:
 
 
 def fitted(net: Known, table: Any, folder: Path) -> str | None:
-    fit = learn.fit(net.net, table, prior=1e-6)
+    fit = learn.fit(net.net, table, pseudo_counts=1e-6)
     return None if fit.missing.cells.get("x") else net.by_weights(fit.network.cpt("x"))
 
 
@@ -129,7 +129,9 @@ def updated(net: Known, table: Any, folder: Path) -> str | None:
 
 
 def filtered(net: Known, table: Any, folder: Path) -> str | None:
-    return net.by_up(float(net.slices.filter(table, id="id", time="t", targets="y")["y"][0, 0, 0]))
+    return net.by_up(
+        float(net.slices.filter(table, keys=jtgpu.learn.Keys(id="id", time="t"), targets="y")["y"][0, 0, 0])
+    )
 
 
 def predicted(net: Known, table: Any, folder: Path) -> str | None:

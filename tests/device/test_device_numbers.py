@@ -17,7 +17,7 @@ HELD: dict[str, Callable[[Any], object]] = {
     "compile": lambda n: NET.compile("gpu", devices=n),
     "auto": lambda n: NET.compile(devices=n),
     "plan": lambda n: NET.plan(backend="gpu", devices=n),
-    "fit": lambda n: learn.fit(NET, {**TABLE, "a": [None, *TABLE["a"][1:]]}, devices=n),
+    "fit": lambda n: learn.fit(NET, {**TABLE, "a": [None, *TABLE["a"][1:]]}, compute=jtgpu.Compute(devices=n)),
     "structure": lambda n: learn.structure(TABLE, backend="gpu", devices=n),
     "posterior": lambda n: learn.posterior(TABLE, backend="gpu", devices=n),
     "betweenness": lambda n: graphs.betweenness((3, [(0, 1), (1, 2)]), devices=n),

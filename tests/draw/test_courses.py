@@ -37,9 +37,9 @@ def test_other_answers_are_tables() -> None:
     for at in ("last", [1]):
         assert "<svg" not in tree.smooth(days, at=at)._repr_html_()
     assert "<svg" not in tree.mpe(days)._repr_html_()
-    assert "<svg" in tree.predict(days, steps=3)._repr_html_()
+    assert "<svg" in tree.predict(days, ahead=3)._repr_html_()
     frame = {"who": ["<b>", "<b>", "c"], "umbrella": ["yes", "no", "no"]}
-    assert "sequence 0 (&lt;b&gt;)" in tree.filter(frame, id="who")._repr_html_()
+    assert "sequence 0 (&lt;b&gt;)" in tree.filter(frame, keys=jtgpu.learn.Keys(id="who"))._repr_html_()
 
 
 @pytest.mark.slow

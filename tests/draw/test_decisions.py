@@ -88,7 +88,7 @@ def test_notebooks() -> None:
         svg = text[text.index("<svg") : text.index("</svg>") + 6]
         assert ElementTree.fromstring(svg).tag == f"{SVG}svg"
         assert "M" in text
-    assert repr(tree) == "<DecisionTree of DecisionNetwork('', 4 variables, 2 decisions, 2 utilities)>"
+    assert repr(tree) == "DecisionTree('', backend='cpu')"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.draw.charts import draw_curve
+from jtgpu.draw.html import draw_curve
 from jtgpu.model.states import StateNumber
 from tests.support.bundled import bundled
 
@@ -99,7 +99,7 @@ def test_a_fit_has_a_curve() -> None:
         states = tree.sample(60, seed=1).states.copy()
     states[::3, 0] = -1
     cases = {v: [None if s < 0 else net.states(v)[s] for s in states[:, i]] for i, v in enumerate(net.variables)}
-    text = shown(jtgpu.learn.fit(net, cases, backend="reference"))
+    text = shown(jtgpu.learn.fit(net, cases, compute="reference"))
     assert "ln P(data)" in text
     assert 'class="l"' in text
     assert 'class="l"' not in shown(jtgpu.learn.fit(net, {v: ["yes", "no"] for v in net.variables}))

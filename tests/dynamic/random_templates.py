@@ -87,7 +87,7 @@ def random_question(
         v = dyn.variables[0]  # static in some templates
         frame[v][1::3] = [list(dyn.states(v)[1:])] * len(frame[v][1::3])
     v = dyn.variables[int(rng.integers(len(dyn)))]
-    options: dict[str, Any] = {"id": "id", "on_impossible": "flag"}
+    options: dict[str, Any] = {"keys": jtgpu.learn.Keys(id="id"), "on_error": "flag"}
     if seed % 2:
         options["likelihood"] = {v: rng.random((int(lengths.sum()), len(dyn.states(v)))) + 0.01}
     if seed % 4 == 1:

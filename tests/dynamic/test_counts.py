@@ -24,7 +24,7 @@ def of_unrolled(
         label(dyn, v, t): w[:, t] for v, w in likelihood.items() for t in range(1 if v in dyn.static else length)
     }
     whole = net.compile("reference").expected_counts(
-        unrolled_cases(dyn, net, codes), likelihood=given or None, weights=weights, on_impossible="flag"
+        unrolled_cases(dyn, net, codes), likelihood=given or None, weights=weights, on_error="flag"
     )
     cpts, start = [], []
     for v in dyn.variables:

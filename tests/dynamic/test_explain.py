@@ -42,7 +42,7 @@ def test_best_sequences_are_those_of_the_unrolled_network(seed: int) -> None:
         do[v] = dyn.states(v)[-1] if v in dyn.static else {t: dyn.states(v)[-1]}
         unrolled_do[label(dyn, v, t)] = dyn.states(v)[-1]
     tree = dyn.compile("cpu" if seed % 2 else "reference")
-    best = tree.mpe(codes, likelihood=likelihood, do=do, on_impossible="flag")
+    best = tree.mpe(codes, likelihood=likelihood, do=do, on_error="flag")
     whole, cases = net.compile("reference"), unrolled_cases(dyn, net, codes)
     for i in range(n):
         seen = {net.variables[v]: net.states(v)[s] for v, s in enumerate(cases[i].tolist()) if s >= 0}
@@ -101,7 +101,7 @@ def test_evidence_apart_from_the_chain_may_be_impossible(backend: Any) -> None:
         start={"rain": [0.5, 0.5]},
     )  # fmt: skip
     days: Any = {"umbrella": [["yes", "no", "no"]] * 3, "alarm": [["no"] * 3, ["no", "no", "yes"], [None] * 3]}
-    best = dyn.compile(backend).mpe(days, on_impossible="flag")
+    best = dyn.compile(backend).mpe(days, on_error="flag")
     assert best.impossible.tolist() == [False, True, False]
     assert best["alarm"].tolist() == [["no"] * 3, [None] * 3, ["no"] * 3]
     assert best.log_joint[0] == best.log_joint[2] > best.log_joint[1] == -math.inf
@@ -121,12 +121,12 @@ def test_best_sequences_of_very_improbable_evidence() -> None:
 def test_ragged_and_impossible_sequences() -> None:
     dyn = umbrella().replace(cpt={"umbrella": [[1.0, 0.0], [1.0, 0.0]]})
     frame = {"id": ["a", "a", "b"], "umbrella": ["no", "no", "yes"]}
-    best = dyn.compile("cpu").mpe(frame, id="id", on_impossible="flag")
+    best = dyn.compile("cpu").mpe(frame, keys=jtgpu.learn.Keys(id="id"), on_error="flag")
     assert best.impossible.tolist() == [False, True]
     assert best["rain"].tolist() == [["no", "no"], [None, None]]
     assert best.to_frame()["id"].tolist() == ["a", "a", "b"]
     with pytest.raises(jtgpu.ImpossibleEvidence, match=r"sequence 1 \('b'\), slice 0"):
-        dyn.compile("cpu").mpe(frame, id="id")
+        dyn.compile("cpu").mpe(frame, keys=jtgpu.learn.Keys(id="id"))
 
 
 def test_samples_of_sequences_have_the_probabilities_of_the_unrolled_network() -> None:

@@ -68,7 +68,11 @@ def test_answers_equal_those_in_memory(
     monkeypatch.setattr(csv_file, "MIN_BLOCK", 64)
     monkeypatch.setattr(sequence_file, "BLOCK_CELLS", 100)
     table = long_table(60)
-    expected = getattr(TREE, kind)(table, id="place", time="day", targets="rain").to_frame("pyarrow").to_pydict()
+    expected = (
+        getattr(TREE, kind)(table, keys=jtgpu.learn.Keys(id="place", time="day"), targets="rain")
+        .to_frame("pyarrow")
+        .to_pydict()
+    )
     report = answer_file(TREE, path, tmp_path / "o.parquet", question(kind), FileOptions(chunk=chunk))
     got = read(tmp_path / "o.parquet")
     assert list(got) == ["place", "day", "rain=no", "rain=yes"]
@@ -96,14 +100,14 @@ def test_rows_keep_the_texts_of_their_own_chunks(tmp_path: Path, monkeypatch: py
 @pytest.mark.slow
 def test_kinds_of_answers(path: Path, tmp_path: Path) -> None:
     table = long_table(60)
-    last = TREE.filter(table, id="place", time="day", targets="rain", at="last")
+    last = TREE.filter(table, keys=jtgpu.learn.Keys(id="place", time="day"), targets="rain", at="last")
     answer_file(TREE, path, tmp_path / "o.csv", question("filter", last=True, log_evidence=True), FileOptions())
     got = read(tmp_path / "o.csv")
     assert got["place"] == [f"p{i}" for i in range(60)]
     assert np.allclose(got["rain=yes"], last["rain"][:, 1], atol=1e-14)
     assert np.allclose(got["log_evidence"], last.log_evidence, atol=1e-13)
     answer_file(TREE, path, tmp_path / "p.csv", question("predict", steps=2), FileOptions())
-    ahead = TREE.predict(table, id="place", time="day", steps=2)
+    ahead = TREE.predict(table, keys=jtgpu.learn.Keys(id="place", time="day"), ahead=2)
     got = read(tmp_path / "p.csv")
     assert got["step"] == [1, 2] * 60
     assert np.allclose(got["umbrella=no"], ahead["umbrella"][:, :, 0].ravel(), atol=1e-14)
@@ -114,7 +118,7 @@ def test_kinds_of_answers(path: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_most_probable_states(path: Path, tmp_path: Path) -> None:
     table = long_table(60)
-    best = TREE.mpe(table, id="place", time="day")
+    best = TREE.mpe(table, keys=jtgpu.learn.Keys(id="place", time="day"))
     answer_file(TREE, path, tmp_path / "o.csv", question("mpe", log_evidence=True), FileOptions(chunk=20))
     got = read(tmp_path / "o.csv")
     assert got["rain"] == [best["rain"][int(p[1:]), t - 3] for p, t in zip(got["place"], got["day"], strict=True)]
@@ -194,7 +198,7 @@ def test_impossible_sequences(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text("place,day,umbrella\na,1,yes\na,2,yes\nb,1,yes\nb,2,no\nc,1,no\n")
     with pytest.raises(ImpossibleEvidence, match=r"sequence 1 \('b'\), slice 1"):
         answer_file(tree, tmp_path / "s.csv", tmp_path / "o.csv", question(), FileOptions(chunk=1))
-    asked = question(on_impossible="flag", log_evidence=True)
+    asked = question(on_error="flag", log_evidence=True)
     report = answer_file(tree, tmp_path / "s.csv", tmp_path / "o.csv", asked, FileOptions())
     got = read(tmp_path / "o.csv")
     assert got["rain=yes"] == [1.0, 1.0, None, None, 0.0]

@@ -75,7 +75,7 @@ def test_contradicting_readings(backend: Any, make: Any, e: float, a: int, b: in
     smoothed = tree.smooth(given)
     np.testing.assert_allclose(smoothed["s"][0], expected.smoothed, rtol=0, atol=1e-11)
     np.testing.assert_allclose(smoothed["s"].sum(axis=-1), 1.0, rtol=1e-14)
-    np.testing.assert_allclose(tree.predict(given, steps=2)["s"][0, 1], expected.smoothed[-1], rtol=0, atol=1e-11)
+    np.testing.assert_allclose(tree.predict(given, ahead=2)["s"][0, 1], expected.smoothed[-1], rtol=0, atol=1e-11)
     best = tree.mpe(given)
     assert best.log_joint[0] == pytest.approx(expected.log_best, rel=1e-12)
     live = tree.stream()
@@ -102,7 +102,7 @@ def test_a_fit_counts_such_a_sequence_and_goes_on(make: Any) -> None:
     assert (together.failed < 0).all()
     x = together.cpts[net.index("x")]
     np.testing.assert_allclose(x, [[2000.0 + 125, 0.0 + 125], [341.0 + 125, 682.0 + 125]], rtol=1e-12)
-    fitted = jtgpu.learn.fit(net, rows, hidden="s", prior=1, iterations=3, start="given")
+    fitted = jtgpu.learn.fit(net, rows, hidden="s", pseudo_counts=1, em=jtgpu.learn.EM(iterations=3, start="given"))
     assert np.isfinite(fitted.log_likelihood)
 
 
@@ -166,11 +166,11 @@ def test_extended_passes_have_the_answers_of_ordinary_ones(seed: int, monkeypatc
     frame, options = random_question(rng, dyn, seed, int(rng.integers(1, 12)))
     tree = dyn.compile("cpu")
     more: Any = {"joints": [(f"{dyn.variables[0]}[t]", f"{dyn.variables[1]}[t]")], "at": [None, "last", [0]][seed % 3]}
-    plain = {k: x for k, x in options.items() if k != "on_impossible"}
+    plain = {k: x for k, x in options.items() if k != "on_error"}
 
     def answers() -> list[Any]:
         made: list[Any] = [tree.filter(frame, **options, **more), tree.smooth(frame, **options, **more)]
-        made += [tree.predict(frame, steps=2, **options), tree.mpe(frame, **options)]
+        made += [tree.predict(frame, ahead=2, **options), tree.mpe(frame, **options)]
         return made if made[-1].impossible.any() else [*made, tree.sample(3, frame, seed=1, **plain)]
 
     expected = answers()
@@ -224,7 +224,7 @@ def test_impossible_stays_impossible() -> None:
     given = {"x": [["A"] * 60 + ["B"] * 70 + ["C"], ["A"] * 131]}
     with pytest.raises(jtgpu.ImpossibleEvidence, match="sequence 0, slice 130"):
         tiny.filter(given)
-    found = tiny.smooth(given, on_impossible="flag")
+    found = tiny.smooth(given, on_error="flag")
     assert found.impossible.tolist() == [True, False]
     assert found["s"][0].max() == 0.0
 

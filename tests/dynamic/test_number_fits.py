@@ -23,7 +23,7 @@ def test_em_rises_and_finds_the_densities() -> None:
     data = drawn(truth, 150, 20, 3)
     data["y"][::7, 3] = NAN
     start = truth.replace(gaussians={"y": [jtgpu.Gaussian([-0.2, 0.4], sd=1.5)]})
-    fit: Any = jtgpu.learn.fit(start, data, hidden=["s"], prior=0)
+    fit: Any = jtgpu.learn.fit(start, data, hidden=["s"], pseudo_counts=0)
     rises = np.diff([one.objective for one in fit.history])
     assert fit.converged
     assert (rises > -1e-6).all()
@@ -39,8 +39,10 @@ def test_em_rises_and_finds_the_densities() -> None:
     with pytest.raises(jtgpu.DataError, match=r"sequence 0, slice 3: the cell of 'y' is missing"):
         jtgpu.learn.fit(start, data, hidden=["s"], missing="error")
     assert fit.empty_rows == {}
-    plain: Any = jtgpu.learn.fit(start, data, hidden=["s"], prior=0, accelerate=False, tolerance=1e-9)
-    quick: Any = jtgpu.learn.fit(start, data, hidden=["s"], prior=0, tolerance=1e-9)
+    plain: Any = jtgpu.learn.fit(
+        start, data, hidden=["s"], pseudo_counts=0, em=jtgpu.learn.EM(accelerate=False, tolerance=1e-9)
+    )
+    quick: Any = jtgpu.learn.fit(start, data, hidden=["s"], pseudo_counts=0, em=jtgpu.learn.EM(tolerance=1e-9))
     assert any(one.accelerated for one in quick.history)
     assert quick.objective == pytest.approx(plain.objective, rel=1e-7)
     assert len(quick.history) < len(plain.history)
@@ -49,19 +51,21 @@ def test_em_rises_and_finds_the_densities() -> None:
 def test_a_fit_of_sequences_with_numbers_goes_on_after_it_was_stopped(tmp_path: Path) -> None:
     net = template(np.random.default_rng(2))
     data, path = long_frame(net, 15, 8, 1, "a"), tmp_path / "fit.unfinished"
-    options: Any = {"id": "sequence", "time": "slice", "hidden": "a", "iterations": 6, "tolerance": 0}
+    em = jtgpu.learn.EM(iterations=6, tolerance=0)
+    begun, again = em.replaced(checkpoint=path), em.replaced(checkpoint=path, resume=True)
+    options: Any = {"keys": jtgpu.learn.Keys(id="sequence", time="slice"), "hidden": "a"}
 
     def stop(entry: Any) -> None:
         if entry.number == 3:
             raise KeyboardInterrupt
 
-    stopped: Any = jtgpu.learn.fit(net, data, **options, checkpoint=path, progress=stop)
+    stopped: Any = jtgpu.learn.fit(net, data, em=begun, compute=jtgpu.Compute(progress=stop), **options)
     assert stopped.interrupted
-    resumed: Any = jtgpu.learn.fit(net, data, **options, checkpoint=path, resume=True)
-    assert resumed.network == jtgpu.learn.fit(net, data, **options).network
-    jtgpu.learn.fit(net, data, **options, checkpoint=path, progress=stop)
+    resumed: Any = jtgpu.learn.fit(net, data, em=again, **options)
+    assert resumed.network == jtgpu.learn.fit(net, data, em=em, **options).network
+    jtgpu.learn.fit(net, data, em=begun, compute=jtgpu.Compute(progress=stop), **options)
     with pytest.raises(jtgpu.JtgpuError, match="data"):
-        jtgpu.learn.fit(net, {**data, "x": 1.01 * np.array(data["x"], float)}, **options, checkpoint=path, resume=True)
+        jtgpu.learn.fit(net, {**data, "x": 1.01 * np.array(data["x"], float)}, em=again, **options)
 
 
 def test_standard_errors_of_observed_slices_are_those_of_regressions() -> None:
@@ -72,7 +76,7 @@ def test_standard_errors_of_observed_slices_are_those_of_regressions() -> None:
     )  # fmt: skip
     data = net.compile("cpu").sample(20, length=30, seed=1)
     cells: Any = {v: np.asarray(data[v]) for v in ("s", "y")}
-    fit: Any = jtgpu.learn.fit(net, cells, prior=0, errors=True)
+    fit: Any = jtgpu.learn.fit(net, cells, pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True))
     errors, found = fit.standard_errors("y"), fit.network.gaussian("y")
     s, before = (np.asarray(x).ravel() for x in (cells["s"][:, 1:], cells["y"][:, :-1]))
     for k in range(2):
@@ -84,7 +88,7 @@ def test_standard_errors_of_observed_slices_are_those_of_regressions() -> None:
         assert errors.sd[k] == pytest.approx(found.sd[k] / np.sqrt(2 * n), rel=1e-3)
         p, counts = fit.network.cpt("s")[k], fit.counts["s"][k].sum()
         np.testing.assert_allclose(fit.standard_errors("s")[k], np.sqrt(p * (1 - p) / counts), rtol=1e-3)
-    held: Any = jtgpu.learn.fit(net, cells, prior=0, errors=True, fixed=["y", "s"])
+    held: Any = jtgpu.learn.fit(net, cells, pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True), fixed=["y", "s"])
     assert not held.standard_errors("y").sd.any()
     assert not held.standard_errors("s").any()
 
@@ -103,19 +107,19 @@ def test_several_starts_find_what_one_misses() -> None:
     flat = flat.replace(flat.discrete.replace(cpt={"s": np.full((3, 3), 1 / 3)}, start={"s": np.full(3, 1 / 3)}))
     flat = flat.replace(gaussians={"u": [jtgpu.Gaussian(0.0 * np.ones(3))] * 1 + [
         jtgpu.Gaussian(np.zeros(3), {"u[t-1]": np.zeros(3)})]})  # fmt: skip
-    options: Any = {"id": "sequence", "time": "slice", "hidden": "s", "seed": 2, "tolerance": 1e-5}
-    alone: Any = jtgpu.learn.fit(flat, data, **options)
-    made: Any = jtgpu.learn.fit(flat, data, **options, restarts=4)
+    keys, em = jtgpu.learn.Keys(id="sequence", time="slice"), jtgpu.learn.EM(seed=2, tolerance=1e-5)
+    alone: Any = jtgpu.learn.fit(flat, data, hidden="s", keys=keys, em=em)
+    made: Any = jtgpu.learn.fit(flat, data, hidden="s", keys=keys, em=em.replaced(restarts=4))
     assert len(made.restarts) == 4
     assert made.restarts[0] == alone.objective
     assert made.objective == max(made.restarts) > alone.objective + 50
     assert np.allclose(np.sort(made.network.gaussian("y").mean), [-3, 0, 3], atol=0.2)
-    total = made.network.compile("cpu").log_likelihood(data, id="sequence", time="slice").sum()
+    total = made.network.compile("cpu").log_likelihood(data, keys=keys).sum()
     assert made.log_likelihood == pytest.approx(total, rel=1e-9)
-    again: Any = jtgpu.learn.fit(flat, data, **options, restarts=4)
+    again: Any = jtgpu.learn.fit(flat, data, hidden="s", keys=keys, em=em.replaced(restarts=4))
     assert (again.network, again.restarts) == (made.network, made.restarts)
     parents: Any = {"s": [("s", 1)], "y": ["s"], "u": ["s", ("u", 1)]}
-    given = {**options, "hidden": {"s": 3}, "numbers": "gaussian", "restarts": 3}
+    given: Any = {"hidden": {"s": 3}, "keys": keys, "em": em.replaced(restarts=3), "continuous": "gaussian"}
     found: Any = jtgpu.learn.fit(parents, data, **given)
     assert found.network.numbers == ("y", "u")
     assert found.objective == pytest.approx(made.objective, rel=1e-3)
@@ -127,32 +131,40 @@ def test_structures_with_numbers() -> None:
     net = template(np.random.default_rng(2), True)
     data = long_frame(net, 20, 10, 1, "a")
     parents: Any = {v: net.parents(v) for v in net}
-    keys: Any = {"id": "sequence", "time": "slice", "hidden": {"a": 3}, "iterations": 3}
-    found: Any = jtgpu.learn.fit(parents, data, **keys, numbers="gaussian")
+    keys: Any = {
+        "keys": jtgpu.learn.Keys(id="sequence", time="slice"),
+        "hidden": {"a": 3},
+        "em": jtgpu.learn.EM(iterations=3),
+    }
+    found: Any = jtgpu.learn.fit(parents, data, continuous="gaussian", **keys)
     assert found.network.numbers == net.numbers
     assert [found.network.parents(v) for v in net] == [net.parents(v) for v in net]
     kinds = dict.fromkeys(net.numbers, "gaussian")
-    assert jtgpu.learn.fit(parents, data, **keys, numbers=kinds).network == found.network
+    assert jtgpu.learn.fit(parents, data, continuous=kinds, **keys).network == found.network
     for options, error, text in (
-        ({"start": "given"}, jtgpu.ArgumentError, "start='given' requires"),
-        ({"numbers": {"x": "intervals", **dict.fromkeys("yzwv", "gaussian")}}, jtgpu.ArgumentError, "use bins="),
-        ({"numbers": "states"}, jtgpu.DataError, "no column of the structure has numbers"),
-        ({"numbers": {"q": "gaussian"}}, jtgpu.ArgumentError, "numbers: there is no variable 'q'"),
+        ({"em": jtgpu.learn.EM(start="given", iterations=3)}, jtgpu.ArgumentError, "start='given' requires"),
+        ({"continuous": {"x": "intervals", **dict.fromkeys("yzwv", "gaussian")}}, jtgpu.ArgumentError, "use bins="),
+        ({"continuous": "states"}, jtgpu.DataError, "no column of the structure has numbers"),
+        ({"continuous": {"q": "gaussian"}}, jtgpu.ArgumentError, "continuous: there is no variable 'q'"),
     ):
         with pytest.raises(error, match=text):
-            jtgpu.learn.fit(parents, data, **{**keys, "numbers": "gaussian", **options})
-    with pytest.raises(jtgpu.ArgumentError, match="numbers= is for parents"):
-        jtgpu.learn.fit(net.discrete, data, **keys, numbers="gaussian")
+            jtgpu.learn.fit(parents, data, **{**keys, "continuous": "gaussian", **options})
+    with pytest.raises(jtgpu.ArgumentError, match="continuous= is for parents"):
+        jtgpu.learn.fit(net.discrete, data, continuous="gaussian", **keys)
     for number, text in ((2.0, "column 'x' is constant, 2 in all rows"), (2e13, "last digits of 2e[+]13 only")):
         column = [number + i % 3 * (number > 1e12) for i in range(len(data["x"]))]
         with pytest.raises(jtgpu.DataError, match=text):
-            jtgpu.learn.fit(parents, {**data, "x": column}, **keys, numbers="gaussian")
+            jtgpu.learn.fit(parents, {**data, "x": column}, continuous="gaussian", **keys)
 
 
 def test_densities_can_be_fixed_and_a_network_is_a_start() -> None:
     net = template(np.random.default_rng(2))
     data = long_frame(net, 15, 8, 1, "a")
-    keys: Any = {"id": "sequence", "time": "slice", "hidden": "a", "iterations": 3}
+    keys: Any = {
+        "keys": jtgpu.learn.Keys(id="sequence", time="slice"),
+        "hidden": "a",
+        "em": jtgpu.learn.EM(iterations=3),
+    }
     made: Any = jtgpu.learn.fit(net, data, **keys, fixed=["x", "b"])
     assert made.fixed == ("b[0]", "b", "x")
     assert np.array_equal(made.network.gaussian("x").mean, net.gaussian("x").mean)
@@ -160,12 +172,19 @@ def test_densities_can_be_fixed_and_a_network_is_a_start() -> None:
     assert np.array_equal(made.network.cpt("b"), net.cpt("b"))
     parents: Any = {v: net.parents(v) for v in net}
     expected: Any = jtgpu.learn.fit(net, data, **keys)
-    started: Any = jtgpu.learn.fit(parents, data, **keys, numbers="gaussian", start=net)
+    started: Any = jtgpu.learn.fit(
+        parents, data, continuous="gaussian", **{**keys, "em": jtgpu.learn.EM(start=net, iterations=3)}
+    )
     assert started.network == expected.network
     with pytest.raises(jtgpu.ArgumentError, match="other variables or parents"):
-        jtgpu.learn.fit({**parents, "w": ["b"]}, data, **keys, numbers="gaussian", start=net)
+        jtgpu.learn.fit(
+            {**parents, "w": ["b"]},
+            data,
+            continuous="gaussian",
+            **{**keys, "em": jtgpu.learn.EM(start=net, iterations=3)},
+        )
     with pytest.raises(jtgpu.ArgumentError, match="fixed requires a network"):
-        jtgpu.learn.fit(parents, data, **{**keys, "hidden": {"a": 3}}, numbers="gaussian", fixed="x")
+        jtgpu.learn.fit(parents, data, continuous="gaussian", fixed="x", **{**keys, "hidden": {"a": 3}})
 
 
 @pytest.mark.parametrize(
@@ -182,7 +201,7 @@ def test_fits_of_autoregressive_numbers_depend_on_no_unit(offset: float, unit: f
         )  # fmt: skip
 
     drawn = np.asarray(network(1.0, 0.0).compile("reference").sample(10, length=60, seed=3)["y"], float)
-    options: Any = {"hidden": "s", "iterations": 8, "tolerance": 0}
+    options: Any = {"hidden": "s", "em": jtgpu.learn.EM(iterations=8, tolerance=0)}
     plain: Any = jtgpu.learn.fit(network(1.0, 0.0), {"y": drawn}, **options)
     other: Any = jtgpu.learn.fit(network(unit, offset), {"y": offset + unit * drawn}, **options)
     mine, theirs = plain.network.gaussian("y"), other.network.gaussian("y")
@@ -206,8 +225,8 @@ def test_bits_depend_neither_on_threads_nor_on_other_sequences() -> None:
     for y in a.mean:
         assert np.array_equal(a.mean[y], b.mean[y])
     assert np.array_equal(one.mpe(data).states, two.mpe(data).states)
-    options: Any = {"hidden": ["a", "b"], "iterations": 3, "restarts": 2}
-    fits: list[Any] = [jtgpu.learn.fit(net, data, threads=n, **options) for n in (1, 2)]
+    options: Any = {"hidden": ["a", "b"], "em": jtgpu.learn.EM(iterations=3, restarts=2)}
+    fits: list[Any] = [jtgpu.learn.fit(net, data, compute=jtgpu.Compute(threads=n), **options) for n in (1, 2)]
     assert fits[0].network == fits[1].network
     assert fits[0].restarts == fits[1].restarts
 

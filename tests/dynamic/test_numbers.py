@@ -86,7 +86,7 @@ def test_answers_equal_those_of_the_unrolled_network(seed: int, backend: Any) ->
     assert np.allclose(tree.log_likelihood({**data, "b": b}), smooth.log_evidence, rtol=1e-12)
     filtered = tree.filter({**data, "b": b}, at="last")
     assert np.allclose(filtered["b"], smooth["b"][:, -1], atol=1e-12)
-    ahead = tree.predict({**data, "b": b}, steps=2, targets=["a", "x"])
+    ahead = tree.predict({**data, "b": b}, ahead=2, targets=["a", "x"])
     longer = {**{y: np.pad(x, ((0, 0), (0, 2)), constant_values=NAN) for y, x in data.items()}}
     again = tree.filter({**longer, "b": np.concatenate([b, np.full((3, 2), None)], axis=1)}, at=[4, 5])
     assert np.allclose(ahead["a"], again["a"], atol=1e-12)
@@ -103,14 +103,16 @@ def test_frames_gaps_and_keys() -> None:
     frame |= {y: x.ravel().tolist() for y, x in data.items()}
     tree = net.compile("cpu")
     expected = tree.smooth(data)
-    answer = tree.smooth(frame, id="who", time="day")
+    answer = tree.smooth(frame, keys=jtgpu.learn.Keys(id="who", time="day"))
     assert np.array_equal(answer["a"], expected["a"])
     pandas = pytest.importorskip("pandas")
-    assert np.array_equal(tree.smooth(pandas.DataFrame(frame), id="who", time="day")["a"], expected["a"])
+    assert np.array_equal(
+        tree.smooth(pandas.DataFrame(frame), keys=jtgpu.learn.Keys(id="who", time="day"))["a"], expected["a"]
+    )
     parts = [{y: x[i].tolist() for y, x in data.items()} for i in range(2)]
     assert np.array_equal(tree.smooth(parts)["a"], expected["a"])
     holes = {k: [c for i, c in enumerate(column) if i != 1] for k, column in frame.items()}
-    gap = tree.smooth(holes, id="who", time="day", on_gap="empty")
+    gap = tree.smooth(holes, keys=jtgpu.learn.Keys(id="who", time="day", on_gap="empty"))
     for x in data.values():
         x[0, 1] = NAN
     assert np.allclose(gap["a"], tree.smooth(data)["a"], atol=1e-12)
@@ -192,7 +194,11 @@ def test_wrong_columns_and_options() -> None:
     tree = net.compile("reference")
     wrong: list[tuple[Any, dict[str, Any], str]] = [
         ({"X1": [1.0, 2.0]}, {}, "no column of the table is a variable"),
-        ({"who": ["p"], "x": [1.0]}, {"id": "patient"}, "'patient' is no column of the table, which has 'who', 'x'"),
+        (
+            {"who": ["p"], "x": [1.0]},
+            {"keys": jtgpu.learn.Keys(id="patient")},
+            "'patient' is no column of the table, which has 'who', 'x'",
+        ),
         ({"x": [[1.0, 2.0], [3.0]]}, {}, "the rows of 'x' have different lengths"),
         ({"x": [1.0]}, {"do": {"x": 2.0}}, "sequence 0, slice 0: do sets 'x' to 2, and it is observed as 1"),
         ({"y": [1.0]}, {"do": {"x": "high"}}, "do on 'x' must be a number"),
@@ -269,7 +275,7 @@ def test_joints_reload_and_the_stationary_start() -> None:
         assert np.array_equal(tree.smooth(data)["a"], expected["a"])
         with pytest.raises(jtgpu.PlanError, match="differs"):
             tree.reload(template(rng, True))
-    limit = net.stationary().compile("reference").predict({"x": [[None]]}, steps=3)
+    limit = net.stationary().compile("reference").predict({"x": [[None]]}, ahead=3)
     assert np.allclose(limit["a"][0], limit["a"][0, :1], atol=1e-12)
 
 
@@ -296,7 +302,7 @@ def test_numbers_with_numeric_parents_are_targets_where_these_are_observed() -> 
     assert ahead.sd["v"][0, 0] == pytest.approx(whole.posteriors(seen)[f"v[{length}]"].sd, abs=1e-9)
     assert "v.mean" in ahead.to_frame("pyarrow").column_names
     with pytest.raises(jtgpu.DataError, match=r"sequence 0, slice 5: 'v' is a target, and a numeric"):
-        tree.predict(first, targets=["v"], steps=2)
+        tree.predict(first, targets=["v"], ahead=2)
 
 
 def autoregression(states: bool) -> jtgpu.MixedDynamicNetwork:
@@ -331,7 +337,9 @@ def test_slices_that_only_numbers_join(states: bool, tmp_path: Path) -> None:
     assert list(tree.mpe(data)) == ["s"] * states
     frame = long_frame(net, 30, 40, 2, "none")
     parents = {v: net.parents(v) for v in net}
-    made: Any = jtgpu.learn.fit(parents, frame, id="sequence", time="slice", numbers="gaussian")
+    made: Any = jtgpu.learn.fit(
+        parents, frame, keys=jtgpu.learn.Keys(id="sequence", time="slice"), continuous="gaussian"
+    )
     assert np.allclose(made.network.gaussian("y").coefficients["y[t-1]"], 0.5, atol=0.12)
     jtgpu.write(net, tmp_path / "a.dynamic.json")
     assert jtgpu.read(tmp_path / "a.dynamic.json") == net

@@ -62,16 +62,16 @@ def test_random_templates_equal_the_unrolled_network(seed: int) -> None:
         unrolled_do[label(dyn, v, t)] = state
     tree = dyn.compile("cpu" if seed % 2 else "reference")
     options: Any = {"likelihood": likelihood or None, "do": do or None}
-    answer = tree.smooth(codes, on_impossible="flag", **options)
+    answer = tree.smooth(codes, on_error="flag", **options)
     whole = net.compile("reference").posteriors_batch(
-        unrolled_cases(dyn, net, codes), likelihood=given or None, do=unrolled_do or None, on_impossible="flag"
+        unrolled_cases(dyn, net, codes), likelihood=given or None, do=unrolled_do or None, on_error="flag"
     )
     assert np.allclose(answer.log_evidence, whole.log_evidence, rtol=1e-10)
     for t in range(length):
         for v in dyn.variables:
             assert np.allclose(answer[v][:, t], whole[label(dyn, v, t)], **CLOSE)
     t = int(rng.integers(length))
-    filtered = tree.filter(codes, at=[t], on_impossible="flag", **options)
+    filtered = tree.filter(codes, at=[t], on_error="flag", **options)
     cut = codes.copy()
     cut[:, t + 1 :] = -1
     for v, w in likelihood.items():
@@ -79,7 +79,7 @@ def test_random_templates_equal_the_unrolled_network(seed: int) -> None:
             for late in range(t + 1, length):
                 given[label(dyn, v, late)] = np.ones_like(w[:, late])
     upto = net.compile("reference").posteriors_batch(
-        unrolled_cases(dyn, net, cut), likelihood=given or None, do=unrolled_do or None, on_impossible="flag"
+        unrolled_cases(dyn, net, cut), likelihood=given or None, do=unrolled_do or None, on_error="flag"
     )
     for v in dyn.variables:
         assert np.allclose(filtered[v][:, 0], upto[label(dyn, v, t)], **CLOSE)

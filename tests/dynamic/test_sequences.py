@@ -25,7 +25,7 @@ FRAME = {
 
 def test_a_long_frame_is_answered_like_each_sequence_alone() -> None:
     tree = umbrella().compile("cpu")
-    whole = tree.smooth(FRAME, id="id", time="day")
+    whole = tree.smooth(FRAME, keys=jtgpu.learn.Keys(id="id", time="day"))
     assert whole.lengths.tolist() == [3, 2]
     sequences: list[list[str | None]] = [["yes", None, "yes"], ["no", "no"]]
     for i, days in enumerate(sequences):
@@ -42,8 +42,8 @@ def test_gaps_are_errors_or_slices_without_observations() -> None:
     tree = umbrella().compile("cpu")
     rows = {"day": [1, 3], "umbrella": ["yes", "yes"]}
     with pytest.raises(jtgpu.DataError, match="time 2 is missing"):
-        tree.filter(rows, time="day")
-    filled = tree.filter(rows, time="day", on_gap="empty")
+        tree.filter(rows, keys=jtgpu.learn.Keys(time="day"))
+    filled = tree.filter(rows, keys=jtgpu.learn.Keys(time="day", on_gap="empty"))
     assert np.array_equal(filled["rain"], tree.filter({"umbrella": [["yes", None, "yes"]]})["rain"])
 
 
@@ -59,7 +59,7 @@ def test_gaps_are_errors_or_slices_without_observations() -> None:
 )
 def test_malformed_frames(rows: dict[str, Any], message: str) -> None:
     with pytest.raises(jtgpu.DataError, match=message):
-        umbrella().compile("cpu").smooth(rows, time="day")
+        umbrella().compile("cpu").smooth(rows, keys=jtgpu.learn.Keys(time="day"))
 
 
 @pytest.mark.parametrize("joints", ["rain", ["rain"], [("rain",)], [("rain", "rain")], [("rain[t]", "snow")]])
@@ -83,7 +83,7 @@ def test_dates_are_times_whose_gaps_do_not_count() -> None:
     days = pandas.to_datetime(["2026-01-01", "2026-01-05"])
     frame = pandas.DataFrame({"day": days, "umbrella": ["yes", "no"]})
     tree = umbrella().compile("cpu")
-    answer = tree.filter(frame, time="day")
+    answer = tree.filter(frame, keys=jtgpu.learn.Keys(time="day"))
     np.testing.assert_array_equal(answer["rain"], tree.filter({"umbrella": [["yes", "no"]]})["rain"])
     assert answer.to_frame()["day"].tolist() == days.tolist()
 
@@ -91,7 +91,7 @@ def test_dates_are_times_whose_gaps_do_not_count() -> None:
 def test_answers_too_large_are_refused_before_memory_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     tree = umbrella().compile("cpu")
     with pytest.raises(jtgpu.TableTooLarge, match="fewer steps"):
-        tree.predict({"umbrella": [["yes"]]}, steps=10**9)
+        tree.predict({"umbrella": [["yes"]]}, ahead=10**9)
     monkeypatch.setattr("jtgpu.dynamic.posteriors.MOST_ANSWERS", 1 << 21)
     with pytest.raises(jtgpu.TableTooLarge, match=r'2\.3 MiB, more than 2\.0 MiB; use at="last" \(32 B\)'):
         tree.smooth(np.full((1, 75_000, 2), -1, np.int8))
@@ -103,7 +103,7 @@ def test_an_impossible_slice_is_named_or_flagged() -> None:
     days = {"umbrella": [["no", "no"], ["no", "yes"]]}
     with pytest.raises(jtgpu.ImpossibleEvidence, match="sequence 1, slice 1"):
         tree.filter(days)
-    flagged = tree.filter(days, on_impossible="flag")
+    flagged = tree.filter(days, on_error="flag")
     assert flagged.impossible.tolist() == [False, True]
     assert flagged["rain"][1, 0].sum() == pytest.approx(1.0)
     assert not flagged["rain"][1, 1].any()
@@ -111,7 +111,7 @@ def test_an_impossible_slice_is_named_or_flagged() -> None:
 
 def test_predictions_are_powers_of_the_transitions() -> None:
     tree = umbrella().compile("cpu")
-    ahead = tree.predict({"umbrella": [["yes", "yes"]]}, steps=3)["rain"][0]
+    ahead = tree.predict({"umbrella": [["yes", "yes"]]}, ahead=3)["rain"][0]
     now = tree.filter({"umbrella": [["yes", "yes"]]})["rain"][0, -1]
     step = np.array([[0.7, 0.3], [0.3, 0.7]])
     for h in range(3):
@@ -159,13 +159,38 @@ def test_reload_replaces_the_cpts() -> None:
 @pytest.mark.parametrize(
     ("given", "options", "error", "message"),
     [
-        ({"day": [1, 2]}, {"time": "day"}, jtgpu.UnknownVariable, "no observations: its only columns are 'day'"),
-        ({"umbrella": ["no"], "day": [1]}, {"id": "umbrella", "time": "day"}, jtgpu.UnknownVariable, "only columns"),
+        (
+            {"day": [1, 2]},
+            {"keys": jtgpu.learn.Keys(time="day")},
+            jtgpu.UnknownVariable,
+            "no observations: its only columns are 'day'",
+        ),
+        (
+            {"umbrella": ["no"], "day": [1]},
+            {"keys": jtgpu.learn.Keys(id="umbrella", time="day")},
+            jtgpu.UnknownVariable,
+            "only columns",
+        ),
         ([], {}, jtgpu.DataError, "there are no sequences"),
-        ({"umbrella": [], "day": []}, {"time": "day"}, jtgpu.DataError, "there are no sequences"),
+        (
+            {"umbrella": [], "day": []},
+            {"keys": jtgpu.learn.Keys(time="day")},
+            jtgpu.DataError,
+            "there are no sequences",
+        ),
         ({"umbrella": [["yes", "no"], ["yes"]]}, {}, jtgpu.EvidenceError, "rows of 'umbrella' have different lengths"),
-        ({"umbrella": ["yes", "no"]}, {"on_gap": "empty"}, jtgpu.ArgumentError, "which need time="),
-        ({"umbrella": ["no"] * 2, "t": [0.5, 1.0]}, {"time": "t", "on_gap": "empty"}, jtgpu.DataError, "fractions"),
+        (
+            {"umbrella": ["yes", "no"]},
+            {"keys": jtgpu.learn.Keys(on_gap="empty")},
+            jtgpu.ArgumentError,
+            "which need time=",
+        ),
+        (
+            {"umbrella": ["no"] * 2, "t": [0.5, 1.0]},
+            {"keys": jtgpu.learn.Keys(time="t", on_gap="empty")},
+            jtgpu.DataError,
+            "fractions",
+        ),
     ],
 )
 def test_tables_that_are_no_sequences(given: Any, options: Any, error: type[Exception], message: str) -> None:
@@ -177,14 +202,17 @@ def test_gaps_in_a_list_of_frames_and_in_whole_numbers_of_floats() -> None:
     pandas = pytest.importorskip("pandas")
     tree, rows = umbrella().compile("reference"), {"day": [1.0, 3.0], "umbrella": ["yes", "yes"]}
     weights = np.array([[0.3, 0.7], [0.6, 0.4]])
-    expected = tree.filter(rows, time="day", on_gap="empty", likelihood={"rain": weights})
+    expected = tree.filter(rows, keys=jtgpu.learn.Keys(time="day", on_gap="empty"), likelihood={"rain": weights})
     assert expected.lengths.tolist() == [3]
-    whole = tree.filter(pandas.DataFrame(rows), time="day", on_gap="empty", likelihood={"rain": weights})
+    whole = tree.filter(
+        pandas.DataFrame(rows), keys=jtgpu.learn.Keys(time="day", on_gap="empty"), likelihood={"rain": weights}
+    )
     assert np.array_equal(whole["rain"], expected["rain"])
     both = tree.filter(
-        [rows, {"day": [7], "umbrella": ["no"]}], time="day", on_gap="empty",
+        [rows, {"day": [7], "umbrella": ["no"]}],
+        keys=jtgpu.learn.Keys(time="day", on_gap="empty"),
         likelihood={"rain": np.concatenate([weights, [[1.0, 2.0]]])},
-    )  # fmt: skip
+    )
     assert both.lengths.tolist() == [3, 1]
     assert np.array_equal(both["rain"][0], expected["rain"][0])
     alone = tree.filter({"umbrella": ["no"]}, likelihood={"rain": [[1.0, 2.0]]})
@@ -199,26 +227,29 @@ def test_an_index_of_dates_must_increase_and_uneven_steps_are_noticed() -> None:
     with pytest.raises(jtgpu.DataError, match=r"row 1.*the index: the time .* comes after"):
         tree.filter(frame)
     tree.filter(frame.sort_index())
-    tree.filter(frame.assign(place=["a", "b", "b"]), id="place")  # in order within each sequence
+    tree.filter(frame.assign(place=["a", "b", "b"]), keys=jtgpu.learn.Keys(id="place"))  # in order within each sequence
     steps = pandas.to_datetime(["2026-01-01", "2026-01-02", "2026-01-09"])
     uneven = pandas.DataFrame({"umbrella": ["yes"] * 3, "d": steps})
     with pytest.warns(UserWarning, match="7 times the shortest"):
-        tree.filter(uneven, time="d")
+        tree.filter(uneven, keys=jtgpu.learn.Keys(time="d"))
     with pytest.raises(jtgpu.DataError, match="has dates, whose gaps are unknown"):
-        tree.filter(uneven, time="d", on_gap="empty")
+        tree.filter(uneven, keys=jtgpu.learn.Keys(time="d", on_gap="empty"))
 
 
 def test_columns_that_are_ignored_are_named_where_id_and_time_are_not() -> None:
     tree, rows = umbrella().compile("reference"), {"who": [1, 2], "day": [1, 1], "umbrella": ["yes", "no"]}
     with pytest.warns(UserWarning, match="columns 'who', 'day', which are ignored; without id="):
         tree.filter(rows)
-    assert tree.filter(rows, id="who", time="day").lengths.tolist() == [1, 1]
+    assert tree.filter(rows, keys=jtgpu.learn.Keys(id="who", time="day")).lengths.tolist() == [1, 1]
 
 
 def test_a_long_sequence_among_many_short_ones() -> None:
     tree = umbrella().compile("reference")
     rows = {"who": [0, 1, 1, 1, 2, 2], "umbrella": ["yes", "no", "no", "yes", "yes", "no"]}
-    whole, some = tree.smooth(rows, id="who"), tree.smooth(rows, id="who", at=[2, 0])
+    whole, some = (
+        tree.smooth(rows, keys=jtgpu.learn.Keys(id="who")),
+        tree.smooth(rows, keys=jtgpu.learn.Keys(id="who"), at=[2, 0]),
+    )
     frame = some.to_frame()
     assert frame["who"].tolist() == [0, 1, 1, 2]
     expected = [whole["rain"][i, t, 1] for i, t in ((0, 0), (1, 2), (1, 0), (2, 0))]
@@ -226,23 +257,27 @@ def test_a_long_sequence_among_many_short_ones() -> None:
     lengths = [1_000_000, *[1] * 2_000]
     many = {"who": np.repeat(np.arange(2_001), lengths), "umbrella": np.full(sum(lengths), "no")}
     with pytest.raises(jtgpu.TableTooLarge, match="use long sequences in a call of their own"):
-        tree.mpe(many, id="who")
+        tree.mpe(many, keys=jtgpu.learn.Keys(id="who"))
     with pytest.raises(jtgpu.TableTooLarge, match="fewer samples, and long sequences alone"):
-        tree.sample(1, many, id="who")
+        tree.sample(1, many, keys=jtgpu.learn.Keys(id="who"))
 
 
 def test_predictions_go_on_with_the_keys_of_their_sequences() -> None:
     tree = umbrella().compile("reference")
     frame = {"place": ["a", "a", "b"], "day": [3, 4, 7], "umbrella": ["yes", "no", "yes"]}
-    made = tree.predict(frame, id="place", time="day", steps=2, targets=["rain"]).to_frame("pyarrow").to_pydict()
+    made = (
+        tree.predict(frame, keys=jtgpu.learn.Keys(id="place", time="day"), ahead=2, targets=["rain"])
+        .to_frame("pyarrow")
+        .to_pydict()
+    )
     assert (made["place"], made["day"]) == (["a", "a", "b", "b"], [5, 6, 8, 9])
-    assert tree.predict(frame, id="place", time="day").lengths.tolist() == [1, 1]
+    assert tree.predict(frame, keys=jtgpu.learn.Keys(id="place", time="day")).lengths.tolist() == [1, 1]
     uneven = {**frame, "day": [0.5, 1.0, 7.5]}
-    made = tree.predict(uneven, id="place", time="day", steps=2).to_frame("pyarrow").to_pydict()
+    made = tree.predict(uneven, keys=jtgpu.learn.Keys(id="place", time="day"), ahead=2).to_frame("pyarrow").to_pydict()
     assert (made["place"], made["step"]) == (["a", "a", "b", "b"], [1, 2, 1, 2])
-    made = tree.predict(frame, id="place", steps=2).to_frame("pyarrow").to_pydict()
+    made = tree.predict(frame, keys=jtgpu.learn.Keys(id="place"), ahead=2).to_frame("pyarrow").to_pydict()
     assert (made["place"], made["step"]) == (["a", "a", "b", "b"], [1, 2, 1, 2])
-    answer = tree.predict([{"umbrella": ["yes", "no"]}, {"umbrella": ["yes"]}], steps=2)
+    answer = tree.predict([{"umbrella": ["yes", "no"]}, {"umbrella": ["yes"]}], ahead=2)
     assert answer.to_frame("pyarrow").to_pydict()["slice"] == [2, 3, 1, 2]
     assert [line.split()[:2] for line in str(answer).splitlines()[1:3]] == [["sequence", "slice"], ["0", "2"]]
 
@@ -250,7 +285,10 @@ def test_predictions_go_on_with_the_keys_of_their_sequences() -> None:
 def test_answers_print_the_keys_of_their_rows() -> None:
     frame = {"place": ["a", "a"], "day": [3, 4], "umbrella": ["yes", "no"]}
     tree = umbrella().compile("reference")
-    for answer in (tree.smooth(frame, id="place", time="day"), tree.mpe(frame, id="place", time="day")):
+    for answer in (
+        tree.smooth(frame, keys=jtgpu.learn.Keys(id="place", time="day")),
+        tree.mpe(frame, keys=jtgpu.learn.Keys(id="place", time="day")),
+    ):
         assert [line.split()[:2] for line in str(answer).splitlines()[1:3]] == [["place", "day"], ["a", "3"]]
 
 
@@ -259,7 +297,7 @@ def test_answers_about_impossible_sequences_are_null() -> None:
     dyn = umbrella().replace(cpt=cpts, start={"rain": [1, 0]})
     sequences = [{"umbrella": ["no", "yes"]}, {"umbrella": ["no"]}]
     for ask in (dyn.compile("reference").filter, dyn.compile("reference").smooth):
-        answer = ask(sequences, on_impossible="flag")
+        answer = ask(sequences, on_error="flag")
         assert answer.to_frame("pyarrow").column("rain=no").to_pylist() == [None, None, 1.0]
         assert [len(line.split()) for line in str(answer).splitlines()[2:]] == [2, 2, 6]
         assert answer.modes()["rain"][:, 1].tolist() == [None, None]
@@ -273,7 +311,7 @@ def test_cells_may_allow_several_states() -> None:
          "test": [[0.8, 0.15, 0.05], [0.3, 0.4, 0.3], [0.1, 0.2, 0.7]]},
         start={"ill": [[0.7, 0.2, 0.1], [0.6, 0.2, 0.2]]}, static=["sex"],
     )  # fmt: skip
-    keys: Any = {"id": "p", "time": "day"}
+    keys: Any = {"keys": jtgpu.learn.Keys(id="p", time="day")}
     tree: Any = dyn.compile("reference")
     cells = [["mid", "high"], None, ("low",), "high", {"low", "mid"}]
     weights = np.array([[0, 1, 1], [1, 1, 1], [1, 0, 0], [0, 0, 1], [1, 1, 0]], float)
@@ -296,7 +334,7 @@ def test_cells_may_allow_several_states() -> None:
 
 def test_times_are_numbers_or_dates_of_any_kind() -> None:
     tree, frame = umbrella().compile("reference"), {"place": ["a", "a", "a"], "umbrella": ["yes", "no", "yes"]}
-    keys: Any = {"id": "place", "time": "day"}
+    keys: Any = {"keys": jtgpu.learn.Keys(id="place", time="day")}
     days = [date(2026, 1, d) for d in (30, 31)] + [date(2026, 2, 1)]
     expected = tree.smooth({**frame, "day": [1, 2, 3]}, **keys)
     for given in (days, [str(d) for d in days], [datetime(d.year, d.month, d.day, 5) for d in days],
@@ -324,7 +362,7 @@ def test_warnings_name_the_line_of_the_caller() -> None:
     tree: Any
     for tree, column in ((umbrella().compile("reference"), "umbrella"), (machine.compile("reference"), "load")):
         with pytest.warns(UserWarning, match="longest step") as seen:
-            tree.filter({"day": [0.0, 0.5, 4.0], column: [None] * 3}, time="day")
+            tree.filter({"day": [0.0, 0.5, 4.0], column: [None] * 3}, keys=jtgpu.learn.Keys(time="day"))
         assert seen[0].filename == __file__
 
 
@@ -348,11 +386,14 @@ def test_durations_and_levels_of_an_index() -> None:
     pandas = pytest.importorskip("pandas")
     tree = umbrella().compile("reference")
     frame = pandas.DataFrame({"place": ["a", "a"], "day": [1, 2], "umbrella": ["yes", "no"]})
-    expected = tree.smooth(frame, id="place", time="day")
+    expected = tree.smooth(frame, keys=jtgpu.learn.Keys(id="place", time="day"))
     for days in (pandas.to_timedelta([1, 2], unit="D"), [timedelta(days=1), timedelta(days=2)]):
-        answer = tree.smooth(frame.assign(day=days), id="place", time="day")
+        answer = tree.smooth(frame.assign(day=days), keys=jtgpu.learn.Keys(id="place", time="day"))
         assert np.array_equal(answer["rain"], expected["rain"])
     with pytest.raises(jtgpu.DataError, match=r"is no column .* a level of the index: pass frame.reset_index"):
-        tree.smooth(frame.set_index(["place", "day"]), id="place", time="day")
+        tree.smooth(frame.set_index(["place", "day"]), keys=jtgpu.learn.Keys(id="place", time="day"))
     with pytest.raises(jtgpu.DataError, match=r"in pandas: \(frame\['day'\] - frame\['day'\].min\(\)\).dt.days"):
-        tree.smooth(frame.assign(day=pandas.to_datetime(["2026-01-01", "2026-01-03"])), time="day", on_gap="empty")
+        tree.smooth(
+            frame.assign(day=pandas.to_datetime(["2026-01-01", "2026-01-03"])),
+            keys=jtgpu.learn.Keys(time="day", on_gap="empty"),
+        )

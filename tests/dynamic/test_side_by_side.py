@@ -34,13 +34,13 @@ def test_answers_are_those_of_slices_one_after_the_other(seed: int, monkeypatch:
     more: Any = {"joints": [(f"{dyn.variables[0]}[t]", f"{dyn.variables[1]}[t]")], "at": [None, "last", [0]][seed % 3]}
     monkeypatch.setattr(posteriors, "NEAR", int(rng.integers(1, 9)))
     made = [tree.filter(frame, **options, **more), tree.smooth(frame, **options, **more)]
-    made.append(tree.predict(frame, steps=2, **options))
+    made.append(tree.predict(frame, ahead=2, **options))
     best, drawn = tree.mpe(frame, **options), None
     if not best.impossible.any():
-        drawn = tree.sample(3, frame, seed=1, **{k: x for k, x in options.items() if k != "on_impossible"})
+        drawn = tree.sample(3, frame, seed=1, **{k: x for k, x in options.items() if k != "on_error"})
     slice_by_slice(monkeypatch)
     expected = [tree.filter(frame, **options, **more), tree.smooth(frame, **options, **more)]
-    expected.append(tree.predict(frame, steps=2, **options))
+    expected.append(tree.predict(frame, ahead=2, **options))
     for a, b in zip(made, expected, strict=True):
         np.testing.assert_allclose(a.log_evidence, b.log_evidence, rtol=1e-12, atol=1e-12)
         for u in dyn:
@@ -49,7 +49,7 @@ def test_answers_are_those_of_slices_one_after_the_other(seed: int, monkeypatch:
             np.testing.assert_allclose(table, b.joint[key], rtol=0, atol=1e-12)
     np.testing.assert_allclose(best.log_joint, tree.mpe(frame, **options).log_joint, rtol=1e-12)
     if drawn is not None:
-        again = tree.sample(3, frame, seed=1, **{k: x for k, x in options.items() if k != "on_impossible"})
+        again = tree.sample(3, frame, seed=1, **{k: x for k, x in options.items() if k != "on_error"})
         assert np.array_equal(drawn.states, again.states)
 
 
@@ -73,7 +73,7 @@ def test_bits_depend_neither_on_threads_nor_on_blocks_nor_on_other_sequences(mon
     dyn = random_template(np.random.default_rng(3))
     codes = random_codes(rng, dyn, 150, 40)
     codes[:, :, 0] = -1
-    seen: Any = {"targets": dyn.variables[0], "on_impossible": "flag"}
+    seen: Any = {"targets": dyn.variables[0], "on_error": "flag"}
     alone, two = dyn.compile("cpu", threads=1), dyn.compile("cpu", threads=2)
     expected = alone.smooth(codes, **seen)
 
@@ -160,7 +160,7 @@ def test_improbable_and_impossible_sequences_do_not_change_the_others() -> None:
     )  # fmt: skip
     tree = dyn.compile("cpu")
     usual, improbable, impossible = ["x"] * 90, ["x", "y"] * 45, ["x"] * 3 + ["z"] + ["y"] * 86
-    both = tree.smooth({"o": [usual, improbable, impossible]}, on_impossible="flag")
+    both = tree.smooth({"o": [usual, improbable, impossible]}, on_error="flag")
     assert both.impossible.tolist() == [False, False, True]
     assert not np.asarray(both["h"][2]).any()
     for i, one in enumerate((usual, improbable)):
@@ -169,6 +169,6 @@ def test_improbable_and_impossible_sequences_do_not_change_the_others() -> None:
         assert both.log_evidence[i] == alone.log_evidence[0]
     whole = dyn.unroll(90).compile("reference").posteriors({f"o[{t}]": s for t, s in enumerate(improbable)})
     assert both.log_evidence[1] == pytest.approx(whole.log_evidence, rel=1e-12)
-    best = tree.mpe({"o": [usual, improbable, impossible]}, on_impossible="flag")
+    best = tree.mpe({"o": [usual, improbable, impossible]}, on_error="flag")
     assert np.isneginf(best.log_joint[2])
     assert best.log_joint[1] == tree.mpe({"o": [improbable]}).log_joint[0]

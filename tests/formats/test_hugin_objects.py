@@ -82,8 +82,8 @@ def test_a_network_that_hugin_unrolled(shared_nets: Path) -> None:
     cases = np.stack([rng.integers(-1, len(ours.states(v)), 50) for v in ours.variables], axis=1).astype(np.int32)
     names = [f"T{v[v.index('[') + 1 : -1]}.{v[: v.index('[')]}" for v in ours.variables]
     order = [names.index(v) for v in theirs.variables]
-    a = ours.compile("cpu").posteriors_batch(cases, on_impossible="flag").log_evidence
-    b = theirs.compile("cpu").posteriors_batch(cases[:, order], on_impossible="flag").log_evidence
+    a = ours.compile("cpu").posteriors_batch(cases, on_error="flag").log_evidence
+    b = theirs.compile("cpu").posteriors_batch(cases[:, order], on_error="flag").log_evidence
     assert np.allclose(a, b, atol=1e-9)
     assert np.isfinite(a).any()
 

@@ -127,7 +127,7 @@ def test_tables_of_cases_with_interventions_and_soft_evidence(data: st.DataObjec
             goal[v][rng.random(n) < 0.3] = np.nan
             break  # one variable: always converges
     before = states.copy()
-    found = tree.posteriors_batch(states, do=do, soft=goal, on_impossible="flag")
+    found = tree.posteriors_batch(states, do=do, soft=goal, on_error="flag")
     np.testing.assert_array_equal(states, before)
     for i in range(n):
         hard = {v: s for v, s in enumerate(states[i].tolist()) if s >= 0}
@@ -322,7 +322,7 @@ def test_contradictory_marginals_raise(backend: BackendName) -> None:
         tree.posteriors({"a": "0"}, soft={"b": [0, 1]})
     with pytest.raises(errors.ImpossibleEvidence, match=r"^row 1: the soft evidence requires P\(b = '0'\)"):
         tree.posteriors_batch({"a": [0, 1]}, soft={"b": [1, 0]})
-    flagged = tree.posteriors_batch({"a": [0, 1]}, soft={"b": [1, 0]}, on_impossible="flag")
+    flagged = tree.posteriors_batch({"a": [0, 1]}, soft={"b": [1, 0]}, on_error="flag")
     assert flagged.impossible.tolist() == [False, True]
 
 

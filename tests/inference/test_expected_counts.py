@@ -28,7 +28,7 @@ def test_counts_agree_with_enumeration(name: str, backend: BackendName) -> None:
     states = random_states(net, 8, 0.4)
     weights = np.linspace(-1.0, 2.0, 8)
     expected, impossible = oracle.expected_counts(net, states, weights)
-    found = net.compile(backend).expected_counts(states, weights=weights, on_impossible="flag")
+    found = net.compile(backend).expected_counts(states, weights=weights, on_error="flag")
     assert not impossible.any()
     assert not found.impossible.any()
     for v, exact in zip(net, expected, strict=True):
@@ -81,7 +81,7 @@ def test_impossible_cases(backend: BackendName) -> None:
     cases = [{"smoke": "yes"}, {"tub": "yes", "either": "no"}, {}]
     with pytest.raises(ImpossibleEvidence, match=r"row 1: .*either = 'no'"):
         tree.expected_counts(cases)
-    found = tree.expected_counts(cases, on_impossible="flag")
+    found = tree.expected_counts(cases, on_error="flag")
     assert found.impossible.tolist() == [False, True, False]
     assert found.log_evidence[1] == -np.inf
     assert np.isfinite(found.log_likelihood)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu.inference.queries import map as queries_map
-from jtgpu.inference.queries.map_program import ending_with
+from jtgpu.inference.queries.map import ending_with
 from jtgpu.inference.results.rankings import JointCost
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.plans.ordering import order_cost

@@ -282,7 +282,7 @@ def test_tables_of_cases(backend: BackendName) -> None:
     tree = compiled(lawn(), backend)
     cases: dict[str, list[Any]] = {"rain": [None, "yes", "no", None], "wet": ["yes", None, "yes", "no"]}
     cases["sprinkler"] = [None, None, "off", "off"]
-    found = tree.mpe_batch(cases, on_impossible="flag")
+    found = tree.mpe_batch(cases, on_error="flag")
     assert found.impossible.tolist() == [False, False, True, False]
     assert found.states[2].tolist() == [-1, -1, -1]
     assert found.log_joint[2] == -math.inf
@@ -294,8 +294,8 @@ def test_tables_of_cases(backend: BackendName) -> None:
         assert found.log_joint[row] == pytest.approx(best.log_joint, abs=1e-12)
     with pytest.raises(jtgpu.ImpossibleEvidence, match=r"row 2.*wet = 'yes'"):
         tree.mpe_batch(cases)
-    with pytest.raises(ValueError, match="on_impossible"):
-        tree.mpe_batch(cases, on_impossible="ignore")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="on_error"):
+        tree.mpe_batch(cases, on_error="ignore")  # type: ignore[arg-type]
     weighed = tree.mpe_batch({"wet": ["yes", "yes"]}, likelihood={"rain": [[1.0, 0.0], [0.0, 1.0]]})
     assert list(weighed["rain"]) == ["no", "yes"]
     assert list(tree.mpe_batch({"wet": ["yes"] * 2}, do={"rain": ["no", "yes"]})["rain"]) == ["no", "yes"]
@@ -309,7 +309,7 @@ def test_rows_of_many_patterns_agree_with_single_cases() -> None:
     cases = np.where(rng.random(cases.shape) < 0.5, -1, cases).astype(np.int32)
     cases[10:20] = np.where(cases[10] < 0, -1, net.compile("cpu").sample(10, seed=2).states)  # one pattern
     tree = net.compile("cpu")
-    found = tree.mpe_batch(cases, on_impossible="flag")
+    found = tree.mpe_batch(cases, on_error="flag")
     for row, case in enumerate(cases):
         evidence = {int(v): int(case[v]) for v in np.flatnonzero(case >= 0)}
         try:

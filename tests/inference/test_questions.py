@@ -255,7 +255,7 @@ def test_rows_that_are_too_large_are_named(clinic: JunctionTree) -> None:
     hard: Any = {v: "yes" for v in net.variables if v[0] == "f" and "_" not in v}
     table: Any = [{"f0": "no"}, {"f0": "no"}, hard, {"f1": "no"}]
     for call in (
-        lambda: clinic.posteriors_batch(table, targets=["d0"], on_impossible="flag"),
+        lambda: clinic.posteriors_batch(table, targets=["d0"], on_error="flag"),
         lambda: clinic.posteriors_batch(table, targets=["d0"], soft={"d1": [0.5, 0.5]}),
         lambda: clinic.predict_proba(table, targets=["d0"]),
     ):
@@ -329,7 +329,7 @@ def test_tables_have_the_answers_of_single_cases(clinic: JunctionTree) -> None:
         for v in targets:
             assert np.asarray(table[v][i]).tolist() == np.asarray(alone[v]).tolist()
     sick = sorted(_diseases(net, "f0"))[0]
-    wrong = clinic.posteriors_batch([{sick: "yes", "f0": "no"}, {}], targets=["d1"], on_impossible="flag")
+    wrong = clinic.posteriors_batch([{sick: "yes", "f0": "no"}, {}], targets=["d1"], on_error="flag")
     assert wrong.impossible.tolist() == [True, False]
     best = clinic.mpe_batch([case(net, seed) for seed in range(5)])
     for seed in range(5):

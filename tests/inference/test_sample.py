@@ -255,7 +255,7 @@ def test_imputation_of_impossible_cases(backend: BackendName) -> None:
     with pytest.raises(jtgpu.ImpossibleEvidence, match=r"row 0: .*either = 'no'"):
         tree.impute(cases, seed=1)
     for how in ("sample", "mpe"):
-        found = tree.impute(cases, seed=1, how=how, on_impossible="flag")
+        found = tree.impute(cases, seed=1, how=how, on_error="flag")
         assert found.impossible.tolist() == [True, False, False]
         assert (found.states[0] == -1).all()
         assert found["either"].tolist() == [None, "yes", "no"]
@@ -269,7 +269,7 @@ def test_imputation_with_weights(backend: BackendName) -> None:
     tree = bundled("asia").compile(backend)
     cases = {"smoke": ["yes", None, None]}
     weights = {"lung": [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]}
-    found = tree.impute(cases, seed=1, likelihood=weights, on_impossible="flag")
+    found = tree.impute(cases, seed=1, likelihood=weights, on_error="flag")
     assert found.impossible.tolist() == [False, False, True]
     assert found["lung"].tolist() == ["yes", "no", None]
 

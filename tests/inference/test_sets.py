@@ -106,8 +106,8 @@ def test_as_an_auxiliary_child(part: int) -> None:
             plan.check()
             with plan.compile(backend) as tree:
                 both: dict[Any, Any] = {**case.likelihood, **case.single}
-                table = tree.posteriors_batch(case.rows, likelihood=both, joints=case.sets, on_impossible="flag")
-                best = tree.mpe_batch(case.rows, likelihood=both, on_impossible="flag")
+                table = tree.posteriors_batch(case.rows, likelihood=both, joints=case.sets, on_error="flag")
+                best = tree.mpe_batch(case.rows, likelihood=both, on_error="flag")
                 for i, one in enumerate(exact):
                     assert table.impossible[i] == (one is None), (seed, i)
                     if one is None:
@@ -135,7 +135,7 @@ def test_as_an_auxiliary_child(part: int) -> None:
 def test_expected_counts_samples_and_analysis(backend: BackendName) -> None:
     case = Case(7, 12)
     tree = case.net.plan("min-fill", together=case.sets).compile(backend)
-    counts = tree.expected_counts(case.rows, likelihood=case.likelihood, on_impossible="flag")
+    counts = tree.expected_counts(case.rows, likelihood=case.likelihood, on_error="flag")
     exact = {v: np.zeros(case.net.cpt(v).shape) for v in case.net}
     for i in range(len(case.rows)):
         if counts.impossible[i]:
@@ -297,7 +297,7 @@ def test_same_bits_for_any_threads_and_order_of_rows() -> None:
     plan = net.plan("min-fill", together=[PAIR])
     found = [
         plan.compile("cpu", threads=t).posteriors_batch(states, likelihood={PAIR: weights}, joints=[PAIR],
-                                                        on_impossible="flag")
+                                                        on_error="flag")
         for t in (1, 2, 5)
     ]  # fmt: skip
     for other in found[1:]:
@@ -305,7 +305,7 @@ def test_same_bits_for_any_threads_and_order_of_rows() -> None:
         np.testing.assert_array_equal(found[0].flat, other.flat)
         np.testing.assert_array_equal(found[0].log_evidence, other.log_evidence)
     counts = [
-        plan.compile("cpu", threads=t).expected_counts(states, likelihood={PAIR: weights}, on_impossible="flag")
+        plan.compile("cpu", threads=t).expected_counts(states, likelihood={PAIR: weights}, on_error="flag")
         for t in (1, 3)
     ]
     for v in net:

@@ -14,7 +14,7 @@ import pytest
 
 import jtgpu
 from jtgpu.formats.evidence_files import parse_evidence
-from jtgpu.inference.queries.grammar import parse
+from jtgpu.inference.queries.text import parse
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.model.quick import parse_finding
 from tests.cli.commands import run

@@ -25,8 +25,8 @@ def same(a: jtgpu.DynamicNetwork, b: jtgpu.DynamicNetwork, length: int = 5) -> b
     known = other.variables
     assert sorted(known) == sorted(full.variables[i] for i in order)
     columns = np.stack([cases[:, full.index(v)] for v in known], axis=1)
-    x = full.compile("cpu").posteriors_batch(cases, targets=[], on_impossible="flag").log_evidence
-    y = other.compile("cpu").posteriors_batch(columns, targets=[], on_impossible="flag").log_evidence
+    x = full.compile("cpu").posteriors_batch(cases, targets=[], on_error="flag").log_evidence
+    y = other.compile("cpu").posteriors_batch(columns, targets=[], on_error="flag").log_evidence
     return np.allclose(x, y, atol=1e-10)
 
 
@@ -89,7 +89,7 @@ def test_dynamic_networks_of_others_are_structures_of_fits() -> None:
     pytest.importorskip("pgmpy")
     pytest.importorskip("pyagrum.ktbn")
     days = {"umbrella": [["yes", "no", "yes"], ["no", "no", "yes"]]}
-    options: Any = {"hidden": "rain", "start": "given", "iterations": 3}
+    options: Any = {"hidden": "rain", "em": jtgpu.learn.EM(start="given", iterations=3)}
     expected: Any = jtgpu.learn.fit(umbrella(), days, **options)
     for theirs in (jtgpu.to_pyagrum(umbrella()), jtgpu.to_pgmpy(umbrella())):
         made: Any = jtgpu.learn.fit(theirs, days, **options)

@@ -69,7 +69,7 @@ def test_gradients_are_differences(backend: Any) -> None:
 def test_gradients_of_impossible_cases_are_zero() -> None:
     net = jtgpu.network("a->b", "{x|y}", cpts={"a": [1.0, 0.0], "b": [[0.5, 0.5], [0.3, 0.7]]})
     tree, cases = net.compile("reference"), [{"a": "y"}, {"b": "y"}]
-    function = tree.evidence_function(cases, on_impossible="flag")
+    function = tree.evidence_function(cases, on_error="flag")
     assert function.log_evidence().tolist() == [-np.inf, np.log(0.5)]
     found = function.gradient([1.0, 0.0], likelihood={"b": [1.0, 1.0]})
     assert not any(g.any() for g in (*found.cpts.values(), *found.likelihood.values()))

@@ -36,7 +36,7 @@ TREE = {"class": [], "a": ["class"], "b": ["class", "a"], "noise": []}
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
 def test_the_cpts_are_counted(backend: BackendName) -> None:
     X, y = data()
-    model = JunctionTreeClassifier(TREE, pseudo_count=0.5, backend=backend).fit(X, y)
+    model = JunctionTreeClassifier(TREE, pseudo_counts=0.5, backend=backend).fit(X, y)
     net = model.network_
     assert model.classes_.tolist() == ["bad", "good"]
     assert model.n_features_in_ == 3
@@ -117,14 +117,14 @@ def test_values_and_columns_that_are_not_in_the_training_data() -> None:
     np.testing.assert_array_equal(lenient.predict_proba(strange), strict.predict_proba(known))
     with pytest.raises(errors.EvidenceError, match="no column 'noise'"):
         strict.predict({"a": ["hi"], "b": [0], "nois": [0]})
-    zero = JunctionTreeClassifier({"class": [], "a": ["class"], "b": ["a"], "noise": []}, pseudo_count=0.0,
+    zero = JunctionTreeClassifier({"class": [], "a": ["class"], "b": ["a"], "noise": []}, pseudo_counts=0.0,
                                   backend="reference").fit(X, y)  # fmt: skip
     impossible = {"a": ["lo"], "b": [7], "noise": [0]}
     with pytest.raises(errors.EvidenceError, match="unknown value 7"):
         zero.predict(impossible)
     apart = {"a": np.array(["x", "y"]), "b": np.array([0, 1])}
-    never = JunctionTreeClassifier(pseudo_count=0.0, backend="reference").fit(apart, [0, 1])
-    with pytest.raises(errors.ImpossibleEvidence, match="row 0 has probability 0; fit with a pseudo_count"):
+    never = JunctionTreeClassifier(pseudo_counts=0.0, backend="reference").fit(apart, [0, 1])
+    with pytest.raises(errors.ImpossibleEvidence, match="row 0 has probability 0; fit with a pseudo_counts"):
         never.predict({"a": ["x"], "b": [1]})
     np.testing.assert_array_equal(zero.predict_proba(X).sum(axis=1).round(12), 1.0)
 
@@ -149,15 +149,15 @@ def test_values_and_columns_that_are_not_in_the_training_data() -> None:
         ({}, {"a": [1]}, [[1, 2]], "one class for each row"),
         ({}, {"a": [[1]]}, [1], "not a single value|has shape"),
         ({"states": {"a": [2]}}, {"a": [1]}, [1], "unknown value 1"),
-        ({"pseudo_count": -1}, {"a": [1]}, [1], "pseudo_count"),
+        ({"pseudo_counts": -1}, {"a": [1]}, [1], "pseudo_counts"),
         ({"unknown": "guess"}, {"a": [1]}, [1], "'missing'"),
         ({"missing": "x"}, {"a": [1]}, [1], "'available' or 'em', not"),
         ({"structure": 5}, {"a": [1]}, [1], "structure must be a network, a mapping.*not the int 5"),
         ({"structure": "forest"}, {"a": [1]}, [1], "structure"),
         ({"structure": {"a": 5, "class": []}}, {"a": [1]}, [1], "parents of 'a'"),
         ({"structure": {"a": "class"}}, {"a": [1]}, [1], "parents of 'a'"),
-        ({"pseudo_count": "x"}, {"a": [1]}, [1], "pseudo_count"),
-        ({"pseudo_count": np.inf}, {"a": [1]}, [1], "pseudo_count"),
+        ({"pseudo_counts": "x"}, {"a": [1]}, [1], "pseudo_counts"),
+        ({"pseudo_counts": np.inf}, {"a": [1]}, [1], "pseudo_counts"),
         ({"target": 5}, {"a": [1]}, [1], "target must be a string"),
         ({"states": 5}, {"a": [1]}, [1], "states must be a mapping"),
         ({"states": {"a": 5}}, {"a": [1]}, [1], r"states\['a'\] must be a list"),
@@ -209,13 +209,13 @@ def test_a_cpt_that_would_be_too_large() -> None:
 
 
 def test_parameters() -> None:
-    model = JunctionTreeClassifier(TREE, pseudo_count=2.0)
+    model = JunctionTreeClassifier(TREE, pseudo_counts=2.0)
     assert model.get_params()["structure"] is TREE
-    assert model.set_params(pseudo_count=3.0, backend="cpu") is model
-    assert model.pseudo_count == 3.0
+    assert model.set_params(pseudo_counts=3.0, backend="cpu") is model
+    assert model.pseudo_counts == 3.0
     with pytest.raises(ValueError, match="did you mean 'backend'"):
         model.set_params(backnd="cpu")
-    assert repr(JunctionTreeClassifier(pseudo_count=2.0)) == "JunctionTreeClassifier(pseudo_count=2.0)"
+    assert repr(JunctionTreeClassifier(pseudo_counts=2.0)) == "JunctionTreeClassifier(pseudo_counts=2.0)"
     with pytest.raises(NotFitted, match="call fit first"):
         model.predict({"a": [1]})
 
@@ -240,18 +240,18 @@ def test_scikit_learn_accepts_it() -> None:
     table = np.stack([X["b"], X["noise"]], axis=1)
     model = JunctionTreeClassifier(backend="reference")
     assert base.is_classifier(model)
-    copy = base.clone(model.set_params(pseudo_count=0.25))
+    copy = base.clone(model.set_params(pseudo_counts=0.25))
     assert copy is not model
-    assert copy.pseudo_count == 0.25
+    assert copy.pseudo_counts == 0.25
     net = BayesianNetwork({"class": ["bad", "good"]}, {}, {"class": [0.5, 0.5]})
     assert base.clone(JunctionTreeClassifier(net)).structure is net
     assert selection.cross_val_score(model, table, y, cv=3).mean() > 0.9
-    search = selection.GridSearchCV(model, {"pseudo_count": [0.1, 1.0, 10.0]}, cv=3).fit(table, y)
+    search = selection.GridSearchCV(model, {"pseudo_counts": [0.1, 1.0, 10.0]}, cv=3).fit(table, y)
     assert search.best_score_ > 0.9
     importlib.import_module("sklearn.utils.validation").check_is_fitted(search.best_estimator_)
     naive = pytest.importorskip("sklearn.naive_bayes").CategoricalNB(alpha=1.0, fit_prior=True).fit(table, y)
     # its class prior has no pseudo-counts
-    odds = model.set_params(pseudo_count=1.0).fit(table, y).predict_proba(table) / naive.predict_proba(table)
+    odds = model.set_params(pseudo_counts=1.0).fit(table, y).predict_proba(table) / naive.predict_proba(table)
     np.testing.assert_allclose(odds[:, 0] / odds[:, 1], (odds[:, 0] / odds[:, 1])[0], rtol=1e-9)
 
 
@@ -322,10 +322,10 @@ def test_a_column_of_measurements_is_reported() -> None:
         JunctionTreeClassifier(backend="reference").fit(X, y)
 
 
-def topics(structure: Any, words: int, pseudo_count: float = 1.0) -> JunctionTreeClassifier:
+def topics(structure: Any, words: int, pseudo_counts: float = 1.0) -> JunctionTreeClassifier:
     """Two topics with words of their own, in 20 texts each."""
     texts = np.repeat([[1] * words + [0] * words, [0] * words + [1] * words], 20, axis=0)
-    return JunctionTreeClassifier(structure, pseudo_count=pseudo_count, backend="cpu").fit(
+    return JunctionTreeClassifier(structure, pseudo_counts=pseudo_counts, backend="cpu").fit(
         {f"w{i}": texts[:, i] for i in range(2 * words)}, np.repeat(["one", "two"], 20)
     )
 

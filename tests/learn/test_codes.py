@@ -63,8 +63,8 @@ def test_declared_categories_are_the_states(tmp_path: Path) -> None:
         assert fit.network.states("dose") == tuple(declared), name
         assert fit.network.states("dose") == jtgpu.learn.structure(data).network().states("dose")
     rows = frames["pandas"].assign(id=[i // 10 for i in range(100)], t=[i % 10 for i in range(100)], z=range(100))
-    by_number = jtgpu.learn.fit({"y": ["dose"], "z": ["dose"]}, rows, numbers={"z": "gaussian"})
-    slices = jtgpu.learn.fit({"y": ["dose"], "dose": [("dose", 1)]}, rows, id="id", time="t")
+    by_number = jtgpu.learn.fit({"y": ["dose"], "z": ["dose"]}, rows, continuous={"z": "gaussian"})
+    slices = jtgpu.learn.fit({"y": ["dose"], "dose": [("dose", 1)]}, rows, keys=jtgpu.learn.Keys(id="id", time="t"))
     for found in (by_number.network, slices.network):
         assert found.states("dose") == tuple(declared)
     (tmp_path / "c.csv").write_text("dose,y\n" + "low,a\nhigh,b\n" * 9)

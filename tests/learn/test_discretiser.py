@@ -174,11 +174,11 @@ def test_numbers_inside_the_intervals() -> None:
 def test_networks_keep_where_their_intervals_end(tmp_path: Any) -> None:
     frame = table(400)
     found = discretise(frame, bins=5)  # also of "x", which is not in the structure
-    by_states = jtgpu.learn.fit({"z": ["k"]}, frame, states=found, prior=0).network
-    by_names = jtgpu.learn.fit({"z": ["k"]}, found.transform(frame), states=found, prior=0).network
-    by_bins = jtgpu.learn.fit({"z": ["k"]}, frame, bins=5, prior=0).network
+    by_states = jtgpu.learn.fit({"z": ["k"]}, frame, states=found, pseudo_counts=0).network
+    by_names = jtgpu.learn.fit({"z": ["k"]}, found.transform(frame), states=found, pseudo_counts=0).network
+    by_bins = jtgpu.learn.fit({"z": ["k"]}, frame, bins=5, pseudo_counts=0).network
     frame.to_csv(tmp_path / "cases.csv", index=False)
-    by_file = jtgpu.learn.fit({"z": ["k"]}, tmp_path / "cases.csv", bins=5, prior=0).network
+    by_file = jtgpu.learn.fit({"z": ["k"]}, tmp_path / "cases.csv", bins=5, pseudo_counts=0).network
     jtgpu.write(by_bins, tmp_path / "x.net")
     for net in (by_states, by_names, by_bins, by_file, jtgpu.read(tmp_path / "x.net")):
         tree = net.compile("reference")

@@ -28,7 +28,7 @@ def table(n: int, seed: int) -> dict[str, Any]:
 
 def test_folds_are_regressions_of_the_others() -> None:
     data, fold = table(200, 1), np.arange(200) % 3
-    found: Any = validate(STRUCTURE, data, "y", folds=fold, numbers="gaussian", prior=0)
+    found: Any = validate(STRUCTURE, data, "y", folds=fold, continuous="gaussian", pseudo_counts=0)
     mean, sd = np.empty(200), np.empty(200)
     for f in range(3):
         for s in "ab":
@@ -53,7 +53,7 @@ def test_folds_are_regressions_of_the_others() -> None:
 
 def test_mixtures_states_gaps_and_functions() -> None:
     data = table(300, 2)
-    fit: Any = jtgpu.learn.fit(STRUCTURE, data, numbers="gaussian")
+    fit: Any = jtgpu.learn.fit(STRUCTURE, data, continuous="gaussian")
     tree = fit.network.compile("cpu")
     holes = {**data, "g": [None if i < 150 else g for i, g in enumerate(data["g"].tolist())]}
     holes["y"] = np.where(np.arange(300) % 10 == 0, np.nan, data["y"])
@@ -94,7 +94,7 @@ def test_cdf_of_intervals_and_observed_numbers() -> None:
 
 def test_command(tmp_path: Path) -> None:
     data, net = table(200, 3), tmp_path / "net.mixed.json"
-    fit: Any = jtgpu.learn.fit(STRUCTURE, data, numbers="gaussian")
+    fit: Any = jtgpu.learn.fit(STRUCTURE, data, continuous="gaussian")
     jtgpu.write(fit.network, net)
     rows = "\n".join(",".join(map(str, row)) for row in zip(*data.values(), strict=True))
     (tmp_path / "cases.csv").write_text(f"g,x,y\n{rows}\n")

@@ -63,7 +63,7 @@ def test_a_state_called_none_in_files(name: str, tmp_path: Path) -> None:
         write_file(drawn.to_frame("pyarrow"), path)
         given = fit(net, path)  # its states are declared
         assert (given.method, dict(given.missing.cells)) == ("counts", {})
-    for whole in (fit(arcs, parquet), fit(arcs, text, na_values=())):
+    for whole in (fit(arcs, parquet), fit(arcs, text, read=jtgpu.ReadOptions(na_values=()))):
         assert states_of(whole.network) == {v: sorted(s) for v, s in seen.items()}
     found = fit(arcs, text, missing="available")
     assert found.missing.words == lost

@@ -90,4 +90,4 @@ def test_arrays_and_pandas_frames_of_samples_are_errors() -> None:
 
 def test_na_values_are_words() -> None:
     with pytest.raises(jtgpu.errors.ArgumentError, match="na_values must be words"):
-        jtgpu.learn.fit(NET, table(0, "lists"), na_values=[-9])  # type: ignore[list-item]
+        jtgpu.learn.fit(NET, table(0, "lists"), read=jtgpu.ReadOptions(na_values=[-9]))  # type: ignore[list-item]

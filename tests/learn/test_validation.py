@@ -103,18 +103,20 @@ def test_a_network_predicts_from_all_other_cells() -> None:
 
 def test_folds_are_predicted_by_models_of_the_others() -> None:
     table = cases(60)
-    result = validate(CHAIN, table, "b", folds=3, prior=0.5)
+    result = validate(CHAIN, table, "b", folds=3, pseudo_counts=0.5)
     counts = [np.bincount(result.fold[result.observed == k], minlength=3) for k in range(3)]
     assert all(np.ptp(c) <= 1 for c in counts)
     assert sorted(result.rows.tolist()) == [*range(60)]
     for f in range(3):
         train = {v: [x for x, own in zip(c, result.fold, strict=True) if own != f] for v, c in table.items()}
-        net = jtgpu.learn.fit(CHAIN, train, prior=0.5).network
+        net = jtgpu.learn.fit(CHAIN, train, pseudo_counts=0.5).network
         test = {v: [x for x, own in zip(c, result.fold, strict=True) if own == f] for v, c in table.items()}
         assert np.allclose(validate(net, test, "b").probabilities, result.probabilities[result.fold == f], atol=1e-12)
-    assert (validate(CHAIN, table, "b", folds=result.fold, prior=0.5).probabilities == result.probabilities).all()
+    assert (
+        validate(CHAIN, table, "b", folds=result.fold, pseudo_counts=0.5).probabilities == result.probabilities
+    ).all()
     by_function = validate(
-        lambda train: jtgpu.learn.fit(CHAIN, train, prior=0.5).network, table, "b", folds=result.fold
+        lambda train: jtgpu.learn.fit(CHAIN, train, pseudo_counts=0.5).network, table, "b", folds=result.fold
     )
     assert np.allclose(by_function.probabilities, result.probabilities, rtol=0, atol=1e-12)
 
@@ -158,7 +160,7 @@ def test_impossible_rows() -> None:
     table = {"a": ["x", "y", "x"], "b": ["x", "x", "y"]}
     with pytest.raises(ImpossibleEvidence, match="row 1 has probability 0"):
         validate(net, table, "b")
-    result = validate(net, table, "b", on_impossible="flag")
+    result = validate(net, table, "b", on_error="flag")
     assert (result.n_impossible, result.rows.tolist()) == (1, [0, 2])
     assert validate(net, table, "a").log_loss == np.inf
 
@@ -167,8 +169,8 @@ def test_wrong_arguments() -> None:
     table = cases(20)
     with pytest.raises(UnknownVariable, match="no column 'd', the target"):
         validate(CHAIN, table, "d")
-    with pytest.raises(ArgumentError, match="prior= is an option of fitting"):
-        validate(CHAIN, table, "b", prior=1)
+    with pytest.raises(ArgumentError, match="pseudo_counts= is an option of fitting"):
+        validate(CHAIN, table, "b", pseudo_counts=1)
     with pytest.raises(ArgumentError, match="validate needs a network, a tree"):
         validate({"b": ["a"]}, table, "b")
     with pytest.raises(DataError, match="21 folds, but only 20 rows"):

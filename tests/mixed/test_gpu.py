@@ -52,4 +52,4 @@ def test_tables_of_numbers_are_read_in_host_memory() -> None:
             return {"shape": self.shape, "typestr": "<f8", "data": (1024, False), "version": 3}
 
     with pytest.raises(EvidenceError, match="copy it first"):
-        jtgpu.learn.fit({"x": [], "y": ["x"]}, OnDevice(), numbers="gaussian")  # type: ignore[arg-type]
+        jtgpu.learn.fit({"x": [], "y": ["x"]}, OnDevice(), continuous="gaussian")  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pytest
 import jtgpu
 from jtgpu import Gaussian
 from jtgpu.errors import ArgumentError, EvidenceError
-from jtgpu.mixed.quadrature import entropy
+from jtgpu.mixed.information import entropy
 from jtgpu.mixed.results import Parts
 from tests.mixed.test_lauritzen import incinerator
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu import errors
-from jtgpu.mixed import extended, fitting
+from jtgpu.mixed import fitting, sets
 from jtgpu.mixed.evidence import read_cases
 from jtgpu.util.options import BackendName
 from tests.backends.test_magnitude import log_sum
@@ -78,7 +78,7 @@ def test_cases_of_probability_zero_keep_their_gaps() -> None:
     table = {"c": [None, "n"], "d": ["y", "y"], "x1": [0.0, 0.0], "x2": [60.0, None]}
     with pytest.raises(errors.ImpossibleEvidence, match="row 1"):
         tree.impute(table, seed=1)
-    filled = tree.impute(table, seed=1, on_impossible="flag")
+    filled = tree.impute(table, seed=1, on_error="flag")
     assert filled["c"].tolist() == ["y", None]
     assert np.isnan(filled["x2"][1])
 
@@ -214,7 +214,7 @@ def test_ordinary_cases_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Any:
         raise AssertionError("extended numbers")
 
-    monkeypatch.setattr(extended.ExtendedCase, "__init__", refuse)
+    monkeypatch.setattr(sets.ExtendedCase, "__init__", refuse)
     tree = copies().compile("cpu")  # far from one of the states, near the other
     answer = tree.posteriors_batch({"x1": [0.0, 60.0, 1.0], "x2": [0.0, 60.0, 2.0], "c": [None, "y", None]})
     np.testing.assert_allclose(answer["d"], [[1, 0], [0, 1], [1, 0]], atol=1e-300)

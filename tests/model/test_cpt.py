@@ -178,6 +178,13 @@ def test_a_state_number_that_an_axis_does_not_have() -> None:
     assert [row.tolist() for row in cpt] == np.asarray(cpt).tolist()  # an iteration ends with it
 
 
+def test_what_is_no_place_in_the_table() -> None:
+    cpt = jtgpu.load("asia").cpt("lung")
+    for place in ((0,) * (cpt.ndim + 1), 0.5, [0.5]):
+        with pytest.raises(errors.UnknownState, match="is no place in this table of shape"):
+            cpt[place]
+
+
 @given(random_nets.bayesian_networks())
 def test_mappings_and_pickles_hold_the_same_numbers(net: BayesianNetwork) -> None:
     for v in net:

@@ -282,8 +282,8 @@ def test_public_methods(gpu: Device) -> None:
     with model.compile(backend="gpu") as tree, model.compile(backend="cpu") as judge:
         choices: tuple[list[str] | None, ...] = (None, ["lung", "asia"])
         for targets in choices:
-            got = tree.posteriors_batch(states, likelihood=weights, targets=targets, on_impossible="flag")
-            expected = judge.posteriors_batch(states, likelihood=weights, targets=targets, on_impossible="flag")
+            got = tree.posteriors_batch(states, likelihood=weights, targets=targets, on_error="flag")
+            expected = judge.posteriors_batch(states, likelihood=weights, targets=targets, on_error="flag")
             np.testing.assert_allclose(got.flat, expected.flat, rtol=0, atol=TOLERANCE)
             np.testing.assert_array_equal(got.impossible, expected.impossible)
             np.testing.assert_allclose(got.log_evidence, expected.log_evidence, rtol=1e-11, atol=1e-10)

@@ -12,6 +12,8 @@ from jtgpu.backends.gpu.counts import engine, generated, held, warps
 from jtgpu.device.context import Device, device_numbers
 from jtgpu.inference.queries.counts import counting_backend
 from jtgpu.learn import fit
+from jtgpu.options.compute import Compute
+from jtgpu.options.learning import EM
 from jtgpu.plans.compiler import model_factors
 from tests.backends.gpu.test_counts import *  # noqa: F403 (tests of both GPUs)
 from tests.backends.test_counts import assert_same, other_numbers
@@ -29,9 +31,7 @@ def rows(name: str, n: int, missing: float) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["lanes", "tables"])
 @pytest.mark.parametrize(("name", "n"), [("alarm", 70_000), ("insurance", 1_000), ("water", 200)])
-def test_counts_agree_with_the_cpu(
-    name: str, n: int, kind: str, gpu: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counts_agree_with_the_cpu(name: str, n: int, kind: str, gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     if kind == "tables":
         monkeypatch.setattr(generated, "GENERATED_FLOPS", -1)
         monkeypatch.setattr(warps, "GAIN", np.inf)
@@ -83,9 +83,9 @@ def test_fit_is_that_of_the_cpu(gpu: Device) -> None:
     net = bundled("alarm")
     devices = device_numbers("all")
     found = [
-        fit(net, states, iterations=5, tolerance=0, backend="gpu"),
-        fit(net, states, iterations=5, tolerance=0, backend="gpu", devices=devices),
-        fit(net, states, iterations=5, tolerance=0, backend="cpu"),
+        fit(net, states, em=EM(iterations=5, tolerance=0), compute="gpu"),
+        fit(net, states, em=EM(iterations=5, tolerance=0), compute=Compute(backend="gpu", devices=devices)),
+        fit(net, states, em=EM(iterations=5, tolerance=0), compute="cpu"),
     ]
     for v in net:
         np.testing.assert_array_equal(found[0].network.cpt(v), found[1].network.cpt(v))

@@ -182,11 +182,11 @@ def test_memory_comes_back_when_a_tree_of_several_cards_is_closed() -> None:
 
     states = evidence(net, 4000, 10)[0]
     with net.compile("gpu", devices="all") as tree:
-        tree.posteriors_batch(states, on_impossible="flag")
+        tree.posteriors_batch(states, on_error="flag")
     before = free()
     for _ in range(3):
         with net.compile("gpu", devices="all") as tree:
-            tree.posteriors_batch(states, on_impossible="flag")
+            tree.posteriors_batch(states, on_error="flag")
             tree.posteriors({"HR": "NORMAL"})
     assert min(np.array(free()) - before) >= -(64 << 20)  # what the driver keeps in pools
     with pytest.raises(JtgpuError, match="closed"):

@@ -147,7 +147,7 @@ def test_answers_have_the_same_bits_for_any_executor(
     states[1, 2], states[2, 2], states[3, 8] = 1, 0, 3
     tree = plan.compile("cpu", threads=1)
     expected = tree.posteriors(case)
-    table = tree.posteriors_batch(states, on_impossible="flag")
+    table = tree.posteriors_batch(states, on_error="flag")
     started: list[Shuffled] = []
 
     def start(job: SliceJob) -> Shuffled:
@@ -157,7 +157,7 @@ def test_answers_have_the_same_bits_for_any_executor(
     for seed in range(2):
         with plan.compile("cpu", threads=1, executor=start) as other:
             same(other.posteriors(case), expected)
-            found = other.posteriors_batch(states, on_impossible="flag")
+            found = other.posteriors_batch(states, on_error="flag")
             np.testing.assert_array_equal(found.flat, table.flat)
             np.testing.assert_array_equal(found.log_evidence, table.log_evidence)
         few = 2 * plan.n_slices // int(net.cardinality[2])  # of the two cases that observe one of the three
@@ -204,5 +204,5 @@ def test_a_case_without_a_possible_slice_is_impossible(water: tuple[Any, SlicedP
     with plan.compile("cpu", threads=1) as tree:
         zero = {net.variables[2]: np.zeros((3, int(net.cardinality[2])))}
         zero[net.variables[2]][1] = 1.0
-        found = tree.posteriors_batch(np.full((3, len(net)), -1), likelihood=zero, on_impossible="flag")
+        found = tree.posteriors_batch(np.full((3, len(net)), -1), likelihood=zero, on_error="flag")
         assert found.impossible.tolist() == [True, False, True]

@@ -102,6 +102,17 @@ def test_columns(client: Client) -> None:
     assert found["delimiter"] == ";"
     assert found["rows"] == [["1", "yes", "no"]] * 20
     assert post(client, "", b"", part="columns").status_code == 422
+    quoted = post(client, "?header=xray,smoke,z&delimiter=tab", b'"yes\tno"\tno\tb\n', part="columns").json()
+    assert [c["name"] for c in quoted["columns"]] == ["xray", "smoke", "z"]
+    assert quoted["rows"] == [["yes\tno", "no", "b"]]
+
+
+def test_files_are_read_by_their_options(client: Client) -> None:
+    """A file without a header, of another encoding, with ordinary quotes."""
+    found = post(client, "?targets=lung&header=xray,note&encoding=latin-1&quote=none&keep=note", b'yes,"\xe9\n')
+    assert found.status_code == 200, found.text
+    assert found.text.splitlines()[1].startswith('"""é",')
+    assert post(client, "?targets=lung&encoding=utf-16", b"xray\nyes\n").status_code == 422
 
 
 @pytest.fixture

@@ -138,7 +138,7 @@ def numbers() -> Found:
 
 def _mixed() -> Any:
     arcs = {"a": [], "e": [], "b": ["a", "e"], "c": ["a"]}
-    return learn.fit(arcs, {v: x for v, x in _frame().items() if v != "d"}, numbers="gaussian").network
+    return learn.fit(arcs, {v: x for v, x in _frame().items() if v != "d"}, continuous="gaussian").network
 
 
 def close() -> Found:
@@ -148,7 +148,7 @@ def close() -> Found:
     tree = net.compile("cpu")
     missing = frame | {"a": np.where(np.arange(400) % 5, frame["a"], np.nan)}
     for name, cases in (("fit", frame), ("EM", missing)):
-        fit: Any = learn.fit(net, cases, iterations=5)
+        fit: Any = learn.fit(net, cases, em=learn.EM(iterations=5))
         yield name, [fit.log_likelihood / 400, *fit.network.compile("cpu").moments(["a", "b", "c"])]
     yield "evidence", [*tree.moments(["b", "c"], {"a": 0.3}), tree.posteriors({"b": 1.0})["e"]]
     drawn = tree.sample(50, {"c": 0.5}, seed=1).to_frame()
@@ -161,8 +161,8 @@ def close() -> Found:
     )  # fmt: skip
     loads = {"load": np.random.default_rng(1).normal(2, 1.5, size=(5, 40))}
     answer = machine.compile("cpu").smooth(loads)
-    yield "sequences", [answer["state"], machine.compile("cpu").predict(loads, steps=2).mean["load"]]
-    learnt: Any = learn.fit(machine, loads, hidden="state", iterations=5)
+    yield "sequences", [answer["state"], machine.compile("cpu").predict(loads, ahead=2).mean["load"]]
+    learnt: Any = learn.fit(machine, loads, hidden="state", em=learn.EM(iterations=5))
     yield "EM of sequences", [learnt.log_likelihood / 200, learnt.network.gaussian("load").mean]
 
 
@@ -177,7 +177,7 @@ def values() -> Found:
     asia = bundled("asia")
     cases: dict[str, Any] = dict(asia.compile("cpu").sample(300, seed=1))
     cases["smoke"] = [None if i % 3 else state for i, state in enumerate(cases["smoke"])]
-    fit = learn.fit(asia, cases, restarts=2, seed=1)
+    fit = learn.fit(asia, cases, em=learn.EM(restarts=2, seed=1))
     yield "fit", [fit.log_likelihood, *(fit.network.cpt(v) for v in fit.network.variables)]
     model = series.ar(np.random.default_rng(1).normal(size=(20, 200)))
     yield "series", [model.order, model.coef]

@@ -82,14 +82,14 @@ def case_weights(weights: ArrayLike | None, n: int) -> Floats:
 
 def expected_counts(  # noqa: PLR0913
     self: CompiledModel, cases: Cases, *, weights: Any = None, likelihood: Mapping[Any, Any] | None = None,
-    variables: str | int | Iterable[str | int] | None = None, on_impossible: OnProblem = "error",
+    variables: str | int | Iterable[str | int] | None = None, on_error: OnProblem = "error",
     cluster: Any = None, codes: CodesByVariable | None = None,
 ) -> ExpectedCounts:  # fmt: skip
     """Compute the expected counts of every family over a table of B cases: the E-step of the EM algorithm.
 
     Parameters
     ----------
-    cases, likelihood, on_impossible, codes
+    cases, likelihood, on_error, codes
         See `posteriors_batch`.
     weights : (B,) array_like or tensor, optional
         Weight of each case, of any sign. Default: ones.
@@ -132,7 +132,7 @@ def expected_counts(  # noqa: PLR0913
         with naming_rows(known.table, equal.first):
             counts = count(known.states[equal.first], summed, likelihood)
         log_evidence, impossible = counts.log_evidence[equal.kind], counts.impossible[equal.kind]
-    raise_if_impossible(self, known, impossible, on_impossible)
+    raise_if_impossible(self, known, impossible, on_error)
     return ExpectedCounts(model, counts.families[: len(model)], tuple(wanted), each, log_evidence, impossible)
 
 

@@ -84,7 +84,7 @@ class EvidenceFunction:
     tree : CompiledModel
     cases : table
         See `jtgpu.JunctionTree.posteriors_batch`.
-    on_impossible : {"error", "flag"}
+    on_error : {"error", "flag"}
         Whether a case of probability 0 raises an error, or has ln P = -inf and derivatives of 0.
     codes : optional
         See `jtgpu.JunctionTree.posteriors_batch`.
@@ -98,12 +98,10 @@ class EvidenceFunction:
     [-2.205, -0.117]
     """
 
-    def __init__(
-        self, tree: CompiledModel, cases: Any, on_impossible: str = "error", codes: CodesByVariable | None = None
-    ):
+    def __init__(self, tree: CompiledModel, cases: Any, on_error: str = "error", codes: CodesByVariable | None = None):
         if not isinstance(tree.model, BayesianNetwork):
             raise NetworkError("derivatives by CPTs require a Bayesian network")
-        self._on_impossible = choice("on_impossible", on_impossible, ("error", "flag"))
+        self._on_impossible = choice("on_error", on_error, ("error", "flag"))
         self.tree, self.model = tree, tree.model
         self._known = read_known_cases(tree.model.with_codes(codes), cases)
         self.n_cases = len(self._known.states)

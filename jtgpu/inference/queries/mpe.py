@@ -124,14 +124,14 @@ def evidence_of(tree: CompiledModel, resolved: ResolvedEvidence) -> Callable[[],
 
 def mpe_batch(
     self: CompiledModel, cases: Cases, *, likelihood: Mapping[Any, Any] | None = None,
-    do: Mapping[Any, Any] | None = None, on_impossible: OnProblem = "error",
+    do: Mapping[Any, Any] | None = None, on_error: OnProblem = "error",
     codes: CodesByVariable | None = None,
 ) -> CaseExplanations:  # fmt: skip
     """Find the most probable explanations of a table of B cases.
 
     Parameters
     ----------
-    cases, likelihood, do, on_impossible, codes
+    cases, likelihood, do, on_error, codes
         See `posteriors_batch`.
 
     Returns
@@ -143,13 +143,13 @@ def mpe_batch(
     with naming_rows(known.table):
         best = sweep.best_rows(known.states, known.likelihood)
     impossible = np.isneginf(best.log_value)
-    raise_if_impossible(self, known, impossible, on_impossible)
+    raise_if_impossible(self, known, impossible, on_error)
     return CaseExplanations(self.model, best.states, best.log_value, known.table)
 
 
-def raise_if_impossible(tree: CompiledModel, known: BatchEvidence, impossible: Bools, on_impossible: str) -> None:
-    """Raise `ImpossibleEvidence` for the first impossible case of a table, unless ``on_impossible="flag"``."""
-    if choice("on_impossible", on_impossible, ("error", "flag")) == "flag" or not impossible.any():
+def raise_if_impossible(tree: CompiledModel, known: BatchEvidence, impossible: Bools, on_error: str) -> None:
+    """Raise `ImpossibleEvidence` for the first impossible case of a table, unless ``on_error="flag"``."""
+    if choice("on_error", on_error, ("error", "flag")) == "flag" or not impossible.any():
         return
     row = int(np.argmax(impossible))
 
@@ -233,13 +233,13 @@ def sample(
 def impute(  # noqa: PLR0913
     self: CompiledModel, cases: Cases, *, how: ImputeMethod = "sample", seed: Any = None, numbers: bool = False,
     likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
-    on_impossible: OnProblem = "error", codes: CodesByVariable | None = None,
+    on_error: OnProblem = "error", codes: CodesByVariable | None = None,
 ) -> Imputed:  # fmt: skip
     """Fill in the missing cells of a table of B cases.
 
     Parameters
     ----------
-    cases, likelihood, do, on_impossible, codes
+    cases, likelihood, do, on_error, codes
         See `posteriors_batch`.
     how : {"sample", "mpe"}
         Whether to fill in an exact joint sample given the other cells of the case, or the most probable
@@ -263,5 +263,5 @@ def impute(  # noqa: PLR0913
         else:
             filled = messages.summing().draw_rows(known.states, known.likelihood, _uniforms(seed, len(self.model)))
     imputed = Imputed(self.model, filled, known.states < 0, known.table)
-    raise_if_impossible(self, known, imputed.impossible, on_impossible)
+    raise_if_impossible(self, known, imputed.impossible, on_error)
     return imputed.with_numbers(seed) if flag("numbers", numbers) else imputed

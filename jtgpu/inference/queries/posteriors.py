@@ -166,7 +166,7 @@ def posteriors_batch(  # noqa: PLR0913
     do: Mapping[Any, Any] | None = None,
     targets: str | int | Iterable[str | int] | None = None,
     joints: Iterable[Sequence[str | int]] | None = None,
-    on_impossible: OnProblem = "error",
+    on_error: OnProblem = "error",
     codes: CodesByVariable | None = None,
 ) -> CasePosteriors:
     """Compute posteriors of a table of B cases in one call.
@@ -194,7 +194,7 @@ def posteriors_batch(  # noqa: PLR0913
     joints : list of tuples of str or int, optional
         Sets of variables that the tree keeps together, whose joint posteriors are computed, too:
         ``.joint["lung", "bronc"]`` has shape (B, states of lung, states of bronc).
-    on_impossible : {"error", "flag"}, default "error"
+    on_error : {"error", "flag"}, default "error"
         Whether a case of probability zero raises an error, or is marked in ``.impossible`` with a ``.log_evidence``
         of -inf and posteriors of zero.
     codes : "names", "index" or mapping, optional
@@ -209,17 +209,17 @@ def posteriors_batch(  # noqa: PLR0913
     Raises
     ------
     ImpossibleEvidence
-        If a case has probability zero, unless ``on_impossible="flag"``; the message names the first such case.
+        If a case has probability zero, unless ``on_error="flag"``; the message names the first such case.
     UnknownVariable, UnknownState, EvidenceError
         See `posteriors`.
     """
-    choice("on_impossible", on_impossible, ("error", "flag"))
+    choice("on_error", on_error, ("error", "flag"))
     chosen = targets_of(self.model, targets)
     scopes = [] if joints is None else scopes_of(self.model, joints, "joints")
     device = self.intervened().backend.capabilities.device_number
     if soft is None and do is None and not scopes and is_on_device(cases) and device is not None:
         answer = posteriors_on_device(self, cases, likelihood=likelihood, targets=targets).to_host()
-        if on_impossible == "error" and answer.impossible.any():
+        if on_error == "error" and answer.impossible.any():
             row = int(np.argmax(answer.impossible))
             raise ImpossibleEvidence(f"row {row}: this case has probability 0")
         return answer
@@ -233,7 +233,7 @@ def posteriors_batch(  # noqa: PLR0913
     else:
         with naming_rows(known.table):
             result = tables.run_batch(known.states, known.likelihood, wanted)
-    if on_impossible == "error" and result.impossible.any():
+    if on_error == "error" and result.impossible.any():
         row = int(np.flatnonzero(result.impossible)[0])
         case = Evidence(known.states[row], {v: w[row] for v, w in known.likelihood.items()})
         raise ImpossibleEvidence(at_row(known.table, row, reasons.get(row) or self.impossible(case)))

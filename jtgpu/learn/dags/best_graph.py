@@ -170,7 +170,7 @@ def climb(  # noqa: PLR0913
         values, of_parents = functions.values, np.array([functions.parent_row(r) for r in card.tolist()], np.int64)
     weights = np.zeros(0, np.int64) if coded.weights is None else coded.weights
     counted = (
-        np.ascontiguousarray(coded.codes), weights, card, rule.score.formula, rule.score.pseudo_count(float(rule.ess)),
+        np.ascontiguousarray(coded.codes), weights, card, rule.score.formula, rule.score.pseudo_counts(float(rule.ess)),
         rule.penalty(coded.n_cases), values, of_parents,
     )  # fmt: skip
     of_size, of_arc = prior.parts(n)

@@ -275,5 +275,5 @@ def impossible_row(cases: CodedCases, evaluation: Evaluation) -> ImpossibleEvide
     more = f" and {len(states) - MAX_LISTED} more" if len(states) > MAX_LISTED else ""
     return ImpossibleEvidence(
         f"{cases.source.row_name(row)}: this row has probability 0 at the start: {listed}{more} "
-        '(on_impossible="flag" leaves such rows out; zeros="free" lets zeros of the network change)'
+        '(on_error="flag" leaves such rows out; zeros="free" lets zeros of the network change)'
     )

@@ -15,6 +15,7 @@ from ...inference.queries.counts import counting_backend
 from ...interop import from_pgmpy, from_pyagrum
 from ...model.directed import DirectedModel
 from ...model.network import BayesianNetwork
+from ...options.learning import MAX_ENTRIES
 from ...util.arguments import several
 from ...util.arrays import Floats, Ints
 from ...util.calls import outside
@@ -25,7 +26,6 @@ from .coded_cases import Block, CodedCases
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MAX_ENTRIES = 100_000_000  # of a CPT
 COPIES = 7  # of all CPTs, while they are fitted: counts, prior, shares, network, posterior and what is between
 SPARSE_ENTRIES, SPARSE = 100_000, 20  # entries, and configurations for each row of data, above which there is a warning
 PART_CELLS = 1 << 21  # cells that are counted at a time: columns of them stay in the CPU's cache
@@ -54,7 +54,7 @@ def family_shapes(model: DirectedModel) -> list[tuple[int, ...]]:
     return [tuple(int(model.cardinality[u]) for u in scope) for scope in family_scopes(model)]
 
 
-def check_sizes(model: DirectedModel, max_table: int = MAX_ENTRIES, memory_limit: int | str | None = None) -> None:
+def check_sizes(model: DirectedModel, max_table: int = MAX_ENTRIES, memory_limit: float | str | None = None) -> None:
     """Raise `TableTooLarge` for a CPT with too many entries, and for all of them if they need too much memory."""
     limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
     total = sum(map(math.prod, family_shapes(model)))

@@ -75,7 +75,7 @@ class _Block(NamedTuple):
 
 
 def standard_errors(
-    families: Sequence[Curved], theta: Theta, sums: Theta, passes: Passes | None, *, must_peak: bool
+    families: Sequence[Curved], theta: Theta, sums: Theta, passes: Passes | None
 ) -> dict[int, Any]:
     """Standard errors of the parameters of each variable that is estimated."""
     # sums: of all rows, under `theta`
@@ -92,7 +92,7 @@ def standard_errors(
                 blocks.append(block)
                 continue
             given = total[number], own[number], k, unit
-            f.enter(errors[number], *given[1:], *_inverse(f.curvature(*given), f.score(*given), must_peak=False))
+            f.enter(errors[number], *given[1:], *_inverse(f.curvature(*given), f.score(*given)))
     if not blocks or passes is None:
         return {v: e for f, e in zip(families, errors, strict=True) for v in f.members}
     n = blocks[-1].at.stop
@@ -114,7 +114,7 @@ def standard_errors(
         for i, after in enumerate(moved):
             here = [t + (x - y) for t, x, y in zip(total, after, before, strict=True)]
             information[b.at.start + i] -= (score(here) - start) / STEP
-    variance, gone = _inverse(0.5 * (information + information.T), start, must_peak=must_peak)
+    variance, gone = _inverse(0.5 * (information + information.T), start)
     for b in blocks:
         families[b.number].enter(errors[b.number], own[b.number], b.k, b.unit, variance[b.at, b.at], gone[b.at])
     return {v: e for f, e in zip(families, errors, strict=True) for v in f.members}
@@ -125,10 +125,10 @@ def _joined(families: Sequence[Curved], sums: Theta) -> Theta:
     return [np.asarray(sum(sums[v] for v in f.members)) for f in families]
 
 
-def _inverse(information: Floats, score: Floats, *, must_peak: bool) -> tuple[Floats, Bools]:
+def _inverse(information: Floats, score: Floats) -> tuple[Floats, Bools]:
     """Covariance of the parameters, and which of them the rows do not determine.
 
-    Away from a peak, an error, or with `must_peak=False` a warning: a fit is not lost because it has no errors.
+    Away from a peak a warning: a fit is not lost because it has no errors.
     """
     diagonal = np.diagonal(information)
     size = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
@@ -145,7 +145,5 @@ def _inverse(information: Floats, score: Floats, *, must_peak: bool) -> tuple[Fl
             else "EM stopped where the objective has no peak, so parameters have no standard errors; fit from another "
             "start="
         )
-        if must_peak:
-            raise ArgumentError(reason)
         warnings.warn(f"standard errors are rough: {reason}", stacklevel=outside())
     return variance, (vectors[:, ~known] ** 2).sum(axis=1) > SINGULAR

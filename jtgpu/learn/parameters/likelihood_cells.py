@@ -16,7 +16,6 @@ import numpy as np
 
 from ...columns.coded import Encoder
 from ...columns.column import Column, distinct
-from ...columns.kinds import MOMENTS, in_order, names_of
 from ...errors import ArgumentError, DataError, closest
 from ...inference.evidence_table import weight_rows
 from ...model.discrete import DiscreteModel
@@ -25,9 +24,6 @@ from ...model.states import REJECTED
 from ...util.arguments import described, mapping, names, several
 from ...util.arrays import Floats, Ints
 from ...util.rows import find_equal_rows
-from ...util.text_table import interval_labels, intervals_of
-from ..columns import MANY_NUMBERS, MAX_FRACTIONS, number_of, reject_texts, warn_of_whole_numbers
-from ..cut_points import quantile_cuts
 from ..discretisation import Discretiser
 
 if TYPE_CHECKING:
@@ -182,10 +178,6 @@ def _parsed(model: DiscreteModel, v: int, text: str) -> Floats:
 
 # The states of every variable: given, of the network, or those in the data.
 
-INFINITE = re.compile("[+-]?inf(inity)?", re.IGNORECASE)
-MAX_NUMERIC = 256  # distinct numbers of a column that are states without discretisation
-
-
 def hidden_states(hidden: Any, network: DiscreteModel | None, variables: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """States of the hidden variables."""
     # hidden: mapping, name, or iterable of names: Variable to its number of states or their names; None, or a name
@@ -232,58 +224,6 @@ def states_given(
     return labels
 
 
-def labels_of(
-    name: str, counts: Mapping[Any, int], *, ordered: bool = False, bins: int | None = None, chosen: bool = False
-) -> tuple[str, ...]:
-    """Names of states for the distinct values of a column: numbers and intervals ascending, else texts by alphabet."""
-    # name: The column's, for messages
-    # counts: Distinct values, and how often each occurs; none is missing
-    # ordered: Whether the values are in order already, as the categories of a data frame are
-    # bins: Intervals of a column of more different numbers, with about equal numbers of cells. Default: none are made.
-    # chosen: The user said that the values are states: there is no warning about many whole numbers
-    # raises DataError: If there is no value, or there are more different numbers than states should be.
-    observed = [v for v in counts if not is_likelihood(v)]
-    if not observed:
-        raise DataError(
-            f"column {name!r} has only missing cells; give its states as states={{{name!r}: [...]}}, or drop the "
-            f"column and declare the variable hidden: hidden={{{name!r}: 2}}"
-        )
-    numbers = {v: number_of(v) for v in observed}
-    odd = [v for v in observed if numbers[v] is None]
-    if odd and len(odd) < len(observed) and all(isinstance(v, str) and INFINITE.fullmatch(v.strip()) for v in odd):
-        raise DataError(f"column {name!r} holds numbers and {odd[0]!r}, which is not finite")
-    commas = [isinstance(v, str) and number_of(v.replace(",", ".", 1)) is not None for v in odd]
-    if len(odd) > MAX_FRACTIONS and all(commas) and not ordered:
-        raise DataError(
-            f"column {name!r} has numbers with decimal commas, such as {odd[0]!r}, which are texts here: write decimal "
-            f"points, or declare the states: states={{{name!r}: [...]}}"
-        )
-    is_numeric = not odd
-    if not ordered:
-        reject_texts(name, numbers)
-    if is_numeric and bins is not None and len(set(numbers.values())) > bins:
-        cells = np.array([numbers[v] for v in observed], np.float64)
-        return interval_labels(quantile_cuts(cells, bins, np.array([counts[v] for v in observed])).tolist())
-    distinct = set(numbers.values())
-    whole = ordered or all(x.is_integer() for x in distinct if x is not None)
-    if is_numeric and len(distinct) > (MAX_NUMERIC if whole else MAX_FRACTIONS):
-        what = "" if whole else " with fractions"
-        raise DataError(
-            f"column {name!r} has {len(distinct):,} different numbers{what}, too many for states: make intervals "
-            "by bins=5 (--bins on the command line) or jtgpu.learn.discretise, take them as numbers "
-            f"(numbers='gaussian', --numbers), or declare the states: states={{{name!r}: [...]}}"
-        )
-    if is_numeric and not ordered and not chosen and bins is None:
-        warn_of_whole_numbers({name: len(distinct)})
-    if len(observed) > MANY_NUMBERS and not ordered and any(isinstance(v, MOMENTS) for v in observed):
-        raise DataError(
-            f"column {name!r} has {len(observed)} different dates: discretise it (jtgpu.learn.discretise), or leave it "
-            "out"
-        )
-    named = names_of(name, observed)
-    return tuple(dict.fromkeys(named)) if ordered else in_order(named)
-
-
 def of_discretiser(states: Any, variables: Iterable[str]) -> tuple[Any, dict[str, tuple[float, float]]]:
     """The argument `states`, and the ends of intervals of numbers if it is a `Discretiser`."""
     if not isinstance(states, Discretiser):
@@ -293,10 +233,3 @@ def of_discretiser(states: Any, variables: Iterable[str]) -> tuple[Any, dict[str
     return {v: labels[v] for v in known}, {
         v: (scales[v].least, scales[v].greatest) for v in known if scales[v].kind == "numbers"
     }
-
-
-def ends_of(counts: Mapping[Any, int], labels: Sequence[str]) -> tuple[float, float] | None:
-    """Least and greatest number of a column that was cut into intervals; None if it was not."""
-    numbers = [number_of(v) for v in counts if not is_likelihood(v)]
-    known = [x for x in numbers if x is not None]
-    return (min(known), max(known)) if len(known) == len(numbers) > 0 and intervals_of(labels) else None

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,8 +23,8 @@ from .checkpoint import fingerprints
 from .information import standard_errors
 from .likelihood_cells import hidden_states
 from .mixed_starts import least_sd, mixed_template, random_densities
+from .result import Fit
 from .runs import FitRun, best_of_starts
-from .sequence_fit import SequenceFit
 from .slice_steps import FirstSlices, SliceExpectation
 from .slices import Columns, Model, holes_of, result_of, set_up, weights_of, without_order
 from .template import known_states
@@ -40,36 +40,6 @@ if TYPE_CHECKING:
 
 FEW = 1e-6  # weight of rows below which a configuration keeps its regression
 LEAST = 1e-3  # of the standard deviation of all values: what a density keeps
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class MixedSequenceFit(SequenceFit):
-    """The result of `jtgpu.learn.fit` for a dynamic network with numbers; see `SequenceFit`.
-
-    Attributes
-    ----------
-    network : MixedDynamicNetwork
-        The template with the estimated CPTs and densities.
-    """
-
-    network: MixedDynamicNetwork  # type: ignore[assignment]
-
-    @property
-    def empty_rows(self) -> dict[str, list[dict[str, str]]]:
-        """Rows of estimated CPTs without any count; see `SequenceFit.empty_rows`."""
-        return self._of_states.empty_rows
-
-    @property
-    def _of_states(self) -> SequenceFit:
-        given = {f.name: getattr(self, f.name) for f in fields(SequenceFit)}
-        return SequenceFit(**{**given, "network": self.network.discrete})
-
-    def _parameters(self) -> int:
-        net = self.network
-        joined = sum(int(np.prod(np.shape(net.discrete.cpt(v))[:-1])) * (len(net.discrete.states(v)) - 1)
-                     for v in net.joined)  # fmt: skip
-        densities = [(2 + len(g.coefficients)) * g.mean.size for y in net.numbers for g in net.gaussians(y)]
-        return self._of_states._parameters() - joined + sum(densities)
 
 
 class _SliceDensity(Density):
@@ -193,7 +163,7 @@ class SliceValues(SliceExpectation):
 
 def fit_mixed_sequences(
     structure: Any, cases: Any, columns: Columns, model: Model, run: FitRun, numbers: Any = "gaussian"
-) -> MixedSequenceFit:
+) -> Fit[MixedDynamicNetwork]:
     """Fit a dynamic network with numbers; see `jtgpu.learn.fit`."""
     choice("missing", columns.missing, ("em", "error"))
     without_order(run.order)
@@ -215,8 +185,7 @@ def fit_mixed_sequences(
     net: MixedDynamicNetwork = mixed_template(structure, cases, numbers, model.states, model.hidden, model.bins)
     net = net.with_codes(model.codes)
     rows = read_rows(
-        net, cases, likelihood=mapping("likelihood", columns.likelihood), id=columns.id, time=columns.time,
-        on_gap=columns.on_gap,
+        net, cases, likelihood=mapping("likelihood", columns.likelihood), keys=columns.keys,
     )  # fmt: skip
     for y in net.numbers:
         least_sd(y, rows.values[y])
@@ -254,13 +223,13 @@ def fit_mixed_sequences(
             more["_errors"] = _errors(values, slices, setup, state, net, held)
         used = values.weights
     more |= {"n_weightless": int((weights <= 0).sum()), "missing": MissingReport(holes)}
-    fit = result_of(slices, setup, state, "em", rows.sequences, used, more)
-    given = {f.name: getattr(fit, f.name) for f in fields(SequenceFit)}
-    given["network"] = net.replace(fit.network, values.densities(state.tables))
-    for what in ("hidden", "fixed"):
-        given[what] = tuple(v for v in given[what] if v not in net.joined)
-    given["fixed"] += tuple(held)
-    return MixedSequenceFit(**given)
+    fit: Fit[Any] = result_of(slices, setup, state, "em", rows.sequences, used, more)
+    return replace(
+        fit, network=net.replace(fit.network, values.densities(state.tables)),
+        hidden=tuple(v for v in fit.hidden if v not in net.joined),
+        fixed=(*(v for v in fit.fixed if v not in net.joined), *held),
+        counts={v: counts for v, counts in fit.counts.items() if v not in net.joined},
+    )  # fmt: skip
 
 
 def _errors(
@@ -268,7 +237,7 @@ def _errors(
     held: Sequence[str],
 ) -> dict[str, Any]:  # fmt: skip
     """Standard errors by the names of CPTs and densities; 0 for fixed ones."""
-    found = standard_errors(values.families, state.tables, state.evaluation.sums, values, must_peak=False)
+    found = standard_errors(values.families, state.tables, state.evaluation.sums, values)
     joined = {name for v in net.joined for name in slices.every(v)}
     errors: dict[str, Any] = {
         title: found.get(v, np.zeros(state.tables[v].shape)) for v, name in enumerate(setup.model)

@@ -30,11 +30,11 @@ def mixed_template(structure: Any, cases: Any, numbers: Any, states: Any, hidden
         return structure
     if not isinstance(structure, Mapping):
         raise ArgumentError(
-            "numbers= is for parents, such as {'state': [('state', 1)], 'load': ['state']}, and a "
+            "continuous= is for parents, such as {'state': [('state', 1)], 'load': ['state']}, and a "
             f"jtgpu.MixedDynamicNetwork has its numbers; got a {type(structure).__name__}"
         )
     if not is_frame(cases) and not isinstance(cases, Mapping):
-        raise DataError("numbers= are read from a long frame only; of other sequences give a MixedDynamicNetwork")
+        raise DataError("continuous= is read from a long frame only; of other sequences give a MixedDynamicNetwork")
     parents = parents_of(structure)
     given = of_discretiser(states, [*parents])[0]
     known = states_given(given, None, [*parents]) | hidden_states(hidden, None, [*parents])
@@ -43,10 +43,12 @@ def mixed_template(structure: Any, cases: Any, numbers: Any, states: Any, hidden
         raise DataError("there are no rows to fit")
     kinds = column_kinds(table, [v for v in parents if v not in known], numbers, {})
     if cut := [v for v, kind in kinds.items() if kind == "intervals"]:
-        raise ArgumentError(f"numbers: {cut[0]!r} cannot be made intervals in sequences; use bins=, without numbers=")
+        raise ArgumentError(
+            f"continuous: {cut[0]!r} cannot be made intervals in sequences; use bins=, without continuous="
+        )
     own = {v: float for v, kind in kinds.items() if kind == "gaussian"}
     if not own:
-        raise DataError("no column of the structure has numbers; leave numbers= out")
+        raise DataError("no column of the structure has numbers; leave continuous= out")
     known |= states_of([v for v in parents if v not in known and v not in own], cases, bins)
     cpts, start = uniform_tables(known, {v: above for v, above in parents.items() if v in known})
     for y in own:

@@ -13,7 +13,7 @@ from ...columns.files import read_file
 from ...errors import DataError
 from ...inference.results.result import Result
 from ...mixed.evidence import read_cases
-from ...mixed.joint_parts import joint_parts
+from ...mixed.moments import joint_parts
 from ...model.mixed import MixedNetwork
 from ...util.arguments import check_keywords
 from ...util.arrays import Floats

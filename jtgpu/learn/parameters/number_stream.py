@@ -11,8 +11,7 @@ import numpy as np
 from ...errors import DataError
 from ...mixed.evidence import read_cases
 from ...mixed.fitting import Prior, Sums, best_parameters, one_pass
-from ...mixed.joint_parts import joint_parts
-from ...mixed.moments import empty_moments
+from ...mixed.moments import empty_moments, joint_parts
 from ...mixed.regressions import warn_of_errors
 from ...mixed.tree import MixedTree
 from ...model.mixed import MixedNetwork
@@ -38,14 +37,14 @@ class NumberStream:
         shape = net.gaussian(variable).mean.shape
         return np.array(self.moments[net.numbers.index(variable)][:, 0, 0].reshape(shape))
 
-    def update(self, cases: Any, weights: Callable[[int], Floats], on_impossible: str) -> int:
+    def update(self, cases: Any, weights: Callable[[int], Floats], on_error: str) -> int:
         """Add a table of cases; their number."""
         # weights: of n cases
         tree, net = self.tree, self.tree.network
         read = read_cases(net, cases, None, None)
         n = len(read.states)
         each = exps(log(self._fading) * np.arange(n - 1, -1, -1.0)) * weights(n)
-        answers = tree.posteriors_batch(cases, targets=(), on_impossible=on_impossible)  # type: ignore[arg-type]
+        answers = tree.posteriors_batch(cases, targets=(), on_error=on_error)  # type: ignore[arg-type]
         possible = np.flatnonzero(~answers.impossible)
         new = one_pass(tree, read.part(possible), each[possible])
         fade = exp(log(self._fading) * n)

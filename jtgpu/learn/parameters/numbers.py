@@ -13,19 +13,20 @@ import numpy as np
 from ...columns import as_numbers, open_table, read_column
 from ...columns.files import read_file
 from ...columns.memory import first_text
+from ...columns.schema import MANY_NUMBERS, Schema
 from ...errors import ArgumentError, DataError, closest, shown
 from ...mixed.evidence import MixedCases, read_cases
-from ...mixed.fit_result import MixedFit
-from ...mixed.fitting import Strength, empty_configurations, starting_network
+from ...mixed.fitting import Strength, starting_network
 from ...mixed.regressions import warn_of_errors
 from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, described, mapping, names, number
 from ...util.calls import outside
-from ...util.cells import is_missing, warn_of_few
-from ..columns import MANY_NUMBERS, sample_weights
+from ...util.cells import MissingReport, is_missing, warn_of_few
+from ..columns import sample_weights
 from .families import read_structure
-from .likelihood_cells import hidden_states, labels_of, of_discretiser
+from .likelihood_cells import hidden_states, is_likelihood, of_discretiser
+from .result import Fit
 from .runs import FitRun, best_of_starts
 from .setup import read_sharing
 from .value_steps import Values
@@ -41,7 +42,7 @@ DEFAULT_BINS = 5
 
 def fit_numbers(
     structure: Any, cases: Any, numbers: str | Mapping[str, str] | None, columns: Columns, model: Model, run: FitRun
-) -> MixedFit:
+) -> Fit[MixedNetwork]:
     """Fit a network with numbers; see `jtgpu.learn.fit`."""
     choice("missing", columns.missing, ("em", "error", "drop"))
     choice("zeros", model.zeros, ("keep", "free"))
@@ -74,7 +75,7 @@ def fit_numbers(
 def _fit_table(
     table: Cells, parents: Mapping[str, Sequence[str]], numbers: str | Mapping[str, str], columns: Columns,
     model: Model, run: FitRun, given: MixedNetwork | None,
-) -> MixedFit:  # fmt: skip
+) -> Fit[MixedNetwork]:  # fmt: skip
     # given: a network whose parameters fixed variables keep
     observed = [v for v in parents if v not in model.hidden]
     kinds = column_kinds(table, observed, numbers, model.states)
@@ -85,13 +86,13 @@ def _fit_table(
     for v in kinds:
         if kinds[v] == "gaussian" and len(np.unique(np.asarray(as_numbers(cells[v])))) == 2:
             warnings.warn(
-                f"the column {v!r} has two values and is fitted as a number; numbers={{{v!r}: 'states'}} makes states "
-                "of them", stacklevel=outside(),
+                f"the column {v!r} has two values and is fitted as a number; continuous={{{v!r}: 'states'}} makes "
+                "states of them", stacklevel=outside(),
             )  # fmt: skip
     shell = _shell(labels, parents).with_codes(model.codes)
     read = read_cases(shell, cells, None, None)
     rows, gaps, dropped = _with_rule(read, row_weights, columns.missing, [*observed], shell, table)
-    read, row_weights = MixedCases(read.states[rows], read.values[rows]), row_weights[rows]
+    whole, read, row_weights = row_weights, MixedCases(read.states[rows], read.values[rows]), row_weights[rows]
     first = _in_order(model.start, shell) if isinstance(model.start, MixedNetwork) else None
     first = first or starting_network(labels, parents, read, row_weights)
     fixed = _fixed(model.fixed, shell)
@@ -116,13 +117,20 @@ def _fit_table(
         if not state.interrupted:
             warn_of_errors(values.errors)
     network, used = values.network(state.tables), values.weights > 0
-    empty, n_empty = empty_configurations(network, state.evaluation.sums)
-    return MixedFit(
-        network.with_codes(model.codes), state.evaluation.log_likelihood, state.objective, state.history,
-        state.converged, method, int(used.sum()), dropped, empty, gaps, state.interrupted, n_empty, fixed=fixed,
-        hidden=model.hidden, **more,
+    counts = {
+        v: sums[:, 0, 0].reshape(network.gaussian(v).mean.shape) if network.is_number(v) else sums
+        for v, sums in zip(network, state.evaluation.sums, strict=True) if v not in fixed
+    }  # fmt: skip
+    fit = Fit._of(
+        network.with_codes(model.codes), state, method, counts, int(used.sum()), n_dropped=dropped, fixed=fixed,
+        hidden=model.hidden, missing=MissingReport(gaps), **more,
+        states_from_data=tuple(v for v, own in labels.items() if own is not float and v not in model.states),
+        n_weightless=int((whole <= 0).sum()),
         _rows=(read.part(np.flatnonzero(used)), row_weights[used], strength, fixed, sharing, model.hidden),
     )  # fmt: skip
+    if run.errors and not state.interrupted:
+        fit.standard_errors(network.variables[0])
+    return fit
 
 
 def _labels(table: Cells, v: str, kind: str, model: Model) -> Any:
@@ -133,7 +141,10 @@ def _labels(table: Cells, v: str, kind: str, model: Model) -> Any:
         return tuple(map(str, model.states[v]))
     column = read_column(v, table)
     at_most = (model.bins or DEFAULT_BINS) if kind == "intervals" else None
-    return labels_of(v, column.counts(), ordered=column.declared, bins=at_most, chosen=True)
+    schema = Schema(bins=at_most)
+    schema.add(v, *column.used(is_likelihood)[1:], declared=column.declared, chosen=True)
+    schema.settle()
+    return schema.states[v]
 
 
 def _fixed(given: Any, net: MixedNetwork) -> tuple[str, ...]:
@@ -172,7 +183,7 @@ def column_kinds(
     given = mapping("numbers", numbers)
     for v, kind in given.items():
         if v not in variables:
-            raise ArgumentError(f"numbers: there is no variable {v!r}{closest(str(v), variables)}")
+            raise ArgumentError(f"continuous: there is no variable {v!r}{closest(str(v), variables)}")
         choice(f"numbers[{v!r}]", kind, KINDS)
         if kind != "states" and not _is_numeric(table.column(v)):
             row, cell = first_text(table.column(v))
@@ -184,7 +195,7 @@ def column_kinds(
         x = as_numbers(table.column(v))
         if x is not None and len(np.unique(x[~np.isnan(x)])) > MANY_NUMBERS:
             raise DataError(
-                f"column {v!r} has more than {MANY_NUMBERS} different numbers; name its kind: numbers={{{v!r}: "
+                f"column {v!r} has more than {MANY_NUMBERS} different numbers; name its kind: continuous={{{v!r}: "
                 "'gaussian'} or 'intervals'"
             )
     return {v: given.get(v, "states") for v in variables}
@@ -203,10 +214,10 @@ def _no_column(name: str, names: Sequence[str]) -> Any:
 def _prior(prior: Any) -> tuple[float, float | str]:
     """Rows of the pooled regression, and counts of CPTs."""
     if isinstance(prior, str) and prior.startswith("bdeu:"):
-        return number("prior", float(prior[5:]), least=0), prior
+        return number("pseudo_counts", float(prior[5:]), least=0), prior
     if isinstance(prior, (str, Mapping)):
-        raise ArgumentError(f"with numbers, prior must be a number or 'bdeu:ESS', not {prior!r}")
-    value = number("prior", prior, least=0)
+        raise ArgumentError(f"with continuous variables, pseudo_counts must be a number or 'bdeu:ESS', not {prior!r}")
+    value = number("pseudo_counts", prior, least=0)
     return value, value
 
 

@@ -101,7 +101,7 @@ class Online:
             return self._numbers.experience(net.variables[net.index(variable)])
         return np.asarray(self._counts[self.network.index(variable)].sum(axis=-1))
 
-    def update(self, cases: TableLike, *, weights: ArrayLike | None = None, on_impossible: OnProblem = "error") -> None:
+    def update(self, cases: TableLike, *, weights: ArrayLike | None = None, on_error: OnProblem = "error") -> None:
         """Learn from a table of cases.
 
         Parameters
@@ -110,7 +110,7 @@ class Online:
             See `jtgpu.JunctionTree.posteriors_batch`; a mapping from variable to one state is one case.
         weights : (B,) array_like, optional
             Weights of the cases; a negative weight takes an earlier case back.
-        on_impossible : {"error", "flag"}
+        on_error : {"error", "flag"}
             Whether a case of probability 0 is an error, or ignored.
 
         Raises
@@ -122,15 +122,15 @@ class Online:
             cases = [cases]
         if self._numbers:
             self.n_cases += self._numbers.update(
-                cases, lambda n: np.ones(n) if weights is None else _weights(weights, n), on_impossible
+                cases, lambda n: np.ones(n) if weights is None else _weights(weights, n), on_error
             )
             return
         net = self.network
-        known = self._tree.expected_counts(cases, variables=(), on_impossible=on_impossible)
+        known = self._tree.expected_counts(cases, variables=(), on_error=on_error)
         n = known.rows
         fade = exps(log(self._fading) * np.arange(n - 1, -1, -1.0))
         each = fade if weights is None else fade * _weights(weights, n)
-        expected = self._tree.expected_counts(cases, weights=each, on_impossible="flag")
+        expected = self._tree.expected_counts(cases, weights=each, on_error="flag")
         counts = list(self._counts)
         for v in self._free:
             total = exp(log(self._fading) * n) * counts[v] + expected[net.variables[v]]

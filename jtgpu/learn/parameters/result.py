@@ -5,11 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from math import prod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from ...errors import ArgumentError
+from ...mixed.standard_errors import GaussianErrors
+from ...model.dynamic import DynamicNetwork
+from ...model.gaussian import Gaussian
+from ...model.mixed import MixedNetwork
+from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...model.network import BayesianNetwork
 from ...util import late_imports
 from ...util.arguments import check_keywords
@@ -20,24 +26,27 @@ from ...util.text_table import counted
 from .credible import CredibleIntervals, credible_intervals
 
 if TYPE_CHECKING:
-    pass
+    from .em import EMState
 
+N = TypeVar("N")
+Errors = Floats | GaussianErrors
 MAX_LISTED = 1000  # rows of CPTs, or entries, that a report lists
 
 
 @check_keywords()
 @dataclass(frozen=True, eq=False, repr=False)
-class Fit:
+class Fit(Generic[N]):
     """The result of `jtgpu.learn.fit`.
 
     Attributes
     ----------
-    network : BayesianNetwork
-        The structure with the estimated CPTs.
+    network : BayesianNetwork, MixedNetwork, DynamicNetwork or MixedDynamicNetwork
+        The structure with the estimated parameters.
     log_likelihood : float
-        ln P(data | CPTs), weighted; in stepwise EM, the sum over the chunks, each under the CPTs before it.
+        ln P(data | parameters), weighted, with densities in the units of the columns; in stepwise EM, the sum over the
+        chunks, each under the CPTs before it.
     objective : float
-        `log_likelihood` plus the ln prior of the estimated CPTs, up to a constant: what was maximised.
+        `log_likelihood` plus the ln prior of what was estimated, up to a constant: what was maximised.
     history : tuple of Iteration
         One entry a pass over the rows: ``number``, ``objective``, ``log_likelihood``, ``change``, ``seconds``,
         ``accelerated``; one entry a chunk in stepwise EM.
@@ -47,11 +56,16 @@ class Fit:
         Whether Ctrl-C ended the iterations; the network is that of the last whole one.
     method : {"counts", "available", "em", "stepwise"}
     counts : mapping of str to ndarray
-        (Expected) counts of each estimated CPT, without the prior.
+        (Expected) counts of each estimated CPT, without the prior; of a number the rows of each configuration of its
+        discrete parents. Of sequences they are summed over the slices in which the CPT holds: ``counts["rain"]``, and
+        ``counts["rain[0]"]`` of its CPT in slice 0.
     n_rows, n_dropped, n_impossible, n_weightless : int
         Rows that were fitted; that were dropped because of missing cells; that were left out because their
         probability was 0 at the start; that were left out because their weight is 0. Equal rows that were merged count
         once in `n_impossible`.
+    n_sequences : int
+        Sequences that were fitted: `n_rows` is the number of their slices, and `n_impossible` and `n_weightless` count
+        sequences. 0: the rows are no sequences.
     restarts : tuple of float
         The objective that each start reached.
     states_from_data : tuple of str
@@ -70,7 +84,7 @@ class Fit:
     (True, 500, [0.5, 0.5])
     """
 
-    network: BayesianNetwork
+    network: N
     log_likelihood: float
     objective: float
     history: tuple[Iteration, ...]
@@ -88,9 +102,21 @@ class Fit:
     fixed: tuple[str, ...] = ()
     missing: MissingReport = field(default_factory=MissingReport)
     n_weightless: int = 0
-    _errors: Mapping[str, Floats] | None = field(default=None, repr=False)
+    n_sequences: int = 0
+    _errors: Mapping[str, Errors] | None = field(default=None, repr=False)
+    _rows: tuple[Any, ...] | None = field(default=None, repr=False)  # of numbers: see `value_steps.errors_of`
     # counts with the prior, of the CPT that some variables share
     _posteriors: Sequence[tuple[tuple[str, ...], Floats]] = field(default=(), repr=False)
+
+    @classmethod
+    def _of(
+        cls, network: N, state: EMState, method: str, counts: Mapping[str, Floats], n_rows: int, **more: Any
+    ) -> Fit[N]:
+        """The fit of a network that EM or counting has reached."""
+        return cls(
+            network, state.evaluation.log_likelihood, state.objective, state.history, state.converged,
+            state.interrupted, method, counts, n_rows, **more,
+        )  # fmt: skip
 
     def credible(
         self, target: str, evidence: Mapping[str, Any] | None = None, *, level: float = 0.95, draws: int = 1000,
@@ -129,60 +155,88 @@ class Fit:
         >>> bool(0.05 < intervals.lower[1] < intervals.probabilities[1] < intervals.upper[1] < 0.4)
         True
         """
+        if not isinstance(self.network, BayesianNetwork):
+            raise ArgumentError("credible intervals are available for networks of states without slices only")
         return credible_intervals(
             self.network, self._posteriors, target, evidence, level=level, draws=draws, seed=seed
         )  # fmt: skip
 
-    def standard_errors(self, variable: str) -> Floats:
-        """Standard errors of the entries of a CPT; infinite where the data do not determine an entry.
+    def standard_errors(self, variable: str) -> Any:
+        """Standard errors of the parameters of a variable; infinite where the data do not determine them.
+
+        With missing cells they come from the observed information of all parameters together: the curvature of the
+        objective, by differences of the expected score, a pass over incomplete rows for each parameter.
+
+        Parameters
+        ----------
+        variable : str
+            Of sequences, ``"rain[0]"`` is the CPT in slice 0.
+
+        Returns
+        -------
+        ndarray or GaussianErrors
+            An array of the shape of the CPT. Of a number: ``.mean``, ``.coefficients`` and ``.sd`` with the axes of its
+            `jtgpu.Gaussian`.
 
         Raises
         ------
         ArgumentError
-            If the network was fitted without ``errors=True``.
+            If the network was fitted without ``EM(standard_errors=True)``, which numbers of rows do not need; if it
+            has more than 2,000 parameters.
         """
-        if self._errors is None:
-            raise ArgumentError("standard errors require fit(..., errors=True)")
-        if variable in self._errors:
-            return self._errors[variable]
-        return self._errors[self.network.variables[self.network.index(variable)]]
+        errors, net = self._errors, self._any
+        if errors is None and self._rows is None:
+            raise ArgumentError("standard errors require fit(..., em=EM(standard_errors=True))")
+        if errors is None:
+            errors = late_imports.number_fits().errors_of(net, self.method, *(self._rows or ()))
+            object.__setattr__(self, "_errors", errors)
+        return errors[variable if variable in errors else net.variables[net.index(variable)]]
+
+    @property
+    def _any(self) -> Any:
+        """The network, of which kind is decided where it matters."""
+        return self.network
 
     @property
     def empty_rows(self) -> dict[str, list[dict[str, str]]]:
-        """Rows of estimated CPTs without any count, as states of the parents: these are those of the prior or start."""
+        """Rows of CPTs and configurations of numbers without any count, as states of the parents.
+
+        These are those of the prior or the start.
+        """
         rows: dict[str, list[dict[str, str]]] = {}
-        for v, counts in self.counts.items():
-            parents = self.network.parents(v)
-            empty = np.argwhere(counts.sum(axis=-1) <= 0)
-            if len(empty):
-                rows[v] = [
-                    {p: self.network.states(p)[s] for p, s in zip(parents, row, strict=True)}
-                    for row in empty[:MAX_LISTED].tolist()
-                ]
+        for title, weights in self._configurations():
+            empty = np.argwhere(weights <= 0)[:MAX_LISTED].tolist()
+            if empty:
+                parents = _parents(self._any, title)
+                rows[title] = [{p: own[s] for (p, own), s in zip(parents, row, strict=True)} for row in empty]
         return rows
 
     @property
     def n_empty_rows(self) -> dict[str, int]:
         """How many rows of each estimated CPT have no count; `empty_rows` lists at most 1,000 of them."""
-        numbers = {v: int((counts.sum(axis=-1) <= 0).sum()) for v, counts in self.counts.items()}
-        return {v: n for v, n in numbers.items() if n}
+        return {title: n for title, weights in self._configurations() if (n := int((weights <= 0).sum()))}
 
-    _CASES: ClassVar[str] = "rows"  # what has a weight and a probability
+    def _configurations(self) -> list[tuple[str, Floats]]:
+        """(Expected) rows of each configuration of the discrete parents of what was estimated."""
+        numbers = self.network.numbers if isinstance(self.network, MixedNetwork) else ()
+        return [(title, counts if title in numbers else counts.sum(axis=-1)) for title, counts in self.counts.items()]
 
-    def _parameters(self) -> int:
-        """Free parameters of the CPTs."""
-        return self.network.n_parameters
+    @property
+    def _cases(self) -> str:
+        """What has a weight and a probability."""
+        return "sequences" if self.n_sequences else "rows"
 
     def _sizes(self) -> dict[str, int]:
         """Numbers of the cases that were fitted, by kind."""
-        return {"rows": self.n_rows}
+        return {"sequences": self.n_sequences, "slices": self.n_rows} if self.n_sequences else {"rows": self.n_rows}
 
     def report(self) -> dict[str, Any]:
         """The summary of the fit as values that JSON can hold."""
         report: dict[str, Any] = {
-            "network": self.network.name,
-            "variables": len(self.network),
-            "parameters": self._parameters(),
+            "network": self._any.name,
+            "variables": len(self._any),
+            "numbers": list(getattr(self.network, "numbers", ())),
+            "parameters": _n_parameters(self.network),
             "method": self.method,
             **self._sizes(),
             "rows_dropped": self.n_dropped,
@@ -198,7 +252,7 @@ class Fit:
             "restarts": [_finite(x) for x in self.restarts],
             "hidden": list(self.hidden),
             "fixed": list(self.fixed),
-            "states_from_data": {v: list(self.network.states(v)) for v in self.states_from_data},
+            "states_from_data": {v: list(self._any.states(v)) for v in self.states_from_data},
             "unseen_states": {v: list(s) for v, s in self.unseen.items()},
             "empty_rows": self.empty_rows,
             "n_empty_rows": self.n_empty_rows,
@@ -209,7 +263,8 @@ class Fit:
         }
         if self._errors is not None:
             report["standard_errors"] = {v: _plain(e) for v, e in self._errors.items()}
-            report["undetermined"] = {v: int(np.isinf(e).sum()) for v, e in self._errors.items() if np.isinf(e).any()}
+            lost = {v: sum(int(np.isinf(x).sum()) for x in _arrays(e)) for v, e in self._errors.items()}
+            report["undetermined"] = {v: n for v, n in lost.items() if n}
         return report
 
     def _curve(self) -> tuple[list[float], str, str]:
@@ -240,23 +295,55 @@ class Fit:
         ]
         lines += [f"  {line}" for line in self.missing.lines(self.n_dropped, self.n_rows + self.n_dropped)]
         if self.n_impossible:
-            lines.append(f"  {self.n_impossible:,} {self._CASES} of probability 0 were left out")
+            lines.append(f"  {self.n_impossible:,} {self._cases} of probability 0 were left out")
         if self.n_weightless:
-            lines.append(f"  {self.n_weightless:,} {self._CASES} of weight 0 were left out")
+            lines.append(f"  {self.n_weightless:,} {self._cases} of weight 0 were left out")
         if len(self.restarts) > 1:
             lines.append(f"  objectives of {len(self.restarts)} starts: {', '.join(f'{x:.6g}' for x in self.restarts)}")
         for v, states in self.unseen.items():
             lines.append(f"  {v}: no row has {', '.join(map(repr, states))}")
         if empty := self.n_empty_rows:
-            shares = [f"{v} ({n:,} of {self.counts[v][..., 0].size:,})" for v, n in [*empty.items()][:8]]
+            sizes_of = {title: weights.size for title, weights in self._configurations()}
+            shares = [f"{v} ({n:,} of {sizes_of[v]:,})" for v, n in [*empty.items()][:8]]
             most = ", ".join(shares) + (", ..." if len(empty) > 8 else "")
             lines.append(f"  CPT rows without data, from the prior or the start: {most}")
         return "\n".join(lines)
 
 
-def _plain(errors: Floats) -> Any:
+def _parents(net: Any, title: str) -> list[tuple[str, tuple[str, ...]]]:
+    """The discrete parents of what a title names, and their states."""
+    if isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
+        v, _, t = title.removesuffix("]").rpartition("[")
+        cpt = net.cpt(title) if title in net else net.cpt(v, int(t))
+        return [(p, cpt.states(p)) for p in cpt.variables[:-1]]
+    return [(p, net.states(p)) for p in net.parents(title) if isinstance(net, BayesianNetwork) or not net.is_number(p)]
+
+
+def _n_parameters(net: Any) -> int:
+    """Free parameters of a network."""
+    tables: list[Any] = []
+    for v in net:
+        is_number = not isinstance(net, (BayesianNetwork, DynamicNetwork)) and net.is_number(v)
+        tables.append(net.gaussian(v) if is_number else net.cpt(v))
+        tables += net.start(v) if isinstance(net, (DynamicNetwork, MixedDynamicNetwork)) else ()
+    sizes = [(2 + len(t.coefficients)) * t.mean.size if isinstance(t, Gaussian) else
+             prod(np.shape(t)[:-1]) * (np.shape(t)[-1] - 1) for t in tables]  # fmt: skip
+    return sum(sizes)
+
+
+def _arrays(errors: Errors) -> list[Floats]:
+    """The arrays of standard errors."""
+    if isinstance(errors, GaussianErrors):
+        return [errors.mean, *errors.coefficients.values(), errors.sd]
+    return [errors]
+
+
+def _plain(errors: Errors) -> Any:
     """Nested lists, with None for infinities."""
-    cells = errors.astype(object)
+    if isinstance(errors, GaussianErrors):
+        slopes = {p: _plain(c) for p, c in errors.coefficients.items()}
+        return {"mean": _plain(errors.mean), "coefficients": slopes, "sd": _plain(errors.sd)}
+    cells = np.asarray(errors).astype(object)
     cells[np.isinf(errors)] = None
     return cells.tolist()
 

@@ -23,6 +23,7 @@ from .result import Fit
 from .setup import Setup
 
 if TYPE_CHECKING:
+    from ...model.network import BayesianNetwork
     from ...util.options import Order
 
 Tables = list[Floats]
@@ -60,7 +61,7 @@ def counted(setup: Setup, complete_counts: Callable[[], Tables], seed: int) -> E
     return EMState(tables, Evaluation(counts, log_likelihood, []), objective, history, converged=True)
 
 
-def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more: Any) -> Fit:
+def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more: Any) -> Fit[BayesianNetwork]:
     """The fit of some CPTs and counts."""
     model = setup.model
     estimated = sorted(v for group in setup.sharing.groups for v in group)
@@ -74,11 +75,10 @@ def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more
         (tuple(model.variables[v] for v in g), setup.prior[g[0]] + np.sum([counts[v] for v in g], axis=0))
         for g in setup.sharing.groups
     ]
-    return Fit(
-        network_of(model, state.tables, setup.network, ends=setup.ends),
-        state.evaluation.log_likelihood, state.objective, state.history,
-        state.converged, state.interrupted, method, {model.variables[v]: state.evaluation.sums[v] for v in estimated},
-        cases.n_rows, cases.n_dropped, states_from_data=setup.states_from_data, unseen=unseen, hidden=setup.hidden,
+    network = network_of(model, state.tables, setup.network, ends=setup.ends)
+    return Fit._of(
+        network, state, method, {model.variables[v]: counts[v] for v in estimated}, cases.n_rows,
+        n_dropped=cases.n_dropped, states_from_data=setup.states_from_data, unseen=unseen, hidden=setup.hidden,
         fixed=tuple(model.variables[v] for v in setup.sharing.fixed), missing=cases.missing(setup.columns),
         n_weightless=cases.n_weightless, _posteriors=posteriors, **more,
     )  # fmt: skip
@@ -86,11 +86,11 @@ def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more
 
 def named_errors(setup: Setup, state: EMState, passes: Passes | None) -> dict[str, Floats]:
     """Standard errors of all entries of the CPTs by variable; 0 for fixed ones."""
-    errors = standard_errors(setup.families, state.tables, state.evaluation.sums, passes, must_peak=False)
+    errors = standard_errors(setup.families, state.tables, state.evaluation.sums, passes)
     return {name: errors.get(v, np.zeros(state.tables[v].shape)) for v, name in enumerate(setup.model)}
 
 
-def fit_rows(setup: Setup, cases: CodedCases, run: FitRun, *, available: bool) -> Fit:
+def fit_rows(setup: Setup, cases: CodedCases, run: FitRun, *, available: bool) -> Fit[BayesianNetwork]:
     """Count in one pass, or EM from every start."""
     # available: each family over the rows in which it is complete
     if available or (cases.is_complete and not setup.keeps_zeros):
@@ -191,7 +191,7 @@ def _in_chunks(blocks: Iterator[Block], rows: int) -> Iterator[Block]:
 
 def fit_stepwise(
     setup: Setup, cases: CodedCases, blocks: Iterator[Block], chunk: tuple[int, float], run: FitRun
-) -> Fit:
+) -> Fit[BayesianNetwork]:
     """Stepwise EM in one pass; CPTs that `start` would count are uniform at the start."""
     # cases: Without rows: those of the blocks are noted there
     # chunk: (int, float): Rows of a chunk, and the power of the shares

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...columns.schema import warn_of_near_equal
 from ...errors import ArgumentError, DataError, closest
 from ...model.directed import DirectedModel
 from ...model.network import BayesianNetwork
 from ...util.arguments import choice, described, names, several, whole_number
 from ...util.arrays import Floats
-from ..columns import warn_of_near_equal
 from .coded_cases import table_columns
 from .families import CptFamily, Sharing, check_sizes, expected_prior_counts, family_scopes, family_shapes
 from .likelihood_cells import hidden_states, of_discretiser, states_given
@@ -44,17 +44,21 @@ def read_prior(prior: Any, model: DirectedModel, network: BayesianNetwork | None
             return [np.full(shape, ess / math.prod(shape)) for shape in shapes]
         if kind == "net":
             if network is None:
-                raise ArgumentError(f"prior={prior!r} requires a network with CPTs as the structure, or as start=")
+                raise ArgumentError(
+                    f"pseudo_counts={prior!r} requires a network with CPTs as the structure, or as start="
+                )
             expected = expected_prior_counts(network, ess)  # in the order of its variables
             return [expected[network.index(v)] for v in model]
-        raise ArgumentError(f"prior must be a number, 'bdeu:ESS', 'net:ESS' or a mapping, not {prior!r}")
+        raise ArgumentError(f"pseudo_counts must be a number, 'bdeu:ESS', 'net:ESS' or a mapping, not {prior!r}")
     if isinstance(prior, Mapping):
         for v in prior:
             if v not in model:
-                raise ArgumentError(f"prior: there is no variable {v!r}{closest(str(v), model.variables)}")
+                raise ArgumentError(f"pseudo_counts: there is no variable {v!r}{closest(str(v), model.variables)}")
         return [_entries(v, prior.get(v, 0.0), shape) for v, shape in zip(model, shapes, strict=True)]
     if isinstance(prior, bool) or np.ndim(prior) != 0:
-        raise ArgumentError(f"prior must be a number, 'bdeu:ESS', 'net:ESS' or a mapping, not {described(prior)}")
+        raise ArgumentError(
+            f"pseudo_counts must be a number, 'bdeu:ESS', 'net:ESS' or a mapping, not {described(prior)}"
+        )
     return [_entries("", prior, shape) for shape in shapes]
 
 
@@ -85,13 +89,13 @@ def _sample_size(prior: str, text: str) -> float:
     except ValueError:
         size = math.nan
     if not (size > 0 and math.isfinite(size)):
-        raise ArgumentError(f"prior={prior!r} needs an equivalent sample size above 0, as in 'bdeu:10'")
+        raise ArgumentError(f"pseudo_counts={prior!r} needs an equivalent sample size above 0, as in 'bdeu:10'")
     return size
 
 
 def _entries(name: str, value: Any, shape: tuple[int, ...]) -> Floats:
     """Finite numbers >= 0 of the shape of a CPT."""
-    where = f"the prior of {name!r}" if name else "prior"
+    where = f"the pseudo-counts of {name!r}" if name else "pseudo_counts"
     try:
         entries = np.asarray(value, np.float64)
         entries = np.array(np.broadcast_to(entries, shape))
@@ -226,7 +230,7 @@ class Setup:
 
 def set_up(  # noqa: PLR0913
     given: GivenStructure, source: CaseSource, *, states: Any, prior: Any, weights: Any, zeros: str, fixed: Any,
-    tied: Any, hidden: Any, start: Any, max_table: int, bins: int | None, memory_limit: int | str | None = None,
+    tied: Any, hidden: Any, start: Any, max_table: int, bins: int | None, memory_limit: float | str | None = None,
     codes: CodesByVariable | None = None,
 ) -> Setup:  # fmt: skip
     """Check the arguments that concern the model."""
@@ -244,7 +248,9 @@ def set_up(  # noqa: PLR0913
     states, ends = of_discretiser(states, variables)
     known = states_given(states, network, variables) | hide
     unknown = [c for c in columns if c not in known]
-    known |= source.states(unknown, None if bins is None else whole_number("bins", bins, 2))
+    schema = source.schema(unknown, None if bins is None else whole_number("bins", bins, 2))
+    known |= schema.states
+    schema.warn()
     warn_of_near_equal({v: known[v] for v in unknown})
     for v in source.likelihood:
         if v not in known:
@@ -253,7 +259,7 @@ def set_up(  # noqa: PLR0913
             )
     model = DirectedModel({v: known[v] for v in variables}, given.parents, name=name)
     model = model.with_codes(network.state_codes if network is not None and codes is None else codes)
-    check_sizes(model, whole_number("max_table", max_table, 1), memory_limit)
+    check_sizes(model, max_table, memory_limit)
     if network is not None and any(network.states(v) != model.states(v) for v in variables):
         if start == "given" or fixed:
             v = next(v for v in variables if network.states(v) != model.states(v))
@@ -262,7 +268,7 @@ def set_up(  # noqa: PLR0913
     sharing = read_sharing(model, network, fixed, tied)
     keep = zeros == "keep"
     counts = kept_prior(prior, model, network, sharing, keeps=keep and start == "given")
-    ends |= source.ends
+    ends |= schema.ends
     return Setup(model, network, columns, tuple(hide), tuple(unknown), counts, sharing, start, keep, ends)
 
 

@@ -140,7 +140,7 @@ class SliceExpectation:
         alone = expected_counts(self._step, self._sequences, self.weights)
         return ImpossibleEvidence(
             f"{self._sequences.name(i, int(alone.failed[i]))}: the evidence up to this slice has probability 0 at the "
-            'start (on_impossible="flag" leaves such sequences out; zeros="free" lets zeros of the network change)'
+            'start (on_error="flag" leaves such sequences out; zeros="free" lets zeros of the network change)'
         )
 
     def leave_out(self, evaluation: Evaluation) -> tuple[int, bool]:

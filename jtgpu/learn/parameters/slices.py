@@ -16,14 +16,15 @@ from ...dynamic.sequences import read_sequences
 from ...errors import ArgumentError, DataError, closest
 from ...model.directed import DirectedModel
 from ...model.dynamic import DynamicNetwork
+from ...options.learning import Keys
 from ...util.arguments import choice, mapping, names, several
 from ...util.calls import outside
 from ...util.cells import MissingReport
 from .checkpoint import fingerprints
 from .families import check_sizes
 from .likelihood_cells import hidden_states
+from .result import Fit
 from .runs import FitRun, best_of_starts, counted, named_errors
-from .sequence_fit import SequenceFit
 from .setup import STARTS, Setup, kept_prior, read_sharing
 from .slice_steps import FirstSlices, SliceExpectation
 from .template import known_states, template_of
@@ -40,9 +41,7 @@ if TYPE_CHECKING:
 class Columns(NamedTuple):
     """How a table of sequences is read."""
 
-    id: str | None
-    time: str | None
-    on_gap: str
+    keys: Keys
     likelihood: Mapping[str, Any] | None
     weights: Any
     missing: str
@@ -65,7 +64,7 @@ class Model(NamedTuple):
     codes: CodesByVariable | None
 
 
-def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, run: FitRun) -> SequenceFit:
+def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, run: FitRun) -> Fit[DynamicNetwork]:
     """Fit a dynamic network; see `jtgpu.learn.fit`."""
     choice("missing", columns.missing, ("em", "error"))
     choice("zeros", model.zeros, ("keep", "free"))
@@ -86,8 +85,7 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, ru
     choice("start", start, STARTS)
     hidden = tuple(hidden_states(model.hidden, dyn, dyn.variables))
     sequences = read_sequences(
-        dyn, cases, id=columns.id, time=columns.time, likelihood=mapping("likelihood", columns.likelihood),
-        on_gap=columns.on_gap,
+        dyn, cases, keys=columns.keys, likelihood=mapping("likelihood", columns.likelihood),
     )  # fmt: skip
     weights = weights_of(columns.weights, sequences, cases)
     holes = holes_of(dyn, sequences, hidden, columns.missing)
@@ -270,7 +268,7 @@ def _warn_of_few(slices: FirstSlices, sharing: Sharing, lengths: Any) -> None:
 def result_of(
     slices: FirstSlices, setup: Setup, state: EMState, method: str, sequences: Sequences, weights: Floats,
     more: dict[str, Any],
-) -> SequenceFit:  # fmt: skip
+) -> Fit[DynamicNetwork]:  # fmt: skip
     """The fit of some CPTs and counts."""
     dyn, evaluation = slices.dyn, state.evaluation
     estimated = {v for group in setup.sharing.groups for v in group}
@@ -289,9 +287,8 @@ def result_of(
             unseen[name] = absent
     titles = [slices.title(setup.model.variables[v]) for v in setup.sharing.fixed]
     used = weights > 0
-    return SequenceFit(
-        slices.network_of(state.tables), evaluation.log_likelihood, state.objective, state.history,
-        state.converged, state.interrupted, method, counts, int(sequences.lengths[used].sum()), unseen=unseen,
+    return Fit._of(
+        slices.network_of(state.tables), state, method, counts, int(sequences.lengths[used].sum()), unseen=unseen,
         hidden=tuple(v for v in dyn.variables if setup.hidden and slices.every(v)[0] in setup.hidden),
         fixed=tuple(t for t in titles if t is not None), n_sequences=int(used.sum()), **more,
     )  # fmt: skip

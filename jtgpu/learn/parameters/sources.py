@@ -25,6 +25,7 @@ from ...columns import (
 from ...columns.coded import Encoder
 from ...columns.files import open_cases
 from ...columns.kinds import typed_words
+from ...columns.schema import Schema
 from ...columns.source import CaseChunk, Source
 from ...errors import ArgumentError, DataError, ParseError, UnknownState
 from ...model.discrete import DiscreteModel
@@ -32,7 +33,7 @@ from ...options.tables import CsvDialect
 from ...util.arrays import Floats
 from ...util.cells import Marks, is_na_word, na_words
 from ...util.rows import extremes
-from .likelihood_cells import LikelihoodCells, ends_of, is_likelihood, labels_of
+from .likelihood_cells import LikelihoodCells, is_likelihood
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,11 +59,10 @@ class CaseSource(Protocol):
     names: list[str]  # of the columns
     likelihood: Mapping[str, Any]  # given as arrays, by variable; of tables in memory
     cells: LikelihoodCells | None  # in the rows that `chunks` has returned
-    ends: dict[str, tuple[float, float]]  # least and greatest number of each column that `states` cut into intervals
     na_found: dict[str, set[str]]  # words in these rows that were read as missing, by column
 
-    def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
-        """Names of states of some columns, from their cells; `bins` intervals of columns of more different numbers."""
+    def schema(self, columns: Sequence[str], bins: int | None = None) -> Schema:
+        """The states of some columns, from their cells; `bins` intervals of columns of more different numbers."""
 
     def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
         """The rows, coded, from the first one on; may be called several times."""
@@ -126,17 +126,16 @@ class TableSource:
         self._table, self._words, self._array = table, words, array
         self.names, self.title = table.names, "the table"
         self.na_found: dict[str, set[str]] = {}
-        self.ends: dict[str, tuple[float, float]] = {}
 
-    def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
-        states = {}
+    def schema(self, columns: Sequence[str], bins: int | None = None) -> Schema:
+        """See `CaseSource.schema`."""
+        schema = Schema(bins=bins)
         for name in columns:
             column = read_column(name, self._table)
-            used = {v: n for v, n in column.counts().items() if not is_na_word(v, self._words)}
-            states[name] = labels_of(name, used, ordered=column.declared, bins=bins)
-            if bins is not None and (ends := ends_of(used, states[name])) is not None:
-                self.ends[name] = ends
-        return states
+            _, cells, counts = column.used(lambda v: is_na_word(v, self._words) or is_likelihood(v))
+            schema.add(name, cells, counts, declared=column.declared)
+        schema.settle()
+        return schema
 
     def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
         """See `CaseSource.chunks`; one chunk."""
@@ -169,7 +168,6 @@ class FileSource:
     def __init__(self, sources: list[Source], files: list[Path], chunk: int, na_values: Any):
         self._sources, self._files, self._chunk = sources, files, chunk
         self._words = [na_words(na_values, is_text=is_text) for is_text in (False, True)]
-        self.ends: dict[str, tuple[float, float]] = {}
         self.na_found: dict[str, set[str]] = {}
         self.likelihood: Mapping[str, Any] = {}
         self.names = list(sources[0].columns)
@@ -196,8 +194,8 @@ class FileSource:
                 chunk.drop()
             before += source.size
 
-    def states(self, columns: Sequence[str], bins: int | None = None) -> dict[str, tuple[str, ...]]:
-        """See `CaseSource.states`; reads the files once."""
+    def schema(self, columns: Sequence[str], bins: int | None = None) -> Schema:
+        """See `CaseSource.schema`; reads the files once."""
         counters: dict[str, Counter[Any]] = {c: Counter() for c in columns}
         marks = None
         if columns:
@@ -205,16 +203,14 @@ class FileSource:
                 words, marks = self._words[chunk.is_text], chunk.marks if chunk.is_text else marks
                 for name, column in zip(columns, chunk.columns, strict=True):
                     known = known_cells(name, column, partial(_location, chunk))
-                    kept = name in self._declared  # those that do not occur, too
-                    used = {v: n for v, n in known.counts().items() if (n or kept) and not is_na_word(v, words)}
-                    counters[name].update(used)
-        if marks is not None:
-            counters = {name: _typed(counts, marks) for name, counts in counters.items()}
-        states = {name: labels_of(name, k, ordered=name in self._declared, bins=bins) for name, k in counters.items()}
-        if bins is not None:
-            ends = {name: ends_of(counts, states[name]) for name, counts in counters.items()}
-            self.ends = {name: pair for name, pair in ends.items() if pair is not None}
-        return states
+                    _, cells, ns = known.used(lambda v, words=words: is_na_word(v, words) or is_likelihood(v))  # type: ignore[misc]
+                    counters[name].update(dict(zip(cells, ns, strict=True)))
+        schema = Schema(bins=bins)
+        for name, counts in counters.items():
+            used = counts if marks is None else _typed(counts, marks)
+            schema.add(name, [*used], [*used.values()], declared=name in self._declared)
+        schema.settle()
+        return schema
 
     def chunks(self, model: DiscreteModel, columns: Sequence[str], weights: str | None) -> Iterator[CodedChunk]:
         variables = [model.index(c) for c in columns]
@@ -240,12 +236,11 @@ class FileSource:
 
 
 def _typed(counts: Counter[Any], marks: Marks) -> Counter[Any]:
-    """The words of a column, without likelihoods, as what they are."""
-    words = [word for word in counts if not is_likelihood(word)]
-    if not all(isinstance(word, str) for word in words):
+    """The words of a column as what they are."""
+    if not all(isinstance(word, str) for word in counts):
         return counts
     typed: Counter[Any] = Counter()
-    for word, cell in zip(words, typed_words(words, marks), strict=True):
+    for word, cell in zip(counts, typed_words([*counts], marks), strict=True):
         typed[cell] += counts[word]
     return typed
 

@@ -109,7 +109,7 @@ def states_of(variables: list[str], cases: Any, bins: int | None) -> dict[str, t
             raise DataError(
                 f"the table has no column {v!r}; if the variable is never observed, declare it: hidden={{{v!r}: 2}}"
             )
-        labels |= open_source(cases, [v]).states([v], None if bins is None else whole_number("bins", bins, 2))
+        labels |= open_source(cases, [v]).schema([v], None if bins is None else whole_number("bins", bins, 2)).states
     return labels
 
 

@@ -25,7 +25,7 @@ from ...mixed.fitting import (
     regressions,
 )
 from ...mixed.regressions import FamilyRows
-from ...mixed.standard_errors import GaussianErrors
+from ...mixed.standard_errors import GaussianErrors, errors_of_number, errors_of_states
 from ...mixed.tree import MixedTree
 from ...util.elementary import exp, exps, logs
 from .em import EMState, Problem, Theta, first_state, maximise
@@ -265,7 +265,7 @@ class Values:
         if row is None:
             return None
         listed = ", ".join(self.cases.findings(self.tree.network, row))
-        reason = f'this row has probability 0 at the start: {listed} (on_impossible="flag" leaves such rows out)'
+        reason = f'this row has probability 0 at the start: {listed} (on_error="flag" leaves such rows out)'
         if self._source is not None:
             reason = at_row(self._source[0], int(self._source[1][row]), reason)
         return ImpossibleEvidence(reason)
@@ -298,17 +298,16 @@ class Values:
         self.tree.close()
 
 
-def errors_after_em(net: MixedNetwork, *rows: Any) -> dict[str, Any]:
-    """Standard errors of all parameters of a network that EM has fitted to some rows; see `Values`."""
+def errors_of(net: MixedNetwork, method: str, *rows: Any) -> dict[str, Any]:
+    """Standard errors of all parameters of a network that was fitted to some rows; see `Values`."""
     cases, weights, strength, fixed, sharing, hidden = rows
+    if method == "counts":
+        return {v: (errors_of_number if net.is_number(v) else errors_of_states)(net, v, cases, weights) for v in net}
     with closing(Values(net, cases, weights, strength, {}, fixed=fixed, sharing=sharing, hidden=hidden)) as values:
-        theta = values.first
-        sums = values.evaluate(theta).sums
-        errors = standard_errors(values.families, theta, sums, values, must_peak=True)
+        errors = standard_errors(values.families, values.first, values.evaluate(values.first).sums, values)
     own = {net.variables[v]: one for v, one in errors.items()}
-    for v in fixed:
-        own[v] = np.zeros(net.cpt(v).shape) if not net.is_number(v) else no_errors(net.gaussian(v))
-    return own
+    return {v: own[v] if v in own else no_errors(net.gaussian(v)) if net.is_number(v) else np.zeros(net.cpt(v).shape)
+            for v in net}  # fmt: skip
 
 
 def no_errors(density: Gaussian) -> GaussianErrors:

@@ -123,7 +123,7 @@ def test_a_table_of_cases_is_answered_row_by_row(data: st.DataObject, backend: B
     weighed = data.draw(st.sets(st.integers(0, len(model) - 1), max_size=2))
     likelihood = {v: rng.random((n, int(model.cardinality[v]))) * 10.0 ** rng.integers(-9, 9, (n, 1)) for v in weighed}
     targets = data.draw(st.one_of(st.none(), st.lists(st.integers(0, len(model) - 1), max_size=3)))
-    found = tree.posteriors_batch(states, likelihood=likelihood, targets=targets, on_impossible="flag")
+    found = tree.posteriors_batch(states, likelihood=likelihood, targets=targets, on_error="flag")
     assert len(found.flat) == n
     for i in range(n):
         case = {v: np.eye(int(model.cardinality[v]))[s] for v, s in enumerate(states[i].tolist()) if s >= 0}
@@ -170,7 +170,7 @@ def test_an_impossible_case_is_named_or_flagged() -> None:
     table: dict[str, list[Any]] = {"a": ["no", "yes", None], "b": [None, "yes", "no"]}
     with pytest.raises(errors.ImpossibleEvidence, match=r"row 1: .*a = 'yes'; b = 'yes'"):
         tree.posteriors_batch(table)
-    found = tree.posteriors_batch(table, on_impossible="flag", targets="b")
+    found = tree.posteriors_batch(table, on_error="flag", targets="b")
     assert found.impossible.tolist() == [False, True, False]
     assert found["b"].tolist() == [[0.5, 0.5], [0, 0], [1, 0]]
     assert list(found) == ["b"]
@@ -195,8 +195,8 @@ def test_bad_tables_of_cases_are_named_by_row_and_column() -> None:
         tree.posteriors_batch({"x0": [0], 0: [0]})
     with pytest.raises(errors.EvidenceError, match=r"shape \(3, 2\)"):
         tree.posteriors_batch({"x0": [0]}, likelihood={"x1": np.ones((3, 2))})
-    with pytest.raises(ValueError, match="on_impossible"):
-        tree.posteriors_batch({"x0": [0]}, on_impossible="ignore")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="on_error"):
+        tree.posteriors_batch({"x0": [0]}, on_error="ignore")  # type: ignore[arg-type]
 
 
 def network(name: str) -> BayesianNetwork:

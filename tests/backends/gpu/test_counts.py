@@ -184,7 +184,7 @@ def test_a_tree_on_a_gpu_counts_there(gpu: Device) -> None:
     net = two_parts()
     states = random_states(net, 30, 0.3, 8)
     with net.compile("gpu") as tree, net.compile("cpu") as other:
-        mine, theirs = (t.expected_counts(states, on_impossible="flag") for t in (tree, other))
+        mine, theirs = (t.expected_counts(states, on_error="flag") for t in (tree, other))
     for v in net:
         np.testing.assert_allclose(mine[v], theirs[v], atol=1e-11)
     assert mine.log_likelihood == pytest.approx(theirs.log_likelihood)
@@ -197,9 +197,12 @@ def test_fit_on_a_gpu_is_that_of_the_cpu(
     monkeypatch.setattr("jtgpu.backends.wrappers.devices.MIN_ROWS", 1)
     net = two_parts()
     states = np.concatenate([random_states(net, 200, 0.3, 9), [[0, 2, 0, 0, 0]]])  # the last one is impossible
-    options: Any = {"start": "given", "iterations": 4, "tolerance": 0, "on_impossible": "flag"}
+    options: Any = {"em": jtgpu.learn.EM(start="given", iterations=4, tolerance=0, on_error="flag")}
     devices = two_at_most() if several else None
-    found = [fit(net, states, backend="gpu", devices=devices, **options), fit(net, states, backend="cpu", **options)]
+    found = [
+        fit(net, states, compute=jtgpu.Compute(backend="gpu", devices=devices), **options),
+        fit(net, states, compute="cpu", **options),
+    ]
     assert found[0].n_impossible == found[1].n_impossible > 0
     assert found[0].log_likelihood == pytest.approx(found[1].log_likelihood)
     for v in net:
@@ -209,6 +212,6 @@ def test_fit_on_a_gpu_is_that_of_the_cpu(
 def test_fit_refuses_devices_that_are_not_used() -> None:
     net = two_parts()
     with pytest.raises(jtgpu.ArgumentError, match="devices are GPUs"):
-        fit(net, random_states(net, 5, 0.3, 1), backend="cpu", devices=[0])
+        fit(net, random_states(net, 5, 0.3, 1), compute=jtgpu.Compute(backend="cpu", devices=[0]))
     with pytest.raises(jtgpu.ArgumentError, match="counts on CPUs"):
-        fit(net, random_states(net, 5, 0.3, 1), backend="gpu", cluster="local")
+        fit(net, random_states(net, 5, 0.3, 1), compute=jtgpu.Compute(backend="gpu", cluster="local"))

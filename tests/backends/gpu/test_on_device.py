@@ -91,7 +91,7 @@ def test_states_are_read_on_the_device(
     states = random_states(net, 75, 0.4, 3)
     soft = {"b": np.random.default_rng(1).random((75, 3)) * 1e-40}
     with net.compile("cpu") as tree:
-        expected = [tree.posteriors_batch(states, likelihood=w, on_impossible="flag") for w in (None, soft)]
+        expected = [tree.posteriors_batch(states, likelihood=w, on_error="flag") for w in (None, soft)]
     on_card: Any
     with net.compile("gpu") as tree, on_device(emulated_gpu, states.astype(dtype)) as address:
         tensor = Exchanged(address, states.astype(dtype))
@@ -103,7 +103,7 @@ def test_states_are_read_on_the_device(
                 np.testing.assert_allclose(mine.log_evidence, theirs.log_evidence, atol=1e-10)
                 np.testing.assert_array_equal(np.asarray(found["c"]), mine["c"])
                 del found
-        host = tree.posteriors_batch(tensor, on_impossible="flag", targets=["c", "a"])
+        host = tree.posteriors_batch(tensor, on_error="flag", targets=["c", "a"])
         np.testing.assert_allclose(host["c"], expected[0]["c"], atol=1e-12)
         assert list(host) == ["c", "a"]
         np.testing.assert_allclose(tree.log_likelihood(tensor), expected[0].log_evidence, atol=1e-10)

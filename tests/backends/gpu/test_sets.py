@@ -24,7 +24,7 @@ def test_as_the_reference(gpu: Device, seed: int) -> None:
     likelihood: dict[Any, Any] = {**case.likelihood, **case.single}
     with plan.compile("gpu") as tree, plan.compile("reference") as exact:
         found, same = (
-            t.posteriors_batch(case.rows, likelihood=likelihood, joints=case.sets, on_impossible="flag")
+            t.posteriors_batch(case.rows, likelihood=likelihood, joints=case.sets, on_error="flag")
             for t in (tree, exact)
         )
         np.testing.assert_array_equal(found.impossible, same.impossible)
@@ -33,15 +33,13 @@ def test_as_the_reference(gpu: Device, seed: int) -> None:
             np.testing.assert_allclose(found.joint[members], same.joint[members], atol=1e-12)
         possible = ~same.impossible
         np.testing.assert_allclose(found.log_evidence[possible], same.log_evidence[possible], rtol=1e-12, atol=1e-11)
-        counts, others = (
-            t.expected_counts(case.rows, likelihood=likelihood, on_impossible="flag") for t in (tree, exact)
-        )
+        counts, others = (t.expected_counts(case.rows, likelihood=likelihood, on_error="flag") for t in (tree, exact))
         for v in case.net:
             np.testing.assert_allclose(counts[v], others[v], atol=1e-11)
         i = int(np.argmax(possible))
         one = tree.posteriors(case.evidence(i), likelihood=case.row(i), joints=case.sets)
         np.testing.assert_allclose(np.asarray(one.joint[case.sets[0]]), same.joint[case.sets[0]][i], atol=1e-12)
-        plain, expected = (t.posteriors_batch(case.rows, on_impossible="flag").flat for t in (tree, exact))
+        plain, expected = (t.posteriors_batch(case.rows, on_error="flag").flat for t in (tree, exact))
         np.testing.assert_allclose(plain, expected, atol=1e-12)
 
 
@@ -53,7 +51,7 @@ def test_answers_on_the_device(gpu: Device) -> None:
     with net.compile("gpu", together=[PAIR, ("lung", "bronc", "xray")]) as tree:
         found = tree.posteriors_on_device(states, likelihood={PAIR: weights}, targets=["dysp"], joints=[PAIR])
         same = net.compile("cpu", together=[PAIR]).posteriors_batch(
-            states, likelihood={PAIR: weights}, joints=[PAIR], on_impossible="flag"
+            states, likelihood={PAIR: weights}, joints=[PAIR], on_error="flag"
         )
         assert found.joint[PAIR].shape == (50, 2, 2)
         np.testing.assert_allclose(np.asarray(found.joint[PAIR]), same.joint[PAIR], atol=1e-12)
@@ -63,7 +61,7 @@ def test_answers_on_the_device(gpu: Device) -> None:
         with pytest.raises(EvidenceError, match="whole sets"):
             tree.posteriors_on_device(states, joints=[("lung", "xray")])
         tree.reload(net)
-        again = tree.posteriors_batch(states, likelihood={PAIR: weights}, joints=[PAIR], on_impossible="flag")
+        again = tree.posteriors_batch(states, likelihood={PAIR: weights}, joints=[PAIR], on_error="flag")
         np.testing.assert_allclose(again.joint[PAIR], same.joint[PAIR], atol=1e-12)
 
 

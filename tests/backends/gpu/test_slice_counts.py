@@ -144,10 +144,10 @@ def test_em_of_sequences_stays_on_the_gpu(gpu: Device, monkeypatch: pytest.Monke
     rng = np.random.default_rng(5)
     dyn = random_template(rng)
     codes = random_codes(rng, dyn, 20, 6)
-    options: Any = {"start": "given", "iterations": 3, "tolerance": 0}
-    made = jtgpu.learn.fit(dyn, codes, backend="gpu", **options)
+    options: Any = {"em": jtgpu.learn.EM(start="given", iterations=3, tolerance=0)}
+    made = jtgpu.learn.fit(dyn, codes, compute="gpu", **options)
     monkeypatch.undo()
-    expected = jtgpu.learn.fit(dyn, codes, backend="cpu", **options)
+    expected = jtgpu.learn.fit(dyn, codes, compute="cpu", **options)
     for v in dyn:
         np.testing.assert_allclose(made.network.cpt(v), expected.network.cpt(v), atol=1e-9)
 
@@ -158,8 +158,8 @@ def test_em_with_numbers_has_the_result_of_the_cpu(gpu: Device) -> None:
         {"state": [[0.9, 0.1], [0.2, 0.8]], "load": jtgpu.Gaussian([1.0, 4.0], sd=1.0)}, start={"state": [0.5, 0.5]},
     )  # fmt: skip
     loads = {"load": np.asarray(net.compile("reference").sample(6, length=8, seed=1)["load"])}
-    options: Any = {"iterations": 3, "tolerance": 0, "hidden": "state"}
-    fits: list[Any] = [jtgpu.learn.fit(net, loads, backend=b, **options) for b in ("gpu", "cpu")]
+    options: Any = {"em": jtgpu.learn.EM(iterations=3, tolerance=0), "hidden": "state"}
+    fits: list[Any] = [jtgpu.learn.fit(net, loads, compute=b, **options) for b in ("gpu", "cpu")]
     made, expected = (fit.network for fit in fits)
     np.testing.assert_allclose(made.discrete.cpt("state"), expected.discrete.cpt("state"), atol=1e-9)
     np.testing.assert_allclose(made.gaussian("load").mean, expected.gaussian("load").mean, atol=1e-9)

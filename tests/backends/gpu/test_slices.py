@@ -192,8 +192,8 @@ def test_slices_that_are_dropped_are_closed(gpu: Device, monkeypatch: pytest.Mon
     with dyn.compile("gpu") as tree:
         for t in range(4):
             do = {"a": dict.fromkeys(range(t + 1), "1"), "b": {t: "0"}}
-            expected = dyn.compile("cpu").smooth(codes, do=do, on_impossible="flag")
-            assert_close(tree.smooth(codes, do=do, on_impossible="flag"), expected, dyn)
+            expected = dyn.compile("cpu").smooth(codes, do=do, on_error="flag")
+            assert_close(tree.smooth(codes, do=do, on_error="flag"), expected, dyn)
         gc.collect()
         assert len(closed) >= 4
     gc.collect()
@@ -230,7 +230,7 @@ def test_improbable_and_impossible_sequences_are_those_of_the_cpu(gpu: Device) -
     tree, cpu = dyn.compile("gpu"), dyn.compile("cpu")
     for name in ("filter", "smooth"):
         made, expected = (
-            getattr(t, name)(codes, likelihood={"x": soft}, on_impossible="flag") for t in (tree, cpu)
+            getattr(t, name)(codes, likelihood={"x": soft}, on_error="flag") for t in (tree, cpu)
         )
         assert_close(made, expected, dyn)
     with pytest.raises(jtgpu.ImpossibleEvidence, match="slice 1"):
@@ -258,8 +258,12 @@ def test_counts_of_improbable_sequences_are_those_of_the_cpu(gpu: Device) -> Non
     soft = np.random.default_rng(1).random((12, 4, 3)) + 0.1
     soft[7, 2] = [1e-290, 0.0, 1e-300]
     codes[7, 2, 2] = -1
-    options: Any = {"start": "given", "iterations": 2, "tolerance": 0, "hidden": ["a", "b"], "likelihood": {"x": soft}}
-    fits = [jtgpu.learn.fit(dyn, codes, backend=b, **options) for b in ("gpu", "cpu")]
+    options: Any = {
+        "em": jtgpu.learn.EM(start="given", iterations=2, tolerance=0),
+        "hidden": ["a", "b"],
+        "likelihood": {"x": soft},
+    }
+    fits = [jtgpu.learn.fit(dyn, codes, compute=b, **options) for b in ("gpu", "cpu")]
     for v in dyn:
         np.testing.assert_allclose(fits[0].network.cpt(v), fits[1].network.cpt(v), atol=1e-9)
 
@@ -275,7 +279,9 @@ def test_other_questions_on_a_gpu_have_the_answers_of_the_cpu(gpu: Device) -> No
     np.testing.assert_allclose(tree.log_likelihood(codes), cpu.log_likelihood(codes), rtol=1e-12)
     assert tree.sample(2, codes, seed=1).states.shape == (2, 20, 5, 4)
     fits = [
-        jtgpu.learn.fit(dyn, codes, start="given", iterations=3, tolerance=0, backend=b, hidden=["a", "b"])
+        jtgpu.learn.fit(
+            dyn, codes, em=jtgpu.learn.EM(start="given", iterations=3, tolerance=0), compute=b, hidden=["a", "b"]
+        )
         for b in ("gpu", "cpu")
     ]
     for v in dyn:

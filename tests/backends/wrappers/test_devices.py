@@ -194,11 +194,11 @@ def cards(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_tree_on_several_devices(net: BayesianNetwork, devices: Any) -> None:
     plan = net.plan()
     states = cases(net, 400)
-    expected = plan.compile("cpu", replan=False, threads=1).posteriors_batch(states, on_impossible="flag")
+    expected = plan.compile("cpu", replan=False, threads=1).posteriors_batch(states, on_error="flag")
     with plan.compile(devices=devices) as tree:  # devices are GPUs, so "auto" is "gpu"
         assert tree.backend == "gpu"
         assert tree.max_concurrent_tables == (3 if devices == "all" else len(devices)) + 1
-        found = tree.posteriors_batch(states, on_impossible="flag")
+        found = tree.posteriors_batch(states, on_error="flag")
         np.testing.assert_allclose(found.flat, expected.flat, rtol=0, atol=1e-14)
         np.testing.assert_array_equal(found.impossible, expected.impossible)
         assert tree.posterior("lung", {"xray": "yes"})["yes"] == pytest.approx(0.489, abs=1e-3)

@@ -84,7 +84,7 @@ def test_tables_of_cases_are_those_of_the_usual_plan(data: st.DataObject) -> Non
     plan = model.plan("min-fill", cache=False)
     answers = [
         plan.compile("cpu", replan=replan).posteriors_batch(
-            states, likelihood=likelihood, targets=targets, on_impossible="flag"
+            states, likelihood=likelihood, targets=targets, on_error="flag"
         )
         for replan in (False, True)
     ]

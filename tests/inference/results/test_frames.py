@@ -55,13 +55,13 @@ def test_tables_have_a_row_for_each_configuration(tree: jtgpu.JunctionTree) -> N
 
 def test_cases_have_a_row_each_with_their_index(tree: jtgpu.JunctionTree) -> None:
     cases = pd.DataFrame({**CASES, "id": [7, 8, 9]}, index=["ann", "bob", "eve"])
-    found = tree.posteriors_batch(cases, targets=["lung"], on_impossible="flag")
+    found = tree.posteriors_batch(cases, targets=["lung"], on_error="flag")
     frame = found.to_frame()
     assert frame.index.tolist() == ["ann", "bob", "eve"]
     assert frame.columns.tolist() == ["lung=yes", "lung=no", "log_evidence"]
     assert frame["lung=yes"].isna().tolist() == [True, False, False]
     assert frame["lung=yes"].iloc[1] == found["lung"][1, 0]
-    best = tree.mpe_batch(cases, on_impossible="flag").to_frame()
+    best = tree.mpe_batch(cases, on_error="flag").to_frame()
     assert best.index.tolist() == ["ann", "bob", "eve"]
     assert best["xray"].tolist()[2] == "no"
     assert best.iloc[0, :-1].isna().all()
@@ -71,7 +71,7 @@ def test_cases_have_a_row_each_with_their_index(tree: jtgpu.JunctionTree) -> Non
 
 
 def test_expected_counts_have_a_row_for_each_entry_of_a_cpt(tree: jtgpu.JunctionTree) -> None:
-    found = tree.expected_counts(CASES, on_impossible="flag")
+    found = tree.expected_counts(CASES, on_error="flag")
     frame = found.to_frame()
     assert frame.columns.tolist() == ["variable", "given", "state", "count"]
     assert frame["count"].tolist() == [x for v in found for x in found[v].ravel()]
@@ -79,7 +79,7 @@ def test_expected_counts_have_a_row_for_each_entry_of_a_cpt(tree: jtgpu.Junction
     assert entries["lung = no, tub = yes", "yes"] == found["either"][1, 0, 0]
     assert frame[frame["variable"] == "smoke"][["given", "state"]].to_numpy().tolist() == [["", "yes"], ["", "no"]]
     assert found.to_frame("polars").to_dict(as_series=False) == frame.to_dict("list")
-    assert tree.expected_counts(CASES, variables=(), on_impossible="flag").to_frame("pyarrow").shape == (0, 4)
+    assert tree.expected_counts(CASES, variables=(), on_error="flag").to_frame("pyarrow").shape == (0, 4)
     again = pickle.loads(pickle.dumps(found))
     assert again.to_frame().equals(frame)
     assert str(again) == str(found)
@@ -89,9 +89,9 @@ def test_expected_counts_have_a_row_for_each_entry_of_a_cpt(tree: jtgpu.Junction
 def test_frames_are_of_the_library_of_the_cases(tree: jtgpu.JunctionTree, kind: str) -> None:
     make = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "pyarrow": pa.table}
     cases = make[kind](CASES)
-    found = tree.impute(cases, seed=1, on_impossible="flag")
+    found = tree.impute(cases, seed=1, on_error="flag")
     assert type(found.to_frame()) is type(cases)
-    assert type(tree.posteriors_batch(cases, on_impossible="flag").to_frame()) is type(cases)
+    assert type(tree.posteriors_batch(cases, on_error="flag").to_frame()) is type(cases)
     for other, plain in make.items():
         frame = tree.sample(3, E, seed=1).to_frame(other)
         assert type(frame) is type(plain(CASES))

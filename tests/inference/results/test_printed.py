@@ -58,7 +58,7 @@ def test_tables_of_cases_print_both_ends(tree: jtgpu.JunctionTree) -> None:
     assert lines[-2].split()[0] == "999"
     assert lines[-1] == "[1,000 rows x 3 columns; to_frame() has all of them]"
     assert len(lines) == 14
-    flagged = tree.posteriors_batch({"either": ["no"], "tub": ["yes"]}, targets=["lung"], on_impossible="flag")
+    flagged = tree.posteriors_batch({"either": ["no"], "tub": ["yes"]}, targets=["lung"], on_error="flag")
     assert str(flagged).splitlines()[-1].split() == ["0", "-inf"]
 
 

@@ -39,7 +39,7 @@ def test_rows_of_cases_print_their_index_and_nothing_where_impossible() -> None:
         {"d": ["a", "b"], "x": float}, {"x": ["d"]}, {"d": [1.0, 0.0], "x": jtgpu.Gaussian([0.0, 3.0], sd=[1.0, 2.0])}
     )
     cases = pd.DataFrame({"d": ["a", "b"], "x": [0.5, None]}, index=["ann", "bob"])
-    found = net.compile("cpu").posteriors_batch(cases, on_impossible="flag")
+    found = net.compile("cpu").posteriors_batch(cases, on_error="flag")
     lines = str(found).splitlines()
     assert lines[1].split() == [*found.to_frame().columns]
     assert [line.split()[0] for line in lines[2:]] == ["ann", "bob"]

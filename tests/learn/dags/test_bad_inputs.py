@@ -28,9 +28,9 @@ DATA_ROWS: dict[str, tuple[Any, dict[str, Any], str]] = {
     ),
     "no column of a declared variable": (RAIN, {"states": {"wat": ["no", "yes"]}}, "'wat', but .*no such column.*wet"),
     "one value": ({**RAIN, "wet": ["no"] * 40}, {}, "column 'wet' has only one value; leave it out, or declare"),
-    "numbers that are not whole": ({**RAIN, "t": np.arange(40) / 3}, {}, "column 't' .*not whole.*discretise"),
+    "numbers that are not whole": ({**RAIN, "t": np.arange(40) / 3}, {}, "column 't' .*with fractions.*discretise"),
     "too many values": (
-        {"x": [*range(256), *range(256)], "y": [0, 1] * 256}, {}, "column 'x' has 256 values, more than 255",
+        {"x": [*range(256), *range(256)], "y": [0, 1] * 256}, {}, "column 'x' has 256 different numbers, too many",
     ),
     "no rows": ({"rain": [], "wet": []}, {}, "no rows"),
     "one column": ({"rain": ["no", "yes"]}, {}, "1 columns; structure learning requires at least two"),

@@ -119,4 +119,4 @@ def test_of_few_rows_there_is_a_warning_and_no_arc_in_a_tie(method: Any) -> None
 def test_a_fit_of_few_rows_warns(numbers: Any) -> None:
     data = {"a": ["y", "n"] * 20, "x": [1.0, 2.0, 4.0, 3.5] + [None] * 36}
     with pytest.warns(UserWarning, match=r"missing='drop' leaves 4 of 40 rows; .* such as x \(36\)"):
-        jtgpu.learn.fit({"x": ["a"]}, data, missing="drop", numbers=numbers)
+        jtgpu.learn.fit({"x": ["a"]}, data, missing="drop", continuous=numbers)

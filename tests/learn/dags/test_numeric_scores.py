@@ -239,7 +239,9 @@ def test_a_mixed_network_is_learned(method: Any) -> None:
     net: Any = learned.network()
     assert isinstance(net, jtgpu.MixedNetwork)
     assert net.gaussian("e").coefficients["a"].tolist() == pytest.approx([-0.1, 0.1, 0.0], abs=0.02)  # high, low, mid
-    fitted: Any = jtgpu.learn.fit({v: [*net.parents(v)] for v in net}, data, numbers="gaussian", prior="bdeu:1").network
+    fitted: Any = jtgpu.learn.fit(
+        {v: [*net.parents(v)] for v in net}, data, continuous="gaussian", pseudo_counts="bdeu:1"
+    ).network
     np.testing.assert_allclose(net.gaussian("e").sd, fitted.gaussian("e").sd, rtol=1e-9)
     np.testing.assert_allclose(net.cpt("h"), fitted.cpt("h"), rtol=1e-12)
     assert learned.network(data) == net
@@ -282,7 +284,7 @@ MIXED = mixed_table(0, 30)
         (NUMBERS, {"score": "bge", "numbers": ["aa"]}, "numbers has 'aa', but the table has no such column.*'a'"),
         (NUMBERS, {"score": "bge", "numbers": "a"}, r"numbers must be True or a list of columns, such as \['age'\]"),
         (MIXED, {"score": "bic-cg", "numbers": ["g"]}, "column 'g' holds no numbers; leave it out of numbers"),
-        ({**NUMBERS, "a": np.full(30, 2.0)}, {"score": "bge"}, r"column 'a' is constant \(2\); leave it out"),
+        ({**NUMBERS, "a": np.full(30, 2.0)}, {"score": "bge"}, r"column 'a' has only one value \(2\); leave it out"),
         ({**NUMBERS, "i": np.arange(30)}, {"score": "bge"}, "column 'i' counts the rows, from 0 to 29: .*identifier"),
         ({**NUMBERS, "b": [np.nan, *range(29)]}, {"score": "bge"}, "row 0: column 'b' .* leaves the rows out$"),
         ({**NUMBERS, "b": [np.inf, *range(29)]}, {"score": "bge"}, "row 0, column 'b': the value is infinite"),

@@ -136,7 +136,7 @@ def test_result_for_users() -> None:
     assert net.parents("wet") == ("rain",)
     counts = np.bincount(2 * DATA["rain"] + DATA["wet"], minlength=4).reshape(2, 2)
     assert net.cpt("wet") == pytest.approx((counts + 0.25) / (counts.sum(axis=1, keepdims=True) + 0.5))
-    fitted = jtgpu.learn.fit(found, {v: DATA[v].tolist() for v in DATA}, prior="bdeu:1").network
+    fitted = jtgpu.learn.fit(found, {v: DATA[v].tolist() for v in DATA}, pseudo_counts="bdeu:1").network
     assert fitted.cpt("wet") == pytest.approx(net.cpt("wet"), abs=1e-12)
     half = {v: DATA[v][:100] for v in DATA}
     counts = np.bincount(half["noise"], minlength=2)

@@ -10,9 +10,10 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import ArgumentError, DataError, ImpossibleEvidence, NetworkError, TableTooLarge, UnknownState
-from jtgpu.learn import fit
+from jtgpu.learn import EM, fit
 
 CHAIN = {"lung": ["smoke"], "xray": ["lung"]}
+UNTYPED: Any = jtgpu.Compute
 TABLE = {"smoke": ["yes", "no", "no"], "lung": ["yes", "no", None], "xray": ["a", "b", "a"]}
 
 
@@ -49,18 +50,16 @@ def without(*names: str) -> dict[str, Any]:
         (CHAIN, without("lung"), {"hidden": {"lung": 1}}, ArgumentError, "needs at least 2 different states, not 1"),
         (CHAIN, without("lung"), {"hidden": "lung"}, ArgumentError, "give its number of states"),
         (CHAIN, TABLE, {"hidden": {"lun": 2}}, ArgumentError, "no variable 'lun'; did you mean 'lung'"),
-        (CHAIN, without("lung"), {"hidden": {"lung": 2}, "start": "uniform"}, ArgumentError, "alike"),
+        (CHAIN, without("lung"), {"hidden": {"lung": 2}, "em": EM(start="uniform")}, ArgumentError, "alike"),
         (CHAIN, without("lung"), {"hidden": {"lung": 2}, "missing": "available"}, ArgumentError, "cannot fit hidden"),
-        (CHAIN, TABLE, {"max_table": 3}, TableTooLarge, "the CPT of 'lung' would have 4 entries"),
+        (CHAIN, TABLE, {"em": EM(max_cpt=3)}, TableTooLarge, "the CPT of 'lung' would have 4 entries"),
         (CHAIN, TABLE, {"fixed": ["lung"]}, ArgumentError, "fixed requires a network"),
-        (CHAIN, TABLE, {"start": "given"}, ArgumentError, "requires a network with CPTs"),
-        (CHAIN, TABLE, {"prior": -1}, ArgumentError, "finite numbers >= 0"),
-        (CHAIN, TABLE, {"prior": "bdeu:x"}, ArgumentError, "equivalent sample size above 0"),
-        (CHAIN, TABLE, {"prior": "net:3"}, ArgumentError, "requires a network"),
-        (CHAIN, TABLE, {"prior": {"lung": [1, 2, 3]}}, ArgumentError, r"shape \(2, 2\)"),
-        (CHAIN, TABLE, {"step": 0.3}, ArgumentError, "above 0.5"),
-        (CHAIN, TABLE, {"iterations": 0}, ArgumentError, "at least 1"),
-        (CHAIN, TABLE, {"progress": 3}, ArgumentError, "progress must be True, False or a function"),
+        (CHAIN, TABLE, {"em": EM(start="given")}, ArgumentError, "requires a network with CPTs"),
+        (CHAIN, TABLE, {"pseudo_counts": -1}, ArgumentError, "finite numbers >= 0"),
+        (CHAIN, TABLE, {"pseudo_counts": "bdeu:x"}, ArgumentError, "equivalent sample size above 0"),
+        (CHAIN, TABLE, {"pseudo_counts": "net:3"}, ArgumentError, "requires a network"),
+        (CHAIN, TABLE, {"pseudo_counts": {"lung": [1, 2, 3]}}, ArgumentError, r"shape \(2, 2\)"),
+        (CHAIN, TABLE, {"compute": UNTYPED(progress=3)}, ArgumentError, "True, False or a function"),
         (CHAIN, {**TABLE, "xray": np.arange(3000.0) * 0.1}, {}, jtgpu.EvidenceError, "columns must have equal"),
         ({"lung": "smoke"}, TABLE, {}, NetworkError, "parents must be a list of names"),
         (3, TABLE, {}, NetworkError, "the structure must be"),
@@ -83,13 +82,13 @@ def test_rows_of_probability_zero() -> None:
     net = jtgpu.network("a->b", "{x|y}", cpts={"a": [1.0, 0.0], "b": [[0.5, 0.5], [0.5, 0.5]]})
     table = {"a": ["x", "y", None, "y"], "b": ["x", "x", "y", "x"]}
     with pytest.raises(ImpossibleEvidence, match="row 1: this row has probability 0 at the start: a = 'y'; b = 'x'"):
-        fit(net, table, start="given")
-    found = fit(net, table, start="given", on_impossible="flag")
+        fit(net, table, em=EM(start="given"))
+    found = fit(net, table, em=EM(start="given", on_error="flag"))
     assert found.n_impossible == 1  # two equal rows
     assert found.network.cpt("a").tolist() == [1.0, 0.0]
-    assert fit(net, table, start="given", zeros="free").network.cpt("a")[1] > 0
+    assert fit(net, table, em=EM(start="given", zeros="free")).network.cpt("a")[1] > 0
     with pytest.raises(ImpossibleEvidence):
-        fit(net, {"a": ["y"], "b": ["x"]}, start="given", on_impossible="flag")
+        fit(net, {"a": ["y"], "b": ["x"]}, em=EM(start="given", on_error="flag"))
 
 
 def test_files(tmp_path: Path) -> None:
@@ -104,7 +103,7 @@ def test_files(tmp_path: Path) -> None:
         fit(net, path)
     path.write_text("a,b,w\nx,x,1\ny,y,1\n")
     with pytest.raises(ImpossibleEvidence, match=r"cases\.csv:3: this row has probability 0"):
-        fit(net, path, start="given")
+        fit(net, path, em=EM(start="given"))
     path.write_text("a,b,w\nx,x,1\nx,y,-2\n")
     with pytest.raises(DataError, match=r"cases\.csv:3: the weight -2 is negative"):
         fit(net, path, weights="w")
@@ -138,3 +137,30 @@ def test_measurements_are_no_states() -> None:
     few = {"a": [x for x in numbers if x < 2.5], "b": ["x", "y"] * 20}
     assert len(jtgpu.learn.fit({"b": ["a"]}, few).network.states("a")) == 20
     assert len(jtgpu.learn.fit({"b": ["a"]}, table | {"a": [*range(42)]}).network.states("a")) == 42
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"stepwise": 0.3}, "stepwise must be a number above 0.5 and at most 1"), ({"iterations": 0}, "at least 1"),
+        ({"accelerate": 1}, "True or False"), ({"restarts": 1.5}, "restarts must be an integer"),
+        ({"errors": True}, r"EM\(\) has no argument 'errors'; it is standard_errors="),
+    ],
+)  # fmt: skip
+def test_wrong_options_of_em(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        EM(**options)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("prior", "it is pseudo_counts="), ("restarts", r"it is em=EM\(restarts=...\)"),
+        ("step", r"it is em=EM\(stepwise=...\)"), ("id", r"it is keys=Keys\(id=...\)"), ("numbers", "continuous="),
+        ("threads", r"it is compute=Compute\(threads=...\)"), ("weigths", "did you mean 'weights'"),
+    ],
+)  # fmt: skip
+def test_a_former_argument_is_an_error_that_says_where_it_is(option: str, said: str) -> None:
+    untyped: Any = fit
+    with pytest.raises(ArgumentError, match=said):
+        untyped(CHAIN, TABLE, **{option: 1})

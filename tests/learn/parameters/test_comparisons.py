@@ -42,7 +42,7 @@ def test_one_iteration_is_the_next_of_pyagrum(tmp_path: Path) -> None:
 
     for n in (1, 2, 3):
         before, following = after(n), after(n + 1)
-        mine = fit(before, states, start="given", prior=1, iterations=1).network
+        mine = fit(before, states, em=jtgpu.learn.EM(start="given", iterations=1), pseudo_counts=1).network
         for v in net:
             np.testing.assert_allclose(mine.cpt(v), following.cpt(v), atol=1e-12)
         assert max(np.abs(before.cpt(v) - following.cpt(v)).max() for v in net) > 1e-4
@@ -52,7 +52,7 @@ def test_one_iteration_is_enumeration() -> None:
     net = bundled("survey")
     states = holes(net, 12, 0.4)
     counts, _ = oracle.expected_counts(net, states, np.ones(12))
-    found = fit(net, states, start="given", prior=0.5, iterations=1).network
+    found = fit(net, states, em=jtgpu.learn.EM(start="given", iterations=1), pseudo_counts=0.5).network
     for v, count in zip(net, counts, strict=True):
         exact = (count + 0.5) / (count + 0.5).sum(axis=-1, keepdims=True)
         np.testing.assert_allclose(found.cpt(v), exact, rtol=1e-10)
@@ -101,7 +101,7 @@ def test_rows_beyond_the_memory_are_on_disk(tmp_path: Path, monkeypatch: pytest.
     whole = fit(net, path)
     monkeypatch.setattr(coded_cases, "MEMORY_SHARE", 0.0)
     monkeypatch.setattr(coded_cases, "BLOCK_CELLS", 1 << 14)
-    parts = fit(net, path, chunk=100)
+    parts = fit(net, path, read=jtgpu.ReadOptions(chunk=100))
     assert parts.objective == pytest.approx(whole.objective, rel=1e-12)
     for v in net:
         np.testing.assert_allclose(parts.network.cpt(v), whole.network.cpt(v), rtol=1e-9)
@@ -109,7 +109,7 @@ def test_rows_beyond_the_memory_are_on_disk(tmp_path: Path, monkeypatch: pytest.
 
 def test_available_counts_use_complete_families() -> None:
     table = {"a": ["x", "x", None, "y"], "b": ["u", None, "u", "w"]}
-    found = fit({"b": ["a"]}, table, missing="available", prior=0)
+    found = fit({"b": ["a"]}, table, missing="available", pseudo_counts=0)
     assert found.method == "available"
     assert found.network.cpt("a").tolist() == pytest.approx([2 / 3, 1 / 3])
     assert found.network.cpt("b").tolist() == [[1.0, 0.0], [0.0, 1.0]]
@@ -127,7 +127,7 @@ def test_em_recovers_the_network() -> None:
     states = net.compile("cpu").sample(100_000, seed=1).states.astype(np.int32)
     complete = fit(net, states).network
     states[np.random.default_rng(2).random(states.shape) < 0.2] = -1
-    partial = fit(net, states, tolerance=1e-6).network
+    partial = fit(net, states, em=jtgpu.learn.EM(tolerance=1e-6)).network
 
     def divergence(found: jtgpu.BayesianNetwork) -> float:
         """Mean KL of the rows of the CPTs, weighted by how often their parents occur."""

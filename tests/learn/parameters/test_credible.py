@@ -11,7 +11,7 @@ from jtgpu.errors import ArgumentError, UnknownVariable
 
 def test_intervals_of_one_variable_are_those_of_a_beta_distribution() -> None:
     stats = pytest.importorskip("scipy.stats")
-    fit = jtgpu.learn.fit({"rain": []}, {"rain": ["yes"] * 30 + ["no"] * 70}, prior=2.0)
+    fit = jtgpu.learn.fit({"rain": []}, {"rain": ["yes"] * 30 + ["no"] * 70}, pseudo_counts=2.0)
     result = fit.credible("rain", draws=4000, seed=3, level=0.9)
     beta = stats.beta(32, 72)
     assert result.states == ("no", "yes")

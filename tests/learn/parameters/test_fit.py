@@ -38,7 +38,7 @@ def counted(net: jtgpu.BayesianNetwork, states: np.ndarray, v: str) -> np.ndarra
 def test_complete_rows_are_counted_to_the_bit(missing: Any) -> None:
     net = bundled("asia")
     states = drawn(net, 200)
-    found = fit(net, states, prior=0.5, missing=missing)
+    found = fit(net, states, pseudo_counts=0.5, missing=missing)
     assert found.method == "counts"
     assert found.converged
     assert len(found.history) == 1
@@ -53,7 +53,7 @@ def test_em_on_complete_rows_is_counting() -> None:
     """Zeros of the start make EM run; its counts are those of counting."""
     net = bundled("asia")
     states = drawn(net, 300)
-    found = fit(net, states, start="given", prior=1)
+    found = fit(net, states, em=jtgpu.learn.EM(start="given"), pseudo_counts=1)
     assert found.method == "em"
     assert found.converged
     for v in net:
@@ -61,7 +61,7 @@ def test_em_on_complete_rows_is_counting() -> None:
         assert ((found.network.cpt(v) > 0) == (net.cpt(v) > 0)).all() or (net.cpt(v) > 0).all()
     either = found.network.cpt("either")
     np.testing.assert_array_equal(either, net.cpt("either"))  # its zeros stay, whatever the prior
-    free = fit(net, states, start="given", prior=1, zeros="free")
+    free = fit(net, states, em=jtgpu.learn.EM(start="given", zeros="free"), pseudo_counts=1)
     assert (free.network.cpt("either") > 0).all()
 
 
@@ -80,8 +80,8 @@ def test_weights_are_repeated_rows() -> None:
 def test_a_fixed_point_stays(accelerate: bool) -> None:
     net = bundled("asia")
     states = drawn(net, 200, 0.2)
-    first = fit(net, states, tolerance=1e-15, iterations=3000, accelerate=accelerate)
-    again = fit(first.network, states, start="given", iterations=3)
+    first = fit(net, states, em=jtgpu.learn.EM(tolerance=1e-15, iterations=3000, accelerate=accelerate))
+    again = fit(first.network, states, em=jtgpu.learn.EM(start="given", iterations=3))
     for v in net:
         np.testing.assert_allclose(again.network.cpt(v), first.network.cpt(v), atol=1e-7)
     assert again.objective == pytest.approx(first.objective, rel=1e-12)
@@ -90,7 +90,7 @@ def test_a_fixed_point_stays(accelerate: bool) -> None:
 def test_the_result_does_not_depend_on_threads() -> None:
     net = bundled("alarm")
     states = drawn(net, 400, 0.1)
-    one, two = (fit(net, states, iterations=4, threads=n) for n in (1, 2))
+    one, two = (fit(net, states, em=jtgpu.learn.EM(iterations=4), compute=jtgpu.Compute(threads=n)) for n in (1, 2))
     assert one.objective == two.objective
     assert one.network == two.network
 
@@ -98,7 +98,7 @@ def test_the_result_does_not_depend_on_threads() -> None:
 def test_the_reference_backend_agrees() -> None:
     net = bundled("survey")
     states = drawn(net, 50, 0.3)
-    fast, slow = (fit(net, states, backend=name, iterations=5) for name in ("cpu", "reference"))
+    fast, slow = (fit(net, states, compute=name, em=jtgpu.learn.EM(iterations=5)) for name in ("cpu", "reference"))
     assert fast.objective == pytest.approx(slow.objective, rel=1e-12)
     for v in net:
         np.testing.assert_allclose(fast.network.cpt(v), slow.network.cpt(v), rtol=1e-9)
@@ -128,10 +128,15 @@ def test_the_objective_never_falls(data: st.DataObject) -> None:
     if not columns:
         return
     found = fit(
-        net, columns, prior=data.draw(st.sampled_from([0, 0.5, "bdeu:3"])), tied=tied, fixed=fixed, hidden=hidden,
-        iterations=12, accelerate=data.draw(st.booleans()), on_impossible="flag",
-        backend="reference", seed=seed % 1000,
-    )  # fmt: skip
+        net,
+        columns,
+        pseudo_counts=data.draw(st.sampled_from([0, 0.5, "bdeu:3"])),
+        tied=tied,
+        fixed=fixed,
+        hidden=hidden,
+        em=jtgpu.learn.EM(iterations=12, accelerate=data.draw(st.booleans()), on_error="flag", seed=seed % 1000),
+        compute="reference",
+    )
     objectives = [entry.objective for entry in found.history]
     assert all(b >= a - 1e-9 * abs(a) for a, b in itertools.pairwise(objectives))
     for group in tied:
@@ -171,9 +176,13 @@ def test_a_hidden_chain_is_forward_backward() -> None:
     cpts = {h: move if t else start for t, h in enumerate(hidden)} | {f"o{t}": emit for t in range(length)}
     net = jtgpu.BayesianNetwork(names, parents, cpts)
     found = fit(
-        net, {f"o{t}": ["wxyz"[s] for s in seen[:, t]] for t in range(length)}, hidden=hidden,
-        start="given", prior=0, iterations=1, tied=[hidden[1:], [f"o{t}" for t in range(length)]],
-    )  # fmt: skip
+        net,
+        {f"o{t}": ["wxyz"[s] for s in seen[:, t]] for t in range(length)},
+        hidden=hidden,
+        em=jtgpu.learn.EM(start="given", iterations=1),
+        pseudo_counts=0,
+        tied=[hidden[1:], [f"o{t}" for t in range(length)]],
+    )
     first, moves, emissions, log_likelihood = np.zeros(k), np.zeros((k, k)), np.zeros((k, m)), 0.0
     for row in seen:
         forward = [start * emit[:, row[0]]]
@@ -201,7 +210,7 @@ def test_acceleration_reaches_at_least_the_same_objective_in_fewer_passes() -> N
     states = drawn(net, 300, 0.2)
     columns = {v: states[:, i] for i, v in enumerate(net) if v != "smoke"}
     plain, fast = (
-        fit(net, columns, hidden=["smoke"], accelerate=a, iterations=600, tolerance=1e-8, seed=1)
+        fit(net, columns, hidden=["smoke"], em=jtgpu.learn.EM(accelerate=a, iterations=600, tolerance=1e-8, seed=1))
         for a in (False, True)
     )
     assert fast.objective >= plain.objective - 1e-3
@@ -213,32 +222,32 @@ def test_restarts_keep_the_best() -> None:
     net = bundled("asia")
     states = drawn(net, 200, 0.1)
     columns = {v: states[:, i] for i, v in enumerate(net) if v != "smoke"}
-    found = fit(net, columns, hidden="smoke", restarts=4, iterations=30)
+    found = fit(net, columns, hidden="smoke", em=jtgpu.learn.EM(restarts=4, iterations=30))
     assert len(found.restarts) == 4
     assert found.objective == max(found.restarts)
-    assert found.network == fit(net, columns, hidden="smoke", restarts=4, iterations=30).network
+    assert found.network == fit(net, columns, hidden="smoke", em=jtgpu.learn.EM(restarts=4, iterations=30)).network
 
 
 def test_rows_without_data() -> None:
     net = jtgpu.network("a->b", "{x|y}", cpts={"a": [0.5, 0.5], "b": [[0.9, 0.1], [0.2, 0.8]]})
     table = {"a": ["x", "x"], "b": ["x", "y"]}
-    assert fit(net, table, prior=0).network.cpt("b")[1].tolist() == [0.5, 0.5]
-    given_start = fit(net, table, prior=0, start="given")
+    assert fit(net, table, pseudo_counts=0).network.cpt("b")[1].tolist() == [0.5, 0.5]
+    given_start = fit(net, table, pseudo_counts=0, em=jtgpu.learn.EM(start="given"))
     assert given_start.network.cpt("b")[1].tolist() == [0.2, 0.8]
     assert given_start.empty_rows == {"b": [{"a": "y"}]}
     assert given_start.unseen == {"a": ("y",)}
     assert "a: no row has 'y'" in str(given_start)
-    mean = fit(net, table, prior={"b": [[0, 0], [1, 3]]})
+    mean = fit(net, table, pseudo_counts={"b": [[0, 0], [1, 3]]})
     assert mean.network.cpt("b")[1].tolist() == [0.25, 0.75]
 
 
 def test_priors() -> None:
     net = bundled("cancer")
     states = drawn(net, 20)
-    bdeu = fit(net, states, prior="bdeu:10")
+    bdeu = fit(net, states, pseudo_counts="bdeu:10")
     counts = counted(net, states, "Cancer") + 10 / net.cpt("Cancer").size
     np.testing.assert_allclose(bdeu.network.cpt("Cancer"), counts / counts.sum(axis=-1, keepdims=True), rtol=1e-14)
-    strong = fit(net, states, prior="net:1e9")
+    strong = fit(net, states, pseudo_counts="net:1e9")
     for v in net:
         np.testing.assert_allclose(strong.network.cpt(v), net.cpt(v), atol=1e-6)
 
@@ -248,7 +257,7 @@ def test_standard_errors_of_counting_are_binomial() -> None:
     rng = np.random.default_rng(0)
     states = rng.integers(0, 2, (400, 2)).astype(np.int32)
     states[:, 0] = 0
-    found = fit(net, states, prior=0, errors=True)
+    found = fit(net, states, pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True))
     p, n = found.network.cpt("b")[0, 0], 400
     np.testing.assert_allclose(found.standard_errors("b")[0], np.sqrt(p * (1 - p) / n), rtol=1e-9)
     assert np.isinf(found.standard_errors("b")[1]).all()
@@ -264,8 +273,13 @@ def test_standard_errors_of_hidden_classes_are_those_of_all_parameters() -> None
     h = rng.random(n) < 0.5
     x = np.stack([rng.random(n) < np.where(h, 0.7, 0.4) for _ in range(3)], axis=1)
     data = {f"x{i}": np.where(x[:, i], "yes", "no").tolist() for i in range(3)}
-    found = fit({v: ["h"] for v in data}, data, hidden={"h": 2}, prior=0, errors=True, seed=1, tolerance=1e-11,
-                iterations=100_000)  # fmt: skip
+    found = fit(
+        {v: ["h"] for v in data},
+        data,
+        hidden={"h": 2},
+        pseudo_counts=0,
+        em=jtgpu.learn.EM(standard_errors=True, seed=1, tolerance=1e-11, iterations=100_000),
+    )
     yes = [found.network.states(v).index("yes") for v in data]
 
     def log_likelihood(theta: np.ndarray) -> float:
@@ -287,7 +301,7 @@ def test_standard_errors_of_hidden_classes_are_those_of_all_parameters() -> None
 
 def test_standard_errors_of_what_the_data_do_not_determine_are_infinite() -> None:
     cells = {"x": ["yes"] * 60 + ["no"] * 40}
-    found = fit({"x": ["h"]}, cells, hidden={"h": 2}, prior=0, errors=True, seed=1)
+    found = fit({"x": ["h"]}, cells, hidden={"h": 2}, pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True, seed=1))
     assert np.isinf(found.standard_errors("h")).all()
     assert np.isinf(found.standard_errors("x")).all()
 
@@ -296,10 +310,12 @@ def test_standard_errors_of_complete_families_among_missing_cells() -> None:
     net = bundled("asia")
     states = drawn(net, 500)
     states[::3, net.index("dysp")] = -1
-    found = fit(net, states, prior=0, errors=True)
+    found = fit(net, states, pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True))
     p = found.network.cpt("smoke")[0]
     np.testing.assert_allclose(found.standard_errors("smoke"), np.sqrt(p * (1 - p) / 500), rtol=1e-12)
-    alone = fit(net, states[states[:, net.index("dysp")] >= 0], prior=0, errors=True)
+    alone = fit(
+        net, states[states[:, net.index("dysp")] >= 0], pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True)
+    )
     for k in np.ndindex(2, 2):  # rows whose child is missing say nothing
         if np.isfinite(alone.standard_errors("dysp")[k]).all():
             np.testing.assert_allclose(found.standard_errors("dysp")[k], alone.standard_errors("dysp")[k], rtol=0.05)
@@ -309,7 +325,10 @@ def test_standard_errors_of_complete_families_among_missing_cells() -> None:
 def test_stepwise_approaches_em() -> None:
     net = bundled("survey")
     states = drawn(net, 4000, 0.1)
-    whole, passed = fit(net, states), fit(net, states, step=0.7, chunk=200)
+    whole, passed = (
+        fit(net, states),
+        fit(net, states, em=jtgpu.learn.EM(stepwise=0.7), read=jtgpu.ReadOptions(chunk=200)),
+    )
     assert passed.method == "stepwise"
     assert len(passed.history) == 20
     assert not passed.converged
@@ -325,10 +344,10 @@ def test_ctrl_c_returns_the_last_whole_iteration() -> None:
         if entry.number == 2:
             raise KeyboardInterrupt
 
-    found = fit(net, states, tolerance=0, accelerate=False, progress=stop)
+    found = fit(net, states, em=jtgpu.learn.EM(tolerance=0, accelerate=False), compute=jtgpu.Compute(progress=stop))
     assert found.interrupted
     assert not found.converged
-    assert found.network == fit(net, states, tolerance=0, accelerate=False, iterations=2).network
+    assert found.network == fit(net, states, em=jtgpu.learn.EM(tolerance=0, accelerate=False, iterations=2)).network
 
 
 def test_a_run_continues_from_its_checkpoint(tmp_path: Any) -> None:
@@ -340,17 +359,17 @@ def test_a_run_continues_from_its_checkpoint(tmp_path: Any) -> None:
         if entry.number == 3:
             raise KeyboardInterrupt
 
-    options: dict[str, Any] = {"tolerance": 0, "iterations": 6, "checkpoint": path}
-    fit(net, states, progress=stop, **options)
+    em = jtgpu.learn.EM(tolerance=0, iterations=6, checkpoint=path)
+    fit(net, states, compute=jtgpu.Compute(progress=stop), em=em)
     assert path.exists()
     with pytest.raises(jtgpu.JtgpuError, match="another run: other prior"):
-        fit(net, states, prior=2, resume=True, **options)
+        fit(net, states, pseudo_counts=2, em=em.replaced(resume=True))
     seen: list[Iteration] = []
-    found = fit(net, states, resume=True, progress=seen.append, **options)
+    found = fit(net, states, em=em.replaced(resume=True), compute=jtgpu.Compute(progress=seen.append))
     assert [entry.number for entry in found.history][-1] == 6
     assert seen[0].number > 3
     assert not path.exists()
-    assert found.network == fit(net, states, tolerance=0, iterations=6).network
+    assert found.network == fit(net, states, em=jtgpu.learn.EM(tolerance=0, iterations=6)).network
 
 
 def test_the_prior_of_a_network_does_not_depend_on_the_order_of_its_variables() -> None:
@@ -358,9 +377,11 @@ def test_the_prior_of_a_network_does_not_depend_on_the_order_of_its_variables() 
     cpts: dict[str, Any] = {"a": [0.9, 0.1], "b": [0.2, 0.8], "c": [[0.7, 0.3], [0.4, 0.6]]}
     cases = {"a": [*"nny"], "b": [*"yyn"], "c": [*"nyy"]}
     fits = [
-        jtgpu.learn.fit({"a": [], "b": [], "c": ["a"]}, cases, prior="net:10", start=jtgpu.BayesianNetwork(
-            {v: states[v] for v in order}, {"c": ["a"]}, cpts
-        )).network for order in ("abc", "cba", "bac")
+        jtgpu.learn.fit(
+            {"a": [], "b": [], "c": ["a"]}, cases, pseudo_counts="net:10",
+            em=jtgpu.learn.EM(start=jtgpu.BayesianNetwork({v: states[v] for v in order}, {"c": ["a"]}, cpts)),
+        ).network
+        for order in ("abc", "cba", "bac")
     ]  # fmt: skip
     assert np.asarray(fits[0].cpt("a")) == pytest.approx([11 / 13, 2 / 13])
     for other in fits[1:]:
@@ -374,11 +395,14 @@ def test_zeros_of_the_start_stay_zero_with_numbers() -> None:
         {"c": [0.5, 0.5], "d": [[1, 0], [0, 1]], "x": jtgpu.Gaussian([0.0, 5.0])},
     )  # fmt: skip
     data = {"c": ["n", "n", None, "y"], "d": ["n", "n", "y", "y"], "x": [0.1, 0.2, 5.0, None]}
-    assert jtgpu.learn.fit(net, data, start="given", prior=1).network.cpt("d").tolist() == [[1, 0], [0, 1]]
-    free = jtgpu.learn.fit(net, data, start="given", prior=1, zeros="free").network.cpt("d")
+    assert jtgpu.learn.fit(net, data, em=jtgpu.learn.EM(start="given"), pseudo_counts=1).network.cpt("d").tolist() == [
+        [1, 0],
+        [0, 1],
+    ]
+    free = jtgpu.learn.fit(net, data, em=jtgpu.learn.EM(start="given", zeros="free"), pseudo_counts=1).network.cpt("d")
     assert free.min() > 0.1
     with pytest.raises(jtgpu.JtgpuError, match="zeros must be 'keep' or 'free'"):
-        jtgpu.learn.fit(net, data, start="given", zeros="fixed")  # type: ignore[arg-type]
+        jtgpu.learn.fit(net, data, em=jtgpu.learn.EM(start="given", zeros="fixed"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -389,7 +413,9 @@ def test_numbers_without_residual_are_an_error(seed: int) -> None:
     x = rng.normal(size=(m + 1, m)) * 10.0 ** rng.integers(-2, 3, m) + rng.normal(size=m) * 10.0 ** rng.integers(0, 3)
     data = {f"x{i}": x[:, i] for i in range(m)} | {"y": rng.normal(size=m + 1) * 10.0 ** rng.integers(-2, 3) + 50.0}
     with pytest.raises(jtgpu.DataError, match=r"constant, or a function of its parents|collinear"):
-        jtgpu.learn.fit({"y": [f"x{i}" for i in range(m)]}, data, numbers=dict.fromkeys(data, "gaussian"), prior=0)
+        jtgpu.learn.fit(
+            {"y": [f"x{i}" for i in range(m)]}, data, continuous=dict.fromkeys(data, "gaussian"), pseudo_counts=0
+        )
 
 
 def test_the_number_of_rows_without_data_is_the_true_one() -> None:
@@ -402,9 +428,10 @@ def test_the_number_of_rows_without_data_is_the_true_one() -> None:
     assert f"c ({n:,} of 4,096)" in str(fitted)
     assert len(fitted.empty_rows["c"]) == 1000
     numbers: Any = data | {"x": rng.normal(size=500)}
-    mixed = jtgpu.learn.fit({"x": ["p0", "p1", "p2", "p3"]}, numbers, numbers={"x": "gaussian"})
+    mixed = jtgpu.learn.fit({"x": ["p0", "p1", "p2", "p3"]}, numbers, continuous={"x": "gaussian"})
     assert mixed.n_empty_rows == {"x": n}
-    assert f"x ({n:,})" in str(mixed)
+    assert f"x ({n:,} of 4,096)" in str(mixed)
+    assert mixed.report()["parameters"] == sum(card - 1 for card in (8,) * 4) + 2 * 4096
 
 
 def test_tables_that_are_far_larger_than_the_data() -> None:
@@ -416,10 +443,10 @@ def test_tables_that_are_far_larger_than_the_data() -> None:
     with pytest.warns(UserWarning, match=r"the CPT of 'c' has 20,736 rows, .* the data have 300"):
         jtgpu.learn.fit(structure, data)
     with pytest.raises(jtgpu.TableTooLarge, match=r"more than the limit of 1\.0 MiB; .* of 'c', has 165,888"):
-        jtgpu.learn.fit(structure, data, memory_limit="1MiB")
+        jtgpu.learn.fit(structure, data, compute=jtgpu.Compute(memory_limit="1MiB"))
 
 
-@pytest.mark.parametrize("options", [{}, {"numbers": "gaussian"}])
+@pytest.mark.parametrize("options", [{}, {"continuous": "gaussian"}])
 def test_a_structure_without_variables(options: dict[str, Any]) -> None:
     """T10: the error spoke of columns."""
     with pytest.raises(jtgpu.NetworkError, match=r"names no variable; \{'X': \[\]\}"):

@@ -38,7 +38,7 @@ def table_with_likelihoods(n: int = 30) -> tuple[jtgpu.BayesianNetwork, np.ndarr
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
 def test_one_iteration_is_that_of_expected_counts(backend: Any) -> None:
     net, states, likelihood, cells = table_with_likelihoods()
-    found = fit(net, cells, start="given", prior=0.5, iterations=1, backend=backend)
+    found = fit(net, cells, em=jtgpu.learn.EM(start="given", iterations=1), pseudo_counts=0.5, compute=backend)
     counts = net.compile("reference").expected_counts(states, likelihood={"Xray": likelihood})
     assert found.history[0].log_likelihood == pytest.approx(counts.log_likelihood, rel=1e-12)
     for v in net:
@@ -50,7 +50,7 @@ def test_a_likelihood_weighs_the_states() -> None:
     net = bundled("cancer")
     cells = [{"Cancer": "[0.25;0.75]", "Smoker": "True"}]
     hidden = [v for v in net if v not in cells[0]]
-    found = fit(net, cells, hidden=hidden, start="given", iterations=1, backend="reference")
+    found = fit(net, cells, hidden=hidden, em=jtgpu.learn.EM(start="given", iterations=1), compute="reference")
     joint = net.compile("reference").joint(["Smoker", "Cancer"]).probabilities[net.states("Smoker").index("True")]
     expected = np.log(joint @ [0.25, 0.75])
     assert found.history[0].log_likelihood == pytest.approx(expected, rel=1e-12)
@@ -64,7 +64,8 @@ def test_arrays_are_cells_are_files(tmp_path: Path) -> None:
     rows = [["" if c is None else c for c in row] for row in zip(*cells.values(), strict=True)]
     path.write_text("\n".join(",".join(row) for row in [list(net), *rows]) + "\n")
     for found in (
-        fit(net, states, likelihood={"Xray": likelihood}), fit(net, path), fit(net, path, chunk=7),
+        fit(net, states, likelihood={"Xray": likelihood}), fit(net, path),
+        fit(net, path, read=jtgpu.ReadOptions(chunk=7)),
         fit(net, {v: c for v, c in cells.items() if v != "Xray"} | {"Xray": np.array(cells["Xray"], object)}),
     ):  # fmt: skip
         assert found.objective == pytest.approx(by_cells.objective, rel=1e-12)
@@ -79,7 +80,7 @@ def test_a_variable_may_have_likelihoods_and_no_column() -> None:
     for row, s in enumerate(states[:, net.index("Xray")]):
         if s >= 0:
             sure[row] = np.eye(2)[s]
-    options: Any = {"start": "given", "iterations": 4, "accelerate": False}
+    options: Any = {"em": jtgpu.learn.EM(start="given", iterations=4, accelerate=False)}
     plain = fit(net, {**cells, "Xray": [None if str(c).startswith("[") else c for c in column]}, **options)
     found = fit(net, cells, likelihood={"Xray": sure}, **options)
     assert found.log_likelihood == pytest.approx(plain.log_likelihood)
@@ -92,7 +93,13 @@ def test_a_variable_may_have_likelihoods_and_no_column() -> None:
 def test_many_different_likelihoods_need_larger_codes() -> None:
     net, states, _, _ = table_with_likelihoods(300)
     weights = np.random.default_rng(2).random((300, 2))
-    found = fit(net, states.astype(np.int8), likelihood={"Xray": weights}, start="given", prior=0, iterations=1)
+    found = fit(
+        net,
+        states.astype(np.int8),
+        likelihood={"Xray": weights},
+        em=jtgpu.learn.EM(start="given", iterations=1),
+        pseudo_counts=0,
+    )
     counts = net.compile("reference").expected_counts(states, likelihood={"Xray": weights})
     assert found.history[0].log_likelihood == pytest.approx(counts.log_likelihood, rel=1e-12)
 
@@ -115,9 +122,15 @@ def test_a_checkpoint_knows_its_likelihoods(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     path = tmp_path / "run.npz"
-    fit(net, states, likelihood={"Xray": likelihood}, checkpoint=path, progress=stop)
+    fit(
+        net,
+        states,
+        likelihood={"Xray": likelihood},
+        em=jtgpu.learn.EM(checkpoint=path),
+        compute=jtgpu.Compute(progress=stop),
+    )
     with pytest.raises(jtgpu.JtgpuError, match="another run: other data"):
-        fit(net, states, likelihood={"Xray": likelihood * 0.5}, checkpoint=path, resume=True)
+        fit(net, states, likelihood={"Xray": likelihood * 0.5}, em=jtgpu.learn.EM(checkpoint=path, resume=True))
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_complete_cases_are_counted() -> None:
     learner: Any = Online(net, experience=0)
     learner.update(cases[:120])
     learner.update(cases[120:])
-    check_equal(learner.network, fit(net, cases, prior=0).network)
+    check_equal(learner.network, fit(net, cases, pseudo_counts=0).network)
     assert learner.n_cases == 300
     assert learner.experience("y") == pytest.approx(cases["g"].value_counts()[["a", "b"]])
 
@@ -73,7 +73,7 @@ def test_gaps_are_a_step_of_em() -> None:
     cases.loc[150:, "y"] = None
     learner: Any = Online(net, experience=0)
     learner.update(cases)
-    check_equal(learner.network, fit(net, cases, prior=0, start=net, iterations=1).network)
+    check_equal(learner.network, fit(net, cases, pseudo_counts=0, em=jtgpu.learn.EM(start=net, iterations=1)).network)
 
 
 def test_fading_taking_back_and_errors() -> None:
@@ -98,7 +98,7 @@ def test_fading_taking_back_and_errors() -> None:
     sure = net.replace({"g": [1.0, 0.0]})
     with pytest.raises(ImpossibleEvidence):
         Online(sure).update({"g": "b"})
-    Online(sure).update([{"g": "b"}, {"g": "a", "x": 1.0}], on_impossible="flag")
+    Online(sure).update([{"g": "b"}, {"g": "a", "x": 1.0}], on_error="flag")
 
 
 def test_check_of_samples() -> None:
@@ -125,7 +125,7 @@ def test_check_prints_no_rounding(base: float) -> None:
     """A fit without a prior has the moments of its data: z is 0, on every processor (O15), and far from 0 as well."""
     x, noise = np.random.default_rng(0).normal(base, 2, size=(2, 500))
     cases = {"x": x, "y": 1.7 * x + noise}
-    found: Any = check(fit({"y": ["x"]}, cases, numbers="gaussian", prior=0).network, cases, ["x", "y"])
+    found: Any = check(fit({"y": ["x"]}, cases, continuous="gaussian", pseudo_counts=0).network, cases, ["x", "y"])
     assert found.z.tolist() == [0] * 5
     lines = str(found).splitlines()[2:]
     assert [line.split()[-1] for line in lines] == ["0.000000"] * 5
@@ -135,14 +135,14 @@ def test_check_of_numbers_far_from_zero() -> None:
     """Times in seconds since 1970: moments about 0 have no digits left for the spread."""
     t = 1.7e9 + np.random.default_rng(0).normal(0, 2, 500)
     cases = {"t": t, "y": t - 1.7e9 + np.random.default_rng(1).normal(0, 0.5, 500)}
-    found: Any = check(fit({"y": ["t"]}, cases, numbers="gaussian", prior=0).network, cases, ["t", "y"])
+    found: Any = check(fit({"y": ["t"]}, cases, continuous="gaussian", pseudo_counts=0).network, cases, ["t", "y"])
     assert found.expected[[1, 3, 4]] == pytest.approx(found.observed[[1, 3, 4]], rel=1e-6)
 
 
 def test_check_shows_a_missing_arc() -> None:
     net = small()
     cases = net.compile("cpu").sample(500, seed=5).to_frame()
-    poor = fit({"x": ["g"], "y": ["g"]}, cases, numbers="gaussian").network
+    poor = fit({"x": ["g"], "y": ["g"]}, cases, continuous="gaussian").network
     wrong: Any = check(poor, cases, ["g", "x", "y"])
     by_name = {(c["g"], q): z for c, q, z in zip(wrong.cells, wrong.quantities, wrong.z, strict=True)}
     assert by_name["a", "correlation x, y"] > 10

@@ -17,7 +17,7 @@ def test_complete_cases_add_to_the_experience() -> None:
     for part in np.split(states, 10):
         learner.update(part)
     prior = {v: 5 * np.asarray(net.cpt(v)) for v in net}
-    whole = fit(net, states, prior=prior).network
+    whole = fit(net, states, pseudo_counts=prior).network
     for v in net:
         np.testing.assert_allclose(learner.network.cpt(v), whole.cpt(v), rtol=1e-12)
     assert learner.n_cases == 100

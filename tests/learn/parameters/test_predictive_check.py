@@ -72,7 +72,7 @@ def test_certain_counts() -> None:
 def test_rounding_is_no_difference() -> None:
     """The order of a sum, which differs between processors, is not printed (O15)."""
     cases = {"s": [*"pq" * 35, *"p" * 19], "b": [*"uuvuvvv" * 10, *"uvvvuvvvuvvvuvvvuvv"]}
-    found = check(fit({"b": ["s"]}, cases, prior=0).network, cases, "b")
+    found = check(fit({"b": ["s"]}, cases, pseudo_counts=0).network, cases, "b")
     assert found.z.tolist() == [[0, 0], [0, 0]]
     assert found.chi_squared == 0
     cells = np.array([[10.0, 20.0], [30.0, 40.0]])
@@ -99,7 +99,7 @@ def test_plots() -> None:
     axes = plots.counts(check(net, states, "lung"))
     assert [t.get_text() for t in axes.get_yticklabels()] == ["yes, yes", "yes, no", "no, yes", "no, no"]
     states[::3, 2] = -1
-    curve = plots.convergence(fit(net, states, backend="reference", iterations=3))
+    curve = plots.convergence(fit(net, states, compute="reference", em=jtgpu.learn.EM(iterations=3)))
     assert len(np.asarray(curve.lines[0].get_xdata())) == 4
     for plot in (plots.counts, plots.convergence):
         with pytest.raises(ArgumentError, match=r"expected the result of jtgpu\.learn"):

@@ -23,7 +23,7 @@ FRAME = {
     "rain": ["yes", "no", "yes", "no", "no"],
     "umbrella": ["yes", "no", "no", "yes", "no"],
 }
-KEYS: Any = {"id": "id", "time": "day"}
+KEYS: Any = {"keys": jtgpu.learn.Keys(id="id", time="day")}
 DAYS = {"umbrella": [["yes", "yes", "no", None, "no"], ["no", "no", "yes", "yes", "yes"]]}
 
 
@@ -42,7 +42,7 @@ def sampled(dyn: jtgpu.DynamicNetwork, n: int, length: int, seed: int) -> np.nda
 
 
 def test_complete_sequences_are_counted() -> None:
-    made: Any = fit(umbrella(), FRAME, prior=0.5, **KEYS)
+    made: Any = fit(umbrella(), FRAME, pseudo_counts=0.5, **KEYS)
     assert made.method == "counts"
     assert (made.n_sequences, made.n_rows) == (2, 5)
     np.testing.assert_array_equal(made.counts["rain"], [[1, 0], [1, 1]])
@@ -75,9 +75,13 @@ def test_one_step_of_em_is_that_of_the_unrolled_network(seed: int) -> None:
         codes[0, 0, v] = whole[0, 0, v]
     weights = rng.random(n) + 0.1
     made: Any = fit(
-        dyn, codes, start="given", zeros="free", prior=0.1, weights=weights, iterations=1, accelerate=False,
-        backend="cpu" if seed % 2 else "reference",
-    )  # fmt: skip
+        dyn,
+        codes,
+        em=jtgpu.learn.EM(start="given", zeros="free", iterations=1, accelerate=False),
+        pseudo_counts=0.1,
+        weights=weights,
+        compute="cpu" if seed % 2 else "reference",
+    )
     if made.method == "counts":
         return
     assert made.method == "em"
@@ -99,7 +103,7 @@ def test_the_objective_rises(seed: int) -> None:
     codes[rng.random(codes.shape) < 0.4] = -1
     hidden = dyn.variables[int(rng.integers(len(dyn)))]
     codes[:, :, dyn.index(hidden)] = -1
-    made: Any = fit(dyn, codes, hidden=hidden, iterations=12, seed=seed, prior=0.3)
+    made: Any = fit(dyn, codes, hidden=hidden, em=jtgpu.learn.EM(iterations=12, seed=seed), pseudo_counts=0.3)
     objectives = [entry.objective for entry in made.history]
     assert all(b >= a - 1e-9 * abs(a) for a, b in itertools.pairwise(objectives))
     likelihood = made.network.compile("cpu").log_likelihood(codes).sum()
@@ -121,7 +125,7 @@ def test_one_step_of_em_is_that_of_hmmlearn() -> None:
     )
     signs = rng.integers(0, 4, (7, 20))
     codes = np.stack([np.full(signs.shape, -1), signs], axis=-1)
-    mine: Any = fit(dyn, codes, hidden="stage", start="given", prior=0, iterations=1)
+    mine: Any = fit(dyn, codes, hidden="stage", em=jtgpu.learn.EM(start="given", iterations=1), pseudo_counts=0)
     model = hmm.CategoricalHMM(n_components=3, n_iter=1, init_params="", tol=0)
     model.n_features, model.startprob_, model.transmat_, model.emissionprob_ = 4, first, step, emit
     model.fit(signs.reshape(-1, 1), [20] * 7)
@@ -133,10 +137,12 @@ def test_one_step_of_em_is_that_of_hmmlearn() -> None:
 def test_threads_give_the_same_bits_and_messages_made_again_the_same_network(monkeypatch: pytest.MonkeyPatch) -> None:
     codes = sampled(umbrella(), 40, 30, 3)
     codes[:, :, 0] = -1
-    one: Any = fit(umbrella(), codes, hidden="rain", iterations=5, threads=1)
-    two: Any = fit(umbrella(), codes, hidden="rain", iterations=5, threads=2)
+    one: Any = fit(umbrella(), codes, hidden="rain", em=jtgpu.learn.EM(iterations=5), compute=jtgpu.Compute(threads=1))
+    two: Any = fit(umbrella(), codes, hidden="rain", em=jtgpu.learn.EM(iterations=5), compute=jtgpu.Compute(threads=2))
     monkeypatch.setattr(propagation, "KEPT", 0)
-    again: Any = fit(umbrella(), codes, hidden="rain", iterations=5, threads=2)
+    again: Any = fit(
+        umbrella(), codes, hidden="rain", em=jtgpu.learn.EM(iterations=5), compute=jtgpu.Compute(threads=2)
+    )
     assert one.network == two.network
     assert one.history[-1].objective == two.history[-1].objective
     for mine, theirs in zip(cpts_of(one.network), cpts_of(again.network), strict=True):
@@ -144,9 +150,9 @@ def test_threads_give_the_same_bits_and_messages_made_again_the_same_network(mon
 
 
 def test_weights_stand_for_repeated_sequences() -> None:
-    weighted: Any = fit(umbrella(), DAYS, hidden="rain", weights=[1, 2], start="given")
+    weighted: Any = fit(umbrella(), DAYS, hidden="rain", weights=[1, 2], em=jtgpu.learn.EM(start="given"))
     days = {"umbrella": [*DAYS["umbrella"], DAYS["umbrella"][1]]}
-    repeated: Any = fit(umbrella(), days, hidden="rain", start="given")
+    repeated: Any = fit(umbrella(), days, hidden="rain", em=jtgpu.learn.EM(start="given"))
     for mine, theirs in zip(cpts_of(weighted.network), cpts_of(repeated.network), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-9)
     frame = {**FRAME, "weight": [1, 0, 1, 1, 0]}
@@ -167,48 +173,54 @@ def test_fixed_and_tied_cpts_and_priors_by_name() -> None:
     np.testing.assert_array_equal(made.network.start("rain")[0], dyn.start("rain")[0])
     assert set(made.counts) == {"rain"}
     assert made.fixed == ("rain[0]", "umbrella")
-    tied: Any = fit(dyn, FRAME, tied=[("rain", "umbrella")], prior=0, **KEYS)
+    tied: Any = fit(dyn, FRAME, tied=[("rain", "umbrella")], pseudo_counts=0, **KEYS)
     np.testing.assert_array_equal(tied.network.cpt("rain"), tied.network.cpt("umbrella"))
     np.testing.assert_allclose(tied.network.cpt("rain"), [[3 / 4, 1 / 4], [2 / 4, 2 / 4]])
-    prior: Any = fit(dyn, FRAME, prior={"rain": [[1, 0], [0, 2]], "rain[0]": 3, "umbrella": 1}, **KEYS)
+    prior: Any = fit(dyn, FRAME, pseudo_counts={"rain": [[1, 0], [0, 2]], "rain[0]": 3, "umbrella": 1}, **KEYS)
     np.testing.assert_allclose(prior.network.cpt("rain"), np.array([[1, 0], [1 / 4, 3 / 4]]))
     np.testing.assert_allclose(prior.network.start("rain")[0], [0.5, 0.5])
-    strong: Any = fit(dyn, FRAME, prior="net:1e9", **KEYS)
+    strong: Any = fit(dyn, FRAME, pseudo_counts="net:1e9", **KEYS)
     for mine, theirs in zip(cpts_of(strong.network), cpts_of(dyn), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-6)
-    for options in ({"fixed": "snow"}, {"prior": {"snow": 1}}, {"tied": [("rain", "snow")]}):
+    for options in ({"fixed": "snow"}, {"pseudo_counts": {"snow": 1}}, {"tied": [("rain", "snow")]}):
         with pytest.raises(jtgpu.ArgumentError, match="there is no variable 'snow'"):
             fit(dyn, FRAME, **KEYS, **options)
 
 
 def test_other_starts_and_restarts() -> None:
-    first: Any = fit(umbrella(), DAYS, hidden="rain", restarts=3, seed=4)
-    again: Any = fit(umbrella(), DAYS, hidden="rain", restarts=3, seed=4)
+    first: Any = fit(umbrella(), DAYS, hidden="rain", em=jtgpu.learn.EM(restarts=3, seed=4))
+    again: Any = fit(umbrella(), DAYS, hidden="rain", em=jtgpu.learn.EM(restarts=3, seed=4))
     assert first.network == again.network
     assert len(first.restarts) == 3
     assert first.objective == max(first.restarts)
     other = umbrella().replace(cpt={"rain": [[0.6, 0.4], [0.2, 0.8]]})
-    by_network: Any = fit(umbrella(), DAYS, hidden="rain", start=other, iterations=1)
-    by_name: Any = fit(other, DAYS, hidden="rain", start="given", iterations=1)
+    by_network: Any = fit(umbrella(), DAYS, hidden="rain", em=jtgpu.learn.EM(start=other, iterations=1))
+    by_name: Any = fit(other, DAYS, hidden="rain", em=jtgpu.learn.EM(start="given", iterations=1))
     assert by_network.network == by_name.network
 
 
 def test_a_run_continues_from_its_checkpoint(tmp_path: Path) -> None:
     file = tmp_path / "run"
-    whole: Any = fit(umbrella(), DAYS, hidden="rain", tolerance=0, iterations=12)
+    whole: Any = fit(umbrella(), DAYS, hidden="rain", em=jtgpu.learn.EM(tolerance=0, iterations=12))
 
     def stop(entry: Any) -> None:
         if entry.number >= 5:
             raise KeyboardInterrupt
 
     part: Any = fit(
-        umbrella(), DAYS, hidden="rain", tolerance=0, iterations=12, checkpoint=file, progress=stop
+        umbrella(),
+        DAYS,
+        hidden="rain",
+        em=jtgpu.learn.EM(tolerance=0, iterations=12, checkpoint=file),
+        compute=jtgpu.Compute(progress=stop),
     )
     assert part.interrupted
     assert file.exists()
     with pytest.raises(jtgpu.JtgpuError, match="data"):
-        fit(umbrella(), {"umbrella": [["yes"]] * 2}, hidden="rain", checkpoint=file, resume=True)
-    rest: Any = fit(umbrella(), DAYS, hidden="rain", tolerance=0, iterations=12, checkpoint=file, resume=True)
+        fit(umbrella(), {"umbrella": [["yes"]] * 2}, hidden="rain", em=jtgpu.learn.EM(checkpoint=file, resume=True))
+    rest: Any = fit(
+        umbrella(), DAYS, hidden="rain", em=jtgpu.learn.EM(tolerance=0, iterations=12, checkpoint=file, resume=True)
+    )
     assert rest.network == whole.network
     assert not file.exists()
 
@@ -217,11 +229,11 @@ def test_impossible_sequences_are_named_or_left_out() -> None:
     dyn = umbrella().replace(cpt={"umbrella": [[1.0, 0.0], [1.0, 0.0]]})
     days = {"umbrella": [["no", "no"], ["no", "yes"], ["no", "no"]]}
     with pytest.raises(jtgpu.ImpossibleEvidence, match="sequence 1, slice 1"):
-        fit(dyn, days, hidden="rain", start="given")
-    made: Any = fit(dyn, days, hidden="rain", start="given", on_impossible="flag")
+        fit(dyn, days, hidden="rain", em=jtgpu.learn.EM(start="given"))
+    made: Any = fit(dyn, days, hidden="rain", em=jtgpu.learn.EM(start="given", on_error="flag"))
     assert (made.n_impossible, made.n_sequences) == (1, 2)
     assert "1 sequences of probability 0" in str(made)
-    free: Any = fit(dyn, days, hidden="rain", start="given", zeros="free")
+    free: Any = fit(dyn, days, hidden="rain", em=jtgpu.learn.EM(start="given", zeros="free"))
     assert free.n_sequences == 3
 
 
@@ -235,13 +247,13 @@ def test_one_sequence_does_not_determine_its_start() -> None:
     ("options", "error", "message"),
     [
         ({"missing": "drop"}, jtgpu.ArgumentError, "missing"),
-        ({"step": 0.7}, jtgpu.ArgumentError, "step= is not offered with sequences"),
-        ({"chunk": 5}, jtgpu.ArgumentError, "chunk= is not offered with sequences"),
+        ({"em": jtgpu.learn.EM(stepwise=0.7)}, jtgpu.ArgumentError, "stepwise= is not offered with sequences"),
+        ({"read": jtgpu.ReadOptions(chunk=5)}, jtgpu.ArgumentError, "chunk= is not offered with sequences"),
         ({"hidden": "snow"}, jtgpu.ArgumentError, "there is no variable 'snow'"),
         ({"hidden": {"rain": 3}}, jtgpu.ArgumentError, "has 2 states in the network"),
         ({"hidden": "umbrella"}, jtgpu.DataError, "declared hidden"),
         ({"states": {"rain": ["a", "b"]}}, jtgpu.ArgumentError, "states"),
-        ({"time": "hour"}, jtgpu.DataError, "hour"),
+        ({"keys": jtgpu.learn.Keys(time="hour")}, jtgpu.DataError, "hour"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -263,7 +275,9 @@ def test_wrong_cases() -> None:
 
 
 def test_rows_without_counts_are_listed() -> None:
-    made: Any = fit(umbrella(), {"rain": [["yes", "yes"], ["yes", "no"]], "umbrella": [["no", "no"]] * 2}, prior=1)
+    made: Any = fit(
+        umbrella(), {"rain": [["yes", "yes"], ["yes", "no"]], "umbrella": [["no", "no"]] * 2}, pseudo_counts=1
+    )
     assert made.empty_rows == {"rain": [{"rain[t-1]": "no"}]}
     assert made.report()["sequences"] == 2
     assert made.report()["parameters"] == 5
@@ -273,12 +287,20 @@ def test_rows_without_counts_are_listed() -> None:
 
 def test_gaps_are_slices_without_observations() -> None:
     rows = {"id": [1, 1, 2, 2], "day": [1, 3, 1, 2], "umbrella": ["yes", "yes", "no", "yes"]}
-    made: Any = fit(umbrella(), rows, hidden="rain", on_gap="empty", start="given", iterations=3, **KEYS)
+    made: Any = fit(
+        umbrella(),
+        rows,
+        hidden="rain",
+        keys=jtgpu.learn.Keys(id="id", time="day", on_gap="empty"),
+        em=jtgpu.learn.EM(start="given", iterations=3),
+    )
     assert made.n_rows == 5
     arrays: Any = fit(
-        umbrella(), [{"umbrella": ["yes", None, "yes"]}, {"umbrella": ["no", "yes"]}], hidden="rain", start="given",
-        iterations=3,
-    )  # fmt: skip
+        umbrella(),
+        [{"umbrella": ["yes", None, "yes"]}, {"umbrella": ["no", "yes"]}],
+        hidden="rain",
+        em=jtgpu.learn.EM(start="given", iterations=3),
+    )
     assert made.network == arrays.network
 
 
@@ -302,7 +324,7 @@ def test_structure_learning_from_two_slices_then_fit_then_smooth() -> None:
     now = [name for name in parts if name.endswith("[t]")]
     net = jtgpu.learn.structure(parts, tiers=[before, now]).network()
     dyn = jtgpu.DynamicNetwork.from_slices(net)
-    made: Any = fit(dyn, codes_as_frame(true, codes), id="patient", time="day")
+    made: Any = fit(dyn, codes_as_frame(true, codes), keys=jtgpu.learn.Keys(id="patient", time="day"))
     assert made.method == "counts"
     assert set(made.network.parents("fever")) >= {("ill", 0)} or set(made.network.parents("ill")) >= {("fever", 0)}
     hole = codes[:5].copy()
@@ -325,15 +347,26 @@ def test_standard_errors_of_sequences_of_one_slice_are_those_of_rows() -> None:
     rng = np.random.default_rng(5)
     h = rng.random(400) < 0.4
     x = {v: np.where(rng.random(400) < np.where(h, 0.9, 0.2), "yes", "no") for v in "xyz"}
-    rows = jtgpu.learn.fit({v: ["h"] for v in "xyz"}, x, hidden={"h": 2}, prior=0, errors=True, seed=1,
-                           tolerance=1e-12, iterations=2000)  # fmt: skip
+    rows = jtgpu.learn.fit(
+        {v: ["h"] for v in "xyz"},
+        x,
+        hidden={"h": 2},
+        pseudo_counts=0,
+        em=jtgpu.learn.EM(standard_errors=True, seed=1, tolerance=1e-12, iterations=2000),
+    )
     net = rows.network
     cpts = {v: net.cpt(v) for v in "xyz"} | {"h": np.full((2, 2), 0.5)}
     dyn = jtgpu.DynamicNetwork(
         {v: net.states(v) for v in net}, {v: ["h"] for v in "xyz"} | {"h": [("h", 1)]}, cpts,
         start={"h": net.cpt("h")},
     )  # fmt: skip
-    found = fit(dyn, {v: column[:, None] for v, column in x.items()}, hidden="h", prior=0, errors=True, start="given")
+    found = fit(
+        dyn,
+        {v: column[:, None] for v, column in x.items()},
+        hidden="h",
+        pseudo_counts=0,
+        em=jtgpu.learn.EM(standard_errors=True, start="given"),
+    )
     np.testing.assert_allclose(found.standard_errors("h[0]"), rows.standard_errors("h"), rtol=1e-3)
     for v in "xyz":
         np.testing.assert_allclose(found.standard_errors(v), rows.standard_errors(v), rtol=1e-3)

@@ -15,6 +15,7 @@ from jtgpu.errors import ArgumentError, DataError, JtgpuError
 from jtgpu.learn import Online, check, discretise, fit
 
 NET = jtgpu.network("a->b", "{x|y}", cpts={"a": [0.5, 0.5], "b": [[0.5, 0.5], [0.2, 0.8]]})
+UNTYPED: Any = jtgpu.learn.EM
 TABLE = {"a": ["x", "y", None, "y"], "b": ["x", "x", "y", "y"]}
 VALUES: tuple[Any, ...] = (
     5, -1, 0.5, 1j, "x", None, [], {}, [5], [None], [[1]], {"a": 5}, {5: "a"}, {"a": None}, object(), True,
@@ -59,9 +60,9 @@ def test_wrong_values_are_errors_of_jtgpu(
         ({"tied": ["a", "b"]}, "tied must be groups of names"),
         ({"states": 5}, "states must be a mapping"),
         ({"likelihood": 5}, "likelihood must be a mapping"),
-        ({"checkpoint": "none/x"}, "there is no folder .*none"),
-        ({"checkpoint": "."}, "is a folder; name a file in it"),
-        ({"checkpoint": 5}, "checkpoint must be a path"),
+        ({"em": jtgpu.learn.EM(checkpoint="none/x")}, "there is no folder .*none"),
+        ({"em": jtgpu.learn.EM(checkpoint=".")}, "is a folder; name a file in it"),
+        ({"em": UNTYPED(checkpoint=5)}, "checkpoint must be a path"),
     ],
 )
 def test_messages(options: dict[str, Any], text: str) -> None:

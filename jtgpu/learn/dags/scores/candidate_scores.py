@@ -65,4 +65,6 @@ def require_kind(coded: CodedTable, rule: ScoreRule) -> None:
     if isinstance(coded, NumericTable):
         require_takes_numbers(rule)
     elif rule.takes_numbers:
-        raise ArgumentError(f"score={rule.name!r} takes tables with numbers; give numbers=True, or a list of columns")
+        raise ArgumentError(
+            f"score={rule.name!r} takes tables with numbers; give continuous=True, or a list of columns"
+        )

@@ -6,37 +6,26 @@ import hashlib
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....columns.column import Column
-from ....columns.kinds import MOMENTS, in_order, names_of
+from ....columns.schema import MAX_STATES, Schema
 from ....errors import ArgumentError, DataError
 from ....model.discrete import DiscreteModel
-from ....model.states import REJECTED, StateLookup, StateValues, listed
+from ....model.states import REJECTED, StateLookup, StateValues
 from ....util.arguments import described, several
 from ....util.arrays import Ints
 from ....util.calls import outside
 from ....util.cells import MissingReport, is_na_word, warn_of_few
-from ....util.text_table import counted
-from ...columns import (
-    MANY_NUMBERS,
-    MAX_FRACTIONS,
-    number_of,
-    reject_texts,
-)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-NUMBERS = (float, np.floating, Decimal)
-MAX_STATES = 255  # of a variable: states are uint8
 NO_STATE = 255  # in place of the state of a missing cell
-MIN_IDENTIFIER = 20  # rows above which a column of distinct values is taken for an identifier
 MISSING_CHOICES = ("error", "drop", "available")
 CONSTANT_CHOICES = ("error", "drop")
 MAX_ROWS = 2**31 - 1  # sum of weights: counts are int32
@@ -101,38 +90,30 @@ def declared_states(states: Any) -> dict[str, list[str]]:
 
 
 def code_column(
-    name: str, column: Column, declared: Mapping[str, list[str]], words: frozenset[str]
-) -> tuple[NDArray[np.int16], tuple[str, ...], tuple[str, ...]]:
-    """State of each row, -1 if missing, the names of the states, and the words that were read as missing."""
+    name: str, column: Column, declared: Mapping[str, list[str]], words: frozenset[str], schema: Schema
+) -> tuple[NDArray[np.int16], tuple[str, ...]]:
+    """State of each row, -1 if missing, and the words that were read as missing; `schema` gets the states."""
     known = declared.get(name, ())
     absent = [is_na_word(v, words) and v.strip() not in known for v in column.cells]
     used = np.unique(column.index[column.index >= 0]).tolist() if any(absent) else []
     missing_words = tuple(sorted({column.cells[i].strip() for i in used if absent[i]} - {""}))
     if name in declared:
-        return *_by_declared_states(name, column, absent, declared[name]), missing_words
-    cells = [v for v, gone in zip(column.cells, absent, strict=True) if not gone]
-    if not column.declared:
-        _require_discrete(name, cells, len(column))
-    names = names_of(name, cells)
-    states = tuple(dict.fromkeys(names)) if column.declared else in_order(names)
-    if not column.declared and len(states) == len(column) > MIN_IDENTIFIER:
-        raise DataError(
-            f"column {name!r} has a different value in each of its {len(states)} rows: it looks like an identifier; "
-            "leave it out"
-        )
-    if not states:
-        cause = f" ({', '.join(map(repr, missing_words))}: see na_values)" if missing_words else ""
-        raise ConstantColumn(f"column {name!r} has only missing values{cause}; leave it out")
-    _require_states(name, len(states))
-    place, of_cells = {s: i for i, s in enumerate(states)}, iter(names)
-    numbers = [-1 if gone else place[next(of_cells)] for gone in absent]
-    return np.array([*numbers, -1], np.int16)[column.index], states, missing_words
+        return _by_declared_states(name, column, absent, declared[name], schema), missing_words
+    places, cells, counts = column.used(lambda v: is_na_word(v, words))
+    names = schema.add(name, cells, counts, len(column), declared=column.declared, words=missing_words)
+    if name not in schema.states:
+        return np.zeros(0, np.int16), ()
+    place = {s: i for i, s in enumerate(schema.states[name])}
+    numbers = np.full(len(column.cells) + 1, -1, np.int16)  # the last one for missing cells
+    numbers[places] = [place[s] for s in names]
+    return np.asarray(numbers[column.index]), missing_words
 
 
 def _by_declared_states(
-    name: str, column: Column, absent: list[bool], states: list[str]
-) -> tuple[NDArray[np.int16], tuple[str, ...]]:
-    _require_states(name, len(states))
+    name: str, column: Column, absent: list[bool], states: list[str], schema: Schema
+) -> NDArray[np.int16]:
+    if not schema.give(name, states):
+        return np.zeros(0, np.int16)
     if len(set(states)) < len(states):
         raise DataError(f"the states of column {name!r} are not distinct: {states}")
     lookup = StateLookup(name, StateValues(states))
@@ -143,52 +124,7 @@ def _by_declared_states(
         if len(rows):
             value = column.cells[column.index[rows[0]]]
             raise DataError(f"row {rows[0]}: column {name!r}: {lookup.reason(value)}")
-    return np.array([*numbers, -1], np.int16)[column.index], tuple(states)
-
-
-def _require_discrete(name: str, values: list[Any], n_rows: int) -> None:
-    reject_texts(name, {v: number_of(v) for v in values})
-    fraction = next((v for v in values if isinstance(v, NUMBERS) and not float(v).is_integer()), None)
-    if fraction is not None and len(values) > min(MAX_FRACTIONS, n_rows // 2):
-        raise DataError(
-            f"column {name!r} has numbers that are not whole, such as {fraction!r}: discretise it "
-            f"(jtgpu.learn.discretise), or take them as numbers, numbers=[{name!r}] with score='bic-cg'"
-        )
-    if len(values) > MANY_NUMBERS and any(isinstance(v, MOMENTS) for v in values):
-        raise DataError(
-            f"column {name!r} has {len(values)} different dates: discretise it (jtgpu.learn.discretise), or leave it "
-            "out"
-        )
-
-
-def _require_states(name: str, n_states: int) -> None:
-    if n_states > MAX_STATES:
-        raise DataError(f"column {name!r} has {n_states} values, more than {MAX_STATES}; discretise it or leave it out")
-    if n_states < 2:
-        raise ConstantColumn(
-            f"column {name!r} has only one value; leave it out, or declare its states as states={{{name!r}: [...]}}"
-        )
-
-
-class ConstantColumn(DataError):
-    """A column has the same value in all rows, or none."""
-
-
-def leave_out(faults: Mapping[str, str], n_left: int, constant: str) -> None:
-    """Raise for all constant columns at once, or warn that they are left out."""
-    # faults: by column
-    # n_left: Number of the other columns
-    if not faults:
-        return
-    if constant == "error":
-        if len(faults) == 1:
-            raise DataError(next(iter(faults.values())))
-        raise DataError(
-            f"{len(faults):,} columns have only one value or none: {listed([*faults])}; constant='drop' leaves them out"
-        )
-    if n_left < 2:
-        raise DataError(f"{counted(n_left, 'column')} left, without those of one value or none: {listed([*faults])}")
-    warnings.warn(f"left out, as they have only one value or none: {listed([*faults])}", stacklevel=outside())
+    return np.asarray(np.array([*numbers, -1], np.int16)[column.index])
 
 
 def complete_rows(

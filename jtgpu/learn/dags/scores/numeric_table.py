@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....columns import as_numbers, read_column, reject_infinite
+from ....columns.names import delimiter_hint
+from ....columns.schema import MANY_NUMBERS, MIN_IDENTIFIER, Finding, Schema, warn_of_near_equal
 from ....errors import ArgumentError, DataError, closest
 from ....model.discrete import DiscreteModel
 from ....model.network import BayesianNetwork
@@ -20,18 +22,16 @@ from ....util.arguments import choice, described, several
 from ....util.arrays import Bools, Floats, Ints
 from ....util.calls import outside
 from ....util.cells import MissingReport
-from ...columns import MANY_NUMBERS, read_data, warn_of_near_equal, warn_of_whole_numbers
+from ....util.text_table import counted
+from ...columns import read_data
 from .coded import (
     CONSTANT_CHOICES,
     MAX_ROWS,
-    MIN_IDENTIFIER,
     MISSING_CHOICES,
     CodedTable,
-    ConstantColumn,
     code_column,
     complete_rows,
     declared_states,
-    leave_out,
     warn_of_copies,
     whole_weights,
 )
@@ -140,21 +140,12 @@ def number_columns(
     return columns
 
 
-def _constants(columns: Mapping[str, Floats]) -> dict[str, float]:
-    """The columns of one number, and the number."""
-    constants = {}
+def _constants(columns: Mapping[str, Floats], where: str = "") -> Iterator[Finding]:
+    """The columns of one number."""
     for name, x in columns.items():
         known = x[~np.isnan(x)]
         if len(known) and float(known.max() - known.min()) <= NO_SPREAD * abs(float(known[0])):
-            constants[name] = float(known[0])
-    return constants
-
-
-def _constant_without_gaps(coded: Mapping[str, Any], values: Mapping[str, Floats]) -> dict[str, str]:
-    """The columns of one number in the rows without missing cells, and what is wrong."""
-    complete = np.logical_and.reduce([c >= 0 for c in coded.values()])
-    constants = _constants({v: x[complete] for v, x in values.items() if v in coded})
-    return {v: f"column {v!r} is constant ({x:g}) in the rows without gaps; leave it out" for v, x in constants.items()}
+            yield Finding(name, "constant", f"only one value ({known[0]:g}){where}", "; leave it out")
 
 
 def _are_many(x: Floats) -> bool:
@@ -196,33 +187,28 @@ def code_table(  # noqa: PLR0913
     table, words = read_data(data, declared, na_values, dialect)
     names = _variables(table, states, declared)
     values = {} if numbers is None else number_columns(numbers, table, declared, only_numbers=only_numbers)
-    faults = {name: f"column {name!r} is constant ({x:g}); leave it out" for name, x in _constants(values).items()}
+    schema = Schema(of_graph=True)
+    schema.findings += _constants(values)
     coded: dict[str, NDArray[np.int16]] = {}
-    labels: dict[str, tuple[str, ...]] = {}
     marked: dict[str, tuple[str, ...]] = {}  # words that were read as missing cells
-    whole: dict[str, int] = {}
     chosen = set(declared)
     for name in names:
-        if name in faults:
-            continue
         if name in values:
-            coded[name], labels[name] = -np.isnan(values[name]).astype(np.int16), ()
+            coded[name], schema.states[name] = -np.isnan(values[name]).astype(np.int16), ()
             continue
         column = read_column(name, table)
-        try:
-            coded[name], labels[name], marked[name] = code_column(name, column, declared, words)
-        except ConstantColumn as error:
-            faults[name] = str(error)
-            continue
+        coded[name], marked[name] = code_column(name, column, declared, words, schema)
         if column.declared:
             chosen.add(name)
-        elif name not in declared and _has_whole_numbers(column.cells):
-            whole[name] = len(labels[name])
     if missing == "drop" and values:
-        for name, fault in _constant_without_gaps(coded, values).items():
-            faults[name] = fault
-            del coded[name], labels[name]
-    leave_out(faults, len(coded), constant)
+        complete = np.logical_and.reduce([coded[v] >= 0 for v in schema.states])
+        known = {f.column for f in schema.findings}
+        own = {v: x[complete] for v, x in values.items() if v not in known}
+        schema.findings += _constants(own, " in the rows without gaps")
+    faults = {f.column for f in schema.findings}
+    coded = {v: x for v, x in coded.items() if v not in faults}
+    labels = {v: own for v, own in schema.states.items() if v not in faults}
+    schema.settle(len(coded), constant)
     values = {name: x for name, x in values.items() if name not in faults}
     if only_numbers and len(values) < len(coded):
         text = next(name for name in coded if name not in values)
@@ -240,7 +226,7 @@ def code_table(  # noqa: PLR0913
     made = CodedTable(tuple(coded), tuple(labels.values()), codes, counts, dropped, gaps, left_out=frozenset(faults))
     if numbers is None:
         warn_of_copies(made)
-        warn_of_whole_numbers(whole)
+        schema.warn()
     warn_of_near_equal({v: own for v, own in labels.items() if v not in chosen})
     if numbers is None:
         return made
@@ -265,17 +251,12 @@ def _variables(table: Table, states: Any, declared: Mapping[str, Any]) -> list[s
     if isinstance(states, DiscreteModel):
         names = list(states.variables)
     if len(names) < 2:
-        raise DataError(f"the table has {len(names)} columns; structure learning requires at least two")
+        n = counted(len(names), "column")
+        raise DataError(f"the table has {n}; structure learning requires at least two{delimiter_hint(names)}")
     if not 0 < table.n <= MAX_ROWS:
         n_rows = f"{table.n:,} rows, more than {MAX_ROWS:,}" if table.n else "no rows"
         raise DataError(f"the table has {n_rows}")
     return names
-
-
-def _has_whole_numbers(cells: Sequence[Any]) -> bool:
-    """Whether there are numbers among the cells, and nothing but numbers and texts."""
-    numbers = [isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in cells]
-    return any(numbers) and all(isinstance(v, (int, float, np.number, str)) for v in cells)
 
 
 def table_of(

@@ -73,7 +73,7 @@ class StructureScore:
         """Cost of a free parameter."""
         return 0.0
 
-    def pseudo_count(self, ess: float) -> float:
+    def pseudo_counts(self, ess: float) -> float:
         """The number `a` of `table_score`."""
         return 0.0
 
@@ -97,7 +97,7 @@ class BDeu(StructureScore):
 
     formula, takes_ess = DIVIDED, True
 
-    def pseudo_count(self, ess: float) -> float:
+    def pseudo_counts(self, ess: float) -> float:
         return ess
 
     def functions(self, ess: float, card: Ints, size: int, max_cells: int, n_cases: int) -> CellFunctions:
@@ -122,7 +122,7 @@ class PseudoCount(StructureScore):
     def __init__(self, a: float):
         self.a = a
 
-    def pseudo_count(self, ess: float) -> float:
+    def pseudo_counts(self, ess: float) -> float:
         return self.a
 
     def functions(self, ess: float, card: Ints, size: int, max_cells: int, n_cases: int) -> CellFunctions:
