@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from .search_records import (
     FIXED,
     FULL,
     MEMBERS,
+    MORE,
     N_COLUMNS,
     N_COUNTERS,
     NODES,
@@ -178,9 +179,9 @@ def _begin(factors: Factors) -> tuple[Position, Trace]:
 
 def _longer(arrays: _Arrays, *names: str, room: int = 0) -> _Arrays:
     """The same arrays, some of them twice as long, or longer for so many more entries."""
-    more = {}
+    more: dict[str, Any] = {}
     for name in names:
-        old = getattr(arrays, name)
+        old: NDArray[Any] = getattr(arrays, name)
         more[name] = np.zeros((max(2 * len(old), len(old) + room), *old.shape[1:]), old.dtype)
         more[name][: len(old)] = old
     return arrays._replace(**more)
@@ -211,7 +212,8 @@ def _extended(at: Position, trace: Trace) -> tuple[Position, Trace]:
 def _searched(factors: Factors, memory_limit: int, most: int) -> tuple[Trace, int, int]:
     """The trace, its root, and the number of its edges."""
     at, trace = _begin(factors)
-    while (outcome := _loops.search(factors, at, trace, STEPS)) != DONE:
+    outcome = MORE
+    while outcome != DONE:
         steps, n_bytes = int(at.counters[WORK]), sum(array.nbytes for array in (*at, *trace))
         if steps > most or n_bytes > memory_limit:
             limit = f"{most:,} steps" if steps > most else f"{format_bytes(memory_limit)} of memory"
@@ -221,4 +223,5 @@ def _searched(factors: Factors, memory_limit: int, most: int) -> tuple[Trace, in
             )  # fmt: skip
         if outcome == FULL:
             at, trace = _extended(at, trace)
+        outcome = _loops.search(factors, at, trace, STEPS)
     return trace, int(at.counters[NODES]) - 1, int(at.counters[EDGES])

@@ -151,7 +151,8 @@ def parity(n: int, width: int = 4, seed: int = 0) -> tuple[Any, Tables]:
     """Random parities of coins, each a chain of two-coin parities: nothing but counting helps."""
     rng = np.random.default_rng(seed)
     odd = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]])
-    cards, tables = [2] * n, [((v,), rng.random(2)) for v in range(n)]
+    cards = [2] * n
+    tables: Tables = [((v,), rng.random(2)) for v in range(n)]
     for _ in range(n):
         last, *others = rng.choice(n, width, replace=False).tolist()
         for u in others:

@@ -186,7 +186,7 @@ class QuestionBackend(Backend):
         _, steps, found = self._searches.get(key) or (left, 0, TableTooLarge(""))
         if isinstance(found, TableTooLarge) and steps < most:
             try:
-                found = Search(left, max(self.limits.memory_limit // 4, LEAST_BYTES), most, weights)
+                found = Search(left, self.limits.memory_limit // 2, most, weights)
             except TableTooLarge as error:
                 found = error
             self._searches.put(key, (left, most, found))  # which holds the reduction, so no other one has this id
@@ -555,15 +555,16 @@ class QuestionSweep:
             program = collect_program(plan, maximal=self._maximal)
             return left, self._make(program, [*left.tables, *_ones(left, plan)]), plan
 
-        solver, sets = self._questions.search_first(left, evidence) if len(left.free) else None, None
-        if solver is None and len(left.free):
+        solver: Sweep | Search | None = None
+        sets: Sequence[Sequence[int]] | None = None
+        if len(left.free):
+            solver, sets = self._questions.search_first(left, evidence), left.sets
+        if len(left.free) and solver is None:
             try:
                 _, solver, plan = self._sweeps.get_or_make(id(left), make)
                 sets = plan.sets
             except TableTooLarge as error:
                 solver = self._questions.search_last(left, evidence, error)
-        if isinstance(solver, Search):
-            sets = solver.sets
         case, constant = self._questions.case(left, evidence, sets)
         return left, solver, case, left.log_constant + constant
 

@@ -235,10 +235,10 @@ def _joint_of_question(
     _check_entries(tree.model, scope, limit)
     try:
         left, sub, names = reduced(tree, scope, resolved)
-    except TableTooLarge:
+    except TableTooLarge as error:
         if how != "auto":
             raise
-        cells, log_evidence = searched(tree, scope, resolved)
+        cells, log_evidence = searched(tree, scope, resolved, error)
         return Joint(*_labels(tree.model, scope), cells, log_evidence + resolved.log_shift)
     cells, log_evidence = np.ones(1), 0.0
     if sub is not None and names:
@@ -339,8 +339,8 @@ def _rows_of_question(
     _check_entries(tree.model, scope, MAX_TABLE)
     try:
         left, sub, free = reduced(tree, scope, resolved)
-    except TableTooLarge:
-        return searched(tree, scope, resolved)[0]
+    except TableTooLarge as error:
+        return searched(tree, scope, resolved, error)[0]
     cells, targeted = np.ones(1), [i for i, v in enumerate(free) if tree.model.index(v) in targets]
     if sub is not None and free:
         inner = scope_of(sub.model, free)
