@@ -32,7 +32,7 @@ from rows import network, parser_of, row, store, timed
 import jtgpu
 from jtgpu.cases.files import MAX_THREADS
 from jtgpu.cases.query import resolve_query
-from jtgpu.cases.solver import Solver
+from jtgpu.cases.solver import CaseSolver
 from jtgpu.columns.memory import NativeFrame
 from jtgpu.formats import bundled
 from jtgpu.model.network import BayesianNetwork
@@ -157,7 +157,7 @@ class Bench:
         cases = NativeFrame(frame)
         options = TableOptions(targets=asked, evidence_columns=cases.names)
         query, _ = resolve_query(self.net, cases.names, options)
-        solver = Solver(tree, query, options)
+        solver = CaseSolver(tree, query, options)
         encoder = solver.encoders[False]
         step = cases.n if solver.by_columns else query.rows_per_call(self.net)
         encode, answer, device = [], [], []

@@ -11,14 +11,14 @@ import numpy as np
 from ..columns.arrow import arrow
 from ..util.arrays import Bools, Floats
 from ..util.atomic_file import open_atomic
-from .solver import AnsweredRows, Solver
+from .solver import AnsweredRows, CaseSolver
 from .writing.formats import writer_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 def answer_table(
-    solver: Solver, rows: AnsweredRows, kept: Sequence[tuple[Any, Any]] = (), *, probabilities: bool = True
+    solver: CaseSolver, rows: AnsweredRows, kept: Sequence[tuple[Any, Any]] = (), *, probabilities: bool = True
 ) -> Any:
     """The answers of n rows as an Arrow table."""
     # solver: The solver that answered the rows
@@ -52,7 +52,7 @@ def answer_table(
     return pa.Table.from_arrays([array for _, array in kept] + columns, schema=schema)
 
 
-def _labels(solver: Solver, rows: AnsweredRows, mask: Bools | None) -> list[Any]:
+def _labels(solver: CaseSolver, rows: AnsweredRows, mask: Bools | None) -> list[Any]:
     """Name of each target's most probable state, the first one if several are equally probable."""
     answers, targets = rows.answers, solver.query.targets
     bounds = np.cumsum([0, *(int(solver.model.cardinality[v]) for v in targets)])
@@ -65,7 +65,7 @@ def _labels(solver: Solver, rows: AnsweredRows, mask: Bools | None) -> list[Any]
     return list(solver.each(label, range(len(targets))))
 
 
-def _explanations(solver: Solver, rows: AnsweredRows, mask: Bools | None) -> Iterator[Any]:
+def _explanations(solver: CaseSolver, rows: AnsweredRows, mask: Bools | None) -> Iterator[Any]:
     """The states of the targets in the most probable explanations, and ln P of these."""
     answers = rows.answers
     assert answers.explanations is not None
@@ -76,14 +76,14 @@ def _explanations(solver: Solver, rows: AnsweredRows, mask: Bools | None) -> Ite
     yield arrow().array(answers.expand(answers.explanations.log_joint), mask=mask)
 
 
-def _state_names(solver: Solver, rows: AnsweredRows, v: int, states: NDArray[Any], mask: Bools | None) -> Any:
+def _state_names(solver: CaseSolver, rows: AnsweredRows, v: int, states: NDArray[Any], mask: Bools | None) -> Any:
     """Names of states of one variable, given by the numbers of the computed cases."""
     pa = arrow()
     indices = pa.array(rows.answers.expand(states.astype(np.int32)), mask=mask)
     return pa.DictionaryArray.from_arrays(indices, pa.array(solver.model.states(v))).cast(pa.string())
 
 
-def _conflicts(solver: Solver, rows: AnsweredRows, flagged: Bools) -> Floats:
+def _conflicts(solver: CaseSolver, rows: AnsweredRows, flagged: Bools) -> Floats:
     """ln(prod P(e_i) / P(e)) of each case; see `jtgpu.JunctionTree.conflict`."""
     total = np.zeros(len(flagged))
     for log_prior, codes in zip(solver.log_priors, rows.codes, strict=True):

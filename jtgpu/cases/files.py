@@ -28,7 +28,7 @@ from ..util.arguments import check_keywords_of
 from .answer_table import answer_table
 from .pipeline import default_chunk, default_concurrency, run_chunks
 from .query import TableKeywords, TableQuery, file_fingerprint, model_fingerprint, query_fingerprint, resolve_query
-from .solver import Progress, RowError, Solver, progress_of
+from .solver import CaseSolver, Progress, RowError, progress_of
 from .writing import NO_SPACE, ResumableFile, no_space, writer_for
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def answer_frame(
             with late_imports.cluster().solver_on(cluster, tree, query, options, by_index=cases.by_index) as solver:
                 solver.report = report
                 return cases.like(_answer_rows(cases, solver, columns, 0, cases.n), kept)
-        solver = Solver(tree, query, options, by_index=cases.by_index)
+        solver = CaseSolver(tree, query, options, by_index=cases.by_index)
         if solver.by_columns:
             threads = min(os.cpu_count() or 1, MAX_THREADS * tree.max_concurrent_tables)
             with ThreadPoolExecutor(threads, "jtgpu-frame") as pool:
@@ -83,7 +83,7 @@ def answer_frame(
         return cases.like(arrow().concat_tables(tables), kept)
 
 
-def _answer_rows(cases: Table, solver: Solver, columns: list[Any], first: int, last: int) -> Any:
+def _answer_rows(cases: Table, solver: CaseSolver, columns: list[Any], first: int, last: int) -> Any:
     """The answers of some rows as an Arrow table."""
     return answer_table(solver, solver.answer(columns, last - first, _error_of(cases, first)))
 
@@ -94,7 +94,7 @@ def _error_of(cases: Table, first: int) -> RowError:
 
 
 def _answer_columns(
-    cases: Table, solver: Solver, columns: list[Any], kept: list[str]
+    cases: Table, solver: CaseSolver, columns: list[Any], kept: list[str]
 ) -> tuple[Any, list[str], Block | None]:
     """The answers of all rows from a backend that computes columns, as `NativeFrame.like` takes them.
 
@@ -267,7 +267,7 @@ def run_file(
 
         fields = [arrow().field(name, kind) for name, kind in kept_types]
         concurrency = default_concurrency(tree, options.threads)
-        run_chunks(chunks, Solver(tree, query, table), fields, unfinished, progress=report, concurrency=concurrency)
+        run_chunks(chunks, CaseSolver(tree, query, table), fields, unfinished, progress=report, concurrency=concurrency)
         unfinished.finish(schema)
     done = unfinished.done
     return Report(

@@ -17,7 +17,7 @@ from ..plans.plan import Plan
 from ..util.system import cores
 from .answer_table import answer_table
 from .query import TableQuery
-from .solver import Solver
+from .solver import CaseSolver
 
 # Process items in several threads and deliver the results in order.
 #
@@ -84,7 +84,7 @@ def map_in_order(
     # work: Called from several threads
     # deliver: Called from a thread of its own
     # concurrency: Number of items processed at the same time
-    run = _Run(items, work, deliver, concurrency)
+    run = _PipelineRun(items, work, deliver, concurrency)
     try:
         threading.Thread(target=run.run_all, name="jtgpu-reader", daemon=True).start()
         run.wait()
@@ -97,7 +97,7 @@ def map_in_order(
         raise run.failed[0]
 
 
-class _Run(Generic[Item, Result]):
+class _PipelineRun(Generic[Item, Result]):
     """State shared by the threads of one call.
 
     The calling thread uses only plain attributes and queues implemented in C, which an interrupt cannot leave in an
@@ -254,7 +254,7 @@ class _AnsweredChunk:
 
 
 def run_chunks(
-    chunks: Iterator[CaseChunk], solver: Solver, kept: list[Any], sink: Sink, *,
+    chunks: Iterator[CaseChunk], solver: CaseSolver, kept: list[Any], sink: Sink, *,
     progress: Callable[[CaseChunk], None] | None = None, concurrency: int = 1,
 ) -> None:  # fmt: skip
     """Read, answer and write all chunks in order; an error is raised after everything before it has been written."""
@@ -276,7 +276,7 @@ def run_chunks(
     map_in_order(chunks, answer, write, concurrency)
 
 
-def _answer(chunk: CaseChunk, solver: Solver, kept: list[Any]) -> tuple[Any, int]:
+def _answer(chunk: CaseChunk, solver: CaseSolver, kept: list[Any]) -> tuple[Any, int]:
     """The answers of a chunk, whose columns are released, and how many of its rows have none."""
     chunk.load()
 

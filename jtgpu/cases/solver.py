@@ -1,4 +1,4 @@
-"""`Solver`: answers cases by state numbers, with a tree and a query, independently of files, frames and processes."""
+"""`CaseSolver`: answers cases by state numbers, with a tree and a query, without files, frames and processes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RowError = Callable[[int, str, type[JtgpuError]], JtgpuError]  # row, reason, ty
 
 
 @dataclass(frozen=True)
-class Explanations:
+class ExplainedCases:
     """Most probable explanations of cases: the fields of `CaseExplanations` that a table needs."""
 
     states: NDArray[np.int32]  # (u, V)
@@ -46,7 +46,7 @@ class Explanations:
 
 
 @dataclass
-class Answers:
+class CaseAnswers:
     """Answers of n cases, of which u distinct ones were computed."""
 
     # (u, T) float64: Target after target; a view of a (T, u) array if the backend computes columns
@@ -54,7 +54,7 @@ class Answers:
     log_evidence: Floats  # (u,) float64
     impossible: Bools  # (u,) bool
     inverse: Ints | None = None  # (n,) int64: Computed case of each case; None if all were computed
-    explanations: Explanations | CaseExplanations | None = None  # explanations of the u cases
+    explanations: ExplainedCases | CaseExplanations | None = None  # explanations of the u cases
 
     def expand(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values of the u computed cases, repeated for all n cases along the last axis."""
@@ -65,12 +65,12 @@ class Answers:
 class AnsweredRows:
     """Rows of a table with their answers."""
 
-    answers: Answers
+    answers: CaseAnswers
     codes: NDArray[Any]  # (E, n) array of int: State of each evidence variable in each row
     flagged: dict[int, str]  # reason why a row has no answer, by row
 
 
-class Solver:
+class CaseSolver:
     """A tree and the results that it computes for every case of a table."""
     # options: ``na_values`` and ``do``
     # by_index: Whether numbers in cells are always numbers of states; see `jtgpu.model.states`
@@ -124,7 +124,7 @@ class Solver:
             flagged.setdefault(row, reason)
         return AnsweredRows(answers, encoded.codes, flagged)
 
-    def _solve_or_flag(self, codes: NDArray[Any], flagged: dict[int, str], error: RowError) -> Answers:
+    def _solve_or_flag(self, codes: NDArray[Any], flagged: dict[int, str], error: RowError) -> CaseAnswers:
         """Answer n cases; questions that are too large are errors of their rows."""
         try:
             return self.solve(codes)
@@ -145,7 +145,7 @@ class Solver:
         inverse[fits] = answers.expand(np.arange(len(answers.impossible)))
         return replace(answers, inverse=inverse)
 
-    def solve(self, codes: NDArray[Any]) -> Answers:
+    def solve(self, codes: NDArray[Any]) -> CaseAnswers:
         """Answer n cases; equal cases are computed once if there are enough of them."""
         # codes: (E, n) array of int: See `jtgpu.columns.coded.Encoded`
         sets = [self.tree.plan.sets.number(scope, "joint posterior") for scope in self.query.joints]
@@ -153,7 +153,7 @@ class Solver:
         if self.by_columns:  # such a backend merges equal cases itself
             columns = self.tree.intervened().backend.run_columns(self.query.evidence, codes, targets)
             posterior = self._with_joints(columns.posterior.T)
-            return Answers(posterior, without_rounding(columns.log_evidence), columns.impossible)
+            return CaseAnswers(posterior, without_rounding(columns.log_evidence), columns.impossible)
         equal = find_equal_rows(codes.T, min_saving=MIN_EQUAL, mapper=self.each)
         inverse = None if equal is None else equal.kind
         codes = codes if equal is None else codes[:, equal.first]
@@ -166,7 +166,7 @@ class Solver:
         with naming_rows(None, None if equal is None else equal.first):
             result = self.tree.intervened(known.intervened).backend.run_batch(known.states, known.likelihood, targets)
             posterior = self._with_joints(result.posterior)
-            answers = Answers(posterior, without_rounding(result.log_evidence), result.impossible, inverse)
+            answers = CaseAnswers(posterior, without_rounding(result.log_evidence), result.impossible, inverse)
             if self.query.mpe:
                 answers.explanations = self.tree.mpe_batch(states, on_error="flag", do=self._do)
         return answers
@@ -178,7 +178,7 @@ class Solver:
         plain, joints = self.tree.plan.sets.split(posterior, self.query.targets, self.query.joints)
         return np.hstack([plain, *(joints[scope].reshape(len(plain), -1) for scope in self.query.joints)])
 
-    def _impossible_rows(self, answers: Answers, codes: NDArray[Any]) -> list[tuple[int, str]]:
+    def _impossible_rows(self, answers: CaseAnswers, codes: NDArray[Any]) -> list[tuple[int, str]]:
         """Rows of probability zero and their evidence, ascending."""
         if not answers.impossible.any():
             return []

@@ -14,7 +14,7 @@ from ..cases.writing.formats import writer_for
 from ..columns.files import read_file, time_column
 from ..screen.columns import like_cases, open_rows, take_rows
 from ..screen.outliers import Outliers, top_outliers
-from ..screen.reference import Cells, cell_surprise, row_surprise
+from ..screen.reference import RareCells, cell_surprise, row_surprise
 from ..series.autoregression import Autoregression, ar
 from ..series.autoregression import whiten as residuals
 from ..series.slices import lag_parents, two_slices
@@ -68,7 +68,7 @@ def screen(o: Screen, csv: CsvOptions, cluster: ClusterOptions) -> None:
     _print_outliers(o.data, outliers, scores, o.json)
 
 
-def _scores(rows: NDArray[Any], cells: Cells, outliers: Outliers) -> dict[str, Any]:
+def _scores(rows: NDArray[Any], cells: RareCells, outliers: Outliers) -> dict[str, Any]:
     """Surprise of all rows; cells of the outliers."""
     return {"all": rows, "surprise": rows[outliers.index], "cell": cells.variable, "p_cell": cells.probability}
 

@@ -11,7 +11,7 @@ from click import BadParameter
 
 from ..errors import JtgpuError
 from ..inference.queries import text
-from ..inference.queries.text import UNITS, Question
+from ..inference.queries.text import UNITS, ParsedQuestion
 from ..inference.results.marginals import Posterior, Posteriors
 from ..inference.results.tables import Conditional, Joint
 from ..inference.tree import JunctionTree
@@ -49,7 +49,7 @@ def observation_table(observations: Iterable[Any]) -> Answer:
     return Answer(head, [(o.variable, gain, o.expected_entropy / BIT, getattr(o, last)) for o, gain in rows])
 
 
-def answer_table(q: Question, answer: Any) -> Answer:
+def answer_table(q: ParsedQuestion, answer: Any) -> Answer:
     """Convert an answer of `jtgpu.inference.queries.text.ask` to rows."""
     if isinstance(answer, Posterior):
         return Answer((answer.variable, "P"), [*zip(answer.states, answer.probabilities.tolist(), strict=True)])
@@ -82,7 +82,7 @@ def answer_table(q: Question, answer: Any) -> Answer:
     return Answer((UNITS[q.kind],), [(float(answer),)])
 
 
-def print_answer(q: Question, answer: Answer, digits: int | None = None, *, first: bool = True) -> None:
+def print_answer(q: ParsedQuestion, answer: Answer, digits: int | None = None, *, first: bool = True) -> None:
     """Print a question and its answer, on a terminal below an empty line unless it is the first."""
     if on_terminal() and not first:
         print()
@@ -133,7 +133,7 @@ def query(o: Query, plan: CutPlanning, run: Compute) -> None:
 
 
 def answer_questions(
-    tree: JunctionTree, questions: list[text.Question], convert: Callable[[text.Question, Any], Any]
+    tree: JunctionTree, questions: list[text.ParsedQuestion], convert: Callable[[text.ParsedQuestion, Any], Any]
 ) -> tuple[list[Any], JtgpuError | None]:
     """Converted answers up to the first question that fails, and its error."""
     answers: list[Any] = []
@@ -146,7 +146,7 @@ def answer_questions(
 
 
 def print_answers(
-    file: str, questions: list[text.Question], answers: list[Any], error: JtgpuError | None, json: bool,
+    file: str, questions: list[text.ParsedQuestion], answers: list[Any], error: JtgpuError | None, json: bool,
     digits: int | None = None,
 ) -> None:  # fmt: skip
     """Print the answers, then raise the error; with JSON print either everything or nothing."""

@@ -17,7 +17,7 @@ from click import BadParameter
 
 from ..errors import TableTooLarge, closest
 from ..formats import read_evidence_cases, read_query, save_text
-from ..inference.competition import TASKS, Limits, solve_text
+from ..inference.competition import TASKS, TaskLimits, solve_text
 from ..options.compute import Compute, Planning
 from ..util.system import peak_memory
 from ..util.text_table import printable as shown
@@ -34,7 +34,7 @@ def solve(o: Solve, plan: Planning, run: Compute) -> None:
     begun = time.perf_counter()
     seconds = _number_of("INF_TIME")
     options: dict[str, Any] = {"seed": plan.order_seed, "cache": not plan.no_cache}
-    limits = Limits(_memory(plan.memory_limit), plan.max_table or None, seconds, options)
+    limits = TaskLimits(_memory(plan.memory_limit), plan.max_table or None, seconds, options)
     with _deadline(seconds), status("reading", o.progress) as step:
         net = read_network(problem.model)
         if plan.order != "auto" or plan.plan is not None:

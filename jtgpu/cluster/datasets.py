@@ -12,7 +12,7 @@ import numpy as np
 from ..backends.wrappers.cutset import in_order
 from ..cases.answer_table import answer_table
 from ..cases.query import TableKeywords, TableQuery, resolve_query
-from ..cases.solver import Answers, Explanations, Solver
+from ..cases.solver import CaseAnswers, CaseSolver, ExplainedCases
 from ..columns.arrow import arrow
 from ..errors import BackendUnavailable, JtgpuError
 from ..inference.network_plan import NetworkPlan
@@ -53,7 +53,7 @@ class _SolverActor:
         return arrays
 
 
-class _ClusterSolver(Solver):
+class _ClusterSolver(CaseSolver):
     """A solver whose cases are answered on a cluster, in blocks of the same size as locally."""
 
     def __init__(
@@ -64,14 +64,14 @@ class _ClusterSolver(Solver):
         self.by_columns = False  # workers return rows
         self._options, self._ray, self._cluster = options, ray, cluster
 
-    def solve(self, codes: NDArray[Any]) -> Answers:
+    def solve(self, codes: NDArray[Any]) -> CaseAnswers:
         step = self.query.rows_per_call(self.model)
         blocks = [codes[:, first : first + step] for first in range(0, max(codes.shape[1], 1), step)]
         solved = self._solve_blocks(blocks)
         joined = {name: np.concatenate([part[name] for part in solved]) for name in solved[0]}
-        answers = Answers(joined["posterior"], joined["log_evidence"], joined["impossible"])
+        answers = CaseAnswers(joined["posterior"], joined["log_evidence"], joined["impossible"])
         if "states" in joined:
-            answers.explanations = Explanations(joined["states"], joined["log_joint"])
+            answers.explanations = ExplainedCases(joined["states"], joined["log_joint"])
         return answers
 
     def _solve_blocks(self, blocks: Sequence[NDArray[Any]]) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ class _ClusterSolver(Solver):
 @contextmanager
 def solver_on(
     cluster: str | Cluster, tree: JunctionTree, query: TableQuery, options: TableOptions, *, by_index: bool = False
-) -> Iterator[Solver]:
+) -> Iterator[CaseSolver]:
     """A solver for frames in memory: encoding is local, results come from a cluster, bit-identical to local ones.
 
     If evidence patterns get plans of their own (`JunctionTree.is_adaptive`), the last digits may differ, as they may

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ..cases.query import TableQuery
-from ..cases.solver import Solver
+from ..cases.solver import CaseSolver
 from ..columns.arrow import arrow, arrow_parquet
 from ..columns.files import open_cases
 from ..columns.source import CaseChunk, RowLocation, parquet_chunk, regroup
@@ -54,9 +54,9 @@ class WorkerSpec:
         tree: JunctionTree = self.plan.compile(cast("BackendName", self.share.backend), **self.options)
         return tree
 
-    def solver(self, tree: JunctionTree | None = None) -> Solver:
+    def solver(self, tree: JunctionTree | None = None) -> CaseSolver:
         """A solver, on the worker."""
-        return Solver(tree or self.compile(), self.query, self.table)
+        return CaseSolver(tree or self.compile(), self.query, self.table)
 
 
 def plan_of(plan: NetworkPlan | JunctionTree, backend: str) -> tuple[NetworkPlan, str, dict[str, Any]]:

@@ -17,7 +17,7 @@ from ..plans.ordering.anneal import RULES, greedy_order
 from ..plans.ordering.elimination import order_cost
 from ..util.elementary import log
 from .goal import TRUE, goal_network
-from .place import Place
+from .place import PolicyPlace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,12 +94,12 @@ class Evaluator:
         other._inform(net, information)
         return other
 
-    def _place(self, d: int) -> Place:
+    def _place(self, d: int) -> PolicyPlace:
         """Where a policy is among the weights of the backend."""
         scope = self.scopes[d]
         if len(scope) == 1:
-            return Place.of(d, scope, scope, self.shape(d))
-        return Place.of(*self._sets[frozenset(scope)], scope, self.shape(d))
+            return PolicyPlace.of(d, scope, scope, self.shape(d))
+        return PolicyPlace.of(*self._sets[frozenset(scope)], scope, self.shape(d))
 
     def shape(self, d: int) -> tuple[int, ...]:
         """Extents of a policy: those of the information, then the options."""

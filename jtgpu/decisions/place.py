@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Policies = dict[int, "Floats"]  # decision -> (extents of its information, options), rows sum to 1
 
 
-class Place(NamedTuple):
+class PolicyPlace(NamedTuple):
     """Where the weights of a policy are."""
 
     number: int  # of the variable, or of the set of a decision and its information
@@ -22,7 +22,7 @@ class Place(NamedTuple):
     extents: tuple[int, ...]  # in the order of the set
 
     @classmethod
-    def of(cls, number: int, own: tuple[int, ...], scope: tuple[int, ...], shape: tuple[int, ...]) -> Place:
+    def of(cls, number: int, own: tuple[int, ...], scope: tuple[int, ...], shape: tuple[int, ...]) -> PolicyPlace:
         """The place of a policy over `scope` in a set that has the same variables in another order."""
         axes = tuple(map(scope.index, own))
         return cls(number, axes, tuple(map(own.index, scope)), tuple(shape[i] for i in axes))

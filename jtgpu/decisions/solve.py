@@ -41,7 +41,7 @@ class Solution(NamedTuple):
     unreached: dict[int, list[tuple[int, ...]]]  # and those of probability 0
 
 
-class Solver:
+class PolicySolver:
     """Solves a decision network; keeps its compiled form."""
 
     # shared: An evaluator whose plan serves this network, too

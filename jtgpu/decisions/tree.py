@@ -24,7 +24,7 @@ from ..util.lru import LRU
 from .evaluate import Evaluator, greedy_plan_order, scopes_of
 from .relevance import requisite_information
 from .results import Options, Policy, ValueOfInformation
-from .solve import Solution, Solver, check_network
+from .solve import PolicySolver, Solution, check_network
 from .utility import Utility
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         _check_options(options)
         super().__init__(net, backend, options)
         check_network(net, options.get("max_table", MAX_TABLE))
-        self._solver = Solver(net, self._arguments)
+        self._solver = PolicySolver(net, self._arguments)
         self._solutions: LRU[Any, Solution] = LRU(MOST_SOLUTIONS)
         self._trees: LRU[Any, tuple[Any, JunctionTree]] = LRU(4)  # of networks with a policy
 
@@ -316,7 +316,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 
 def informed_utilities(
-    solver: Solver, options: Mapping[str, Any], d: int, candidates: Sequence[str], state: NDArray[np.int32],
+    solver: PolicySolver, options: Mapping[str, Any], d: int, candidates: Sequence[str], state: NDArray[np.int32],
     policies: Policies,
 ) -> dict[str, float]:  # fmt: skip
     """The highest expected utility where decision d knows a candidate, too; lacks candidates that change nothing."""
@@ -333,7 +333,7 @@ def informed_utilities(
             shared = Evaluator(net, solver.information, options, [known[v] for v in wanted])
     values = {}
     for v in wanted:
-        other = Solver(informed[v], options, shared)
+        other = PolicySolver(informed[v], options, shared)
         start = _with_more_information(policies, solver.evaluator, other.evaluator)
         values[v] = other.solve(state, start=start).expected_utility
     return values

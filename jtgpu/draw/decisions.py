@@ -13,7 +13,7 @@ from ..inference.results.marginals import Posteriors
 from ..model.decisions import DecisionNetwork
 from ..util.text_table import counted
 from .arrange import arrange
-from .drawing import MAX_NAME, TITLE, Box, Drawing, Graph, box_size, draw_box, hub, neighbourhood
+from .drawing import MAX_NAME, TITLE, Box, Drawing, DrawnGraph, box_size, draw_box, hub, neighbourhood
 from .network import LEGEND, LEGEND_TEXT, MARGIN, MAX_WIDTH, known_probabilities
 from .svg import ARROW, MARKS, Mark, curve, escaped, mark, marks, picture, shortened, text_width
 
@@ -21,7 +21,7 @@ MOST_AUTOMATIC = 60  # nodes of a part of a network that the user did not choose
 LINE = 16  # height of a line of text in a diamond
 
 
-def decision_graph(net: DecisionNetwork) -> Graph:
+def decision_graph(net: DecisionNetwork) -> DrawnGraph:
     """The arcs among variables and utilities, which follow the variables."""
     names = [*net.variables, *net.utilities]
     number = {v: i for i, v in enumerate(names)}
@@ -31,7 +31,7 @@ def decision_graph(net: DecisionNetwork) -> Graph:
     for parent, child in arcs:
         parents[child].append(parent)
         children[parent].append(child)
-    return Graph(arcs, parents, children, True)
+    return DrawnGraph(arcs, parents, children, True)
 
 
 def show_decisions(

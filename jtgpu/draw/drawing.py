@@ -104,7 +104,7 @@ class Drawing:
 
 # The part of a large model that a picture shows: the neighbourhood of some variables.
 
-class Graph(NamedTuple):
+class DrawnGraph(NamedTuple):
     """The arcs of a model, by number."""
 
     arcs: list[tuple[int, int]]  # (parent, child)
@@ -113,7 +113,7 @@ class Graph(NamedTuple):
     is_directed: bool
 
     @classmethod
-    def of(cls, n: int, arcs: list[tuple[int, int]], is_directed: bool) -> Graph:
+    def of(cls, n: int, arcs: list[tuple[int, int]], is_directed: bool) -> DrawnGraph:
         """The graph of n variables with these arcs."""
         parents: list[list[int]] = [[] for _ in range(n)]
         children: list[list[int]] = [[] for _ in range(n)]
@@ -123,7 +123,7 @@ class Graph(NamedTuple):
         return cls(arcs, parents, children, is_directed)
 
 
-def graph_of(model: DiscreteModel) -> Graph:
+def graph_of(model: DiscreteModel) -> DrawnGraph:
     """Return the arcs of a network, or the pairs of variables that share a factor of a Markov network."""
     is_directed = isinstance(model, DirectedModel)
     if isinstance(model, DirectedModel):
@@ -131,16 +131,16 @@ def graph_of(model: DiscreteModel) -> Graph:
     else:
         pairs = {(min(a, b), max(a, b)) for f in model.factors for a in f.scope for b in f.scope if a != b}
         arcs = sorted(pairs)
-    return Graph.of(len(model), arcs, is_directed)
+    return DrawnGraph.of(len(model), arcs, is_directed)
 
 
-def hub(graph: Graph) -> int:
+def hub(graph: DrawnGraph) -> int:
     """The node with the most neighbours; the first one in case of a tie."""
     degree = [len(p) + len(c) for p, c in zip(graph.parents, graph.children, strict=True)]
     return degree.index(max(degree))
 
 
-def neighbourhood(graph: Graph, start: Sequence[int], hops: int, most: int) -> list[int]:
+def neighbourhood(graph: DrawnGraph, start: Sequence[int], hops: int, most: int) -> list[int]:
     """Nodes at most `hops` arcs away from the first ones, the nearest first; at most `most`, ascending."""
     near = dict.fromkeys(start[:most])
     ring: Iterable[int] = list(near)

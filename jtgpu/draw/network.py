@@ -12,7 +12,7 @@ from ..inference.results.marginals import Posteriors
 from ..model.directed import DirectedModel
 from ..model.discrete import DiscreteModel
 from .arrange import SPACING, Arrangement, Spacing, arrange
-from .drawing import Box, Drawing, Graph, box_size, draw_box, graph_of, neighbourhood
+from .drawing import Box, Drawing, DrawnGraph, box_size, draw_box, graph_of, neighbourhood
 from .svg import ARROW, MARKS, MAX_TITLE, Mark, clean, curve, escaped, mark, picture, shortened, text_width
 
 # The picture of a junction tree: cliques as boxes, and between two cliques the separator that they share.
@@ -74,13 +74,13 @@ def draw_junction_tree(plan: NetworkPlan, around: Sequence[int] = (), *, hops: i
     return Drawing(picture(shown, width, height, title), width, height, title)
 
 
-def _graph(parent: Sequence[int]) -> Graph:
+def _graph(parent: Sequence[int]) -> DrawnGraph:
     arcs = [(up, c) for c, up in enumerate(parent) if up >= 0]
     parents: list[list[int]] = [[up] if up >= 0 else [] for up in parent]
     children: list[list[int]] = [[] for _ in parent]
     for up, c in arcs:
         children[up].append(c)
-    return Graph(arcs, parents, children, is_directed=False)
+    return DrawnGraph(arcs, parents, children, is_directed=False)
 
 
 def _lines(clique: Sequence[str]) -> list[str]:
@@ -261,7 +261,7 @@ def _title(model: DiscreteModel, n: int, with_posteriors: bool) -> str:
 
 
 def _box(
-    model: DiscreteModel, v: int, graph: Graph, number: Mapping[int, int],
+    model: DiscreteModel, v: int, graph: DrawnGraph, number: Mapping[int, int],
     results: tuple[Posteriors | None, Posteriors | None], mark: Mark | None, is_target: bool,
 ) -> Box:  # fmt: skip
     p, prior = (known_probabilities(result, v) for result in results)
@@ -293,7 +293,7 @@ def _arcs(stacked: StackedDrawing, cut: frozenset[int], is_directed: bool) -> It
         yield f'<path class="y" d="{"".join(heads)}"/>'
 
 
-def _overview(n: int, graph: Graph, shown: frozenset[int], y: int) -> tuple[list[str], int, int]:
+def _overview(n: int, graph: DrawnGraph, shown: frozenset[int], y: int) -> tuple[list[str], int, int]:
     """A dot for each variable at its place in the whole network; those that the picture shows stand out."""
     whole = arrange([(8, 8)] * n, graph.arcs)
     across, down = max(whole.width, 1), max(whole.height, 1)

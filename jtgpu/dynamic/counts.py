@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .propagation import Propagation, case_of, chunks
-from .side_by_side import Passes, extended_table, table_of
+from .side_by_side import GroupPasses, extended_table, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +61,7 @@ class _Sum:
                 mine += theirs
 
 
-class _Counting(Passes):
+class _Counting(GroupPasses):
     """The passes in compiled code, each block of slices followed by its counts."""
 
     def __init__(self, step: Step, read: Sequences, table: SliceTable, weights: Floats):

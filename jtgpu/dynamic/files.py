@@ -17,7 +17,7 @@ from ..columns.arrow import arrow
 from ..errors import EvidenceError, JtgpuError
 from ..options.tables import FileOptions
 from ..util.atomic_file import write_bytes
-from .number_rows import Rows
+from .number_rows import NumberRows
 from .sequence_file import SequenceFile, SequenceQuestion
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class SequenceReport:
 
 
 def answer_block(
-    tree: DynamicTree | MixedDynamicTree, file: SequenceFile, block: Sequences | Rows
+    tree: DynamicTree | MixedDynamicTree, file: SequenceFile, block: Sequences | NumberRows
 ) -> tuple[Any, int]:
     """The answers about some sequences as an Arrow table, and how many of them are impossible."""
     pa, q, net = arrow(), file.question, file.discrete

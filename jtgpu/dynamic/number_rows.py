@@ -27,14 +27,14 @@ HALF_LOG_2PI, LN2 = 0.5 * log(2 * math.pi), log(2.0)
 TINY = 2.0**-1000  # smaller likelihoods are numbers with an exponent of their own
 
 
-class Rows(NamedTuple):
+class NumberRows(NamedTuple):
     """Sequences with numbers."""
 
     sequences: Sequences  # of the variables with states
     values: Mapping[str, Floats]  # (R,) of each number; NaN: not observed
     cut: Mapping[str, Bools] = {}  # (R,) where a number is set, so that its density does not hold
 
-    def setting(self, do: Mapping[str, Any]) -> Rows:
+    def setting(self, do: Mapping[str, Any]) -> NumberRows:
         """Set numbers: to a value in all slices, or in some, ``{slice: value}``."""
         values, cut, t = dict(self.values), dict(self.cut), self.sequences.slices
         for y, given in do.items():
@@ -56,7 +56,7 @@ class Rows(NamedTuple):
         return self._replace(values=values, cut=cut)
 
     @classmethod
-    def of(cls, sequences: Sequences, values: Mapping[str, Floats]) -> Rows:
+    def of(cls, sequences: Sequences, values: Mapping[str, Floats]) -> NumberRows:
         """Sequences, and numbers in the order of the rows of their table."""
         if (rows := sequences.source) is not None:
             values = {y: np.where(rows >= 0, x[np.maximum(rows, 0)], np.nan) for y, x in values.items()}
@@ -65,7 +65,7 @@ class Rows(NamedTuple):
 
 def read_rows(
     net: MixedDynamicNetwork, given: Any, likelihood: Any = None, keys: Keys = Keys(), do: Any = None
-) -> Rows:
+) -> NumberRows:
     """Sequences and their numbers: a long frame, a list of frames, or a mapping of (B, T) arrays."""
     is_list = isinstance(given, (list, tuple)) and len(given) > 0 and is_sequence(given[0])
     named = [k for k in (keys.id, keys.time) if k is not None]
@@ -85,7 +85,7 @@ def read_rows(
         if not any(v in part for v in net.discrete):
             part[net.discrete.variables[0]] = np.full(n, None, object)
     read = read_sequences(net.discrete, parts if is_list else parts[0], likelihood=likelihood, keys=keys, do=do)
-    return Rows.of(read, {y: np.concatenate(columns) for y, columns in cells.items()})
+    return NumberRows.of(read, {y: np.concatenate(columns) for y, columns in cells.items()})
 
 
 def _columns(net: MixedDynamicNetwork, frame: Any, keys: Sequence[Any]) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def finite(name: str, numbers: Floats, where: Callable[[int], str]) -> Floats:
     return numbers
 
 
-def families(net: MixedDynamicNetwork, rows: Rows, y: str) -> list[tuple[Gaussian, Ints, Floats]]:
+def families(net: MixedDynamicNetwork, rows: NumberRows, y: str) -> list[tuple[Gaussian, Ints, Floats]]:
     """The densities of a number, the rows where each holds and y is observed, and (n, 1 + parents) ones and parents."""
     made, t = [], rows.sequences.slices
     own = net.gaussians(y)
@@ -155,7 +155,7 @@ def regression(g: Gaussian) -> tuple[Floats, Floats]:
     return np.stack([g.mean.ravel(), *(c.ravel() for c in g.coefficients.values())], axis=1), g.sd.ravel()
 
 
-def with_densities(net: MixedDynamicNetwork, rows: Rows, on_lost: str = "error") -> tuple[Sequences, Floats]:
+def with_densities(net: MixedDynamicNetwork, rows: NumberRows, on_lost: str = "error") -> tuple[Sequences, Floats]:
     """The sequences with densities of numbers as likelihoods, and (R,) ln of what these were divided by."""
     # on_lost: "flag" makes sequences impossible in which a density is 0 in every state
     sequences, offset = rows.sequences, np.zeros(len(rows.sequences.codes))

@@ -15,6 +15,7 @@ from ..model.mixed_dynamic import label
 from ..util.arguments import check_keywords, mapping
 from ..util.cells import is_missing
 from ..util.elementary import logs
+from ..util.equality import ByValue
 from .number_rows import HALF_LOG_2PI, regression, scaled_densities
 from .stream import read_state
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from .stream import Stream
 
 
-class SliceNumber:
+class SliceNumber(ByValue):
     """The posterior of a number in a slice: a mixture of normal distributions; an observed one has sd 0.
 
     Attributes

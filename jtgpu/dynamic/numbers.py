@@ -15,7 +15,7 @@ from ..model.discrete import DiscreteModel
 from ..model.mixed_dynamic import MixedDynamicNetwork, label
 from ..util.arguments import check_keywords, mapping, names, random_generator
 from ..util.text_table import counted
-from .number_rows import Rows, read_rows, regression, sums, with_densities
+from .number_rows import NumberRows, read_rows, regression, sums, with_densities
 from .number_stream import MixedStream
 from .results import Course, SequenceExplanations, SequencePosteriors, SequenceStates
 from .tree import DynamicTree
@@ -155,13 +155,13 @@ class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
         """Start a sequence whose slices come one by one."""
         return MixedStream(self.network, self.discrete.stream())
 
-    def _read(self, sequences: Any, options: Mapping[str, Any]) -> Rows:
+    def _read(self, sequences: Any, options: Mapping[str, Any]) -> NumberRows:
         for name in options:
             if name not in (known := ("keys", "likelihood", "do", "codes")):
                 raise ArgumentError(f"there is no argument {name!r}{closest(name, known) or f'; known: {known}'}")
         if given := [v for v in mapping("likelihood", options.get("likelihood")) if v in self.network.numbers]:
             raise ArgumentError(f"likelihood has the number {given[0]!r}; likelihood= is of variables with states")
-        if isinstance(sequences, Rows):
+        if isinstance(sequences, NumberRows):
             return sequences
         do = mapping("do", options.get("do"))
         states = {v: x for v, x in do.items() if v not in self.network.numbers}
@@ -220,14 +220,14 @@ class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
         return made
 
 
-def _at(rows: Rows, y: str, sequence: Ints, t: Ints) -> Floats:
+def _at(rows: NumberRows, y: str, sequence: Ints, t: Ints) -> Floats:
     """Values of a number in some slices of sequences; NaN where it was not observed, or outside of these."""
     read = rows.sequences
     inside = (t >= 0) & (t < read.lengths[sequence])
     return np.where(inside, rows.values[y][read.ptr[:-1][sequence] + np.where(inside, t, 0)], np.nan)
 
 
-def _design(net: MixedDynamicNetwork, rows: Rows, y: str, sequence: Ints, t: Ints, kind: int) -> Floats:
+def _design(net: MixedDynamicNetwork, rows: NumberRows, y: str, sequence: Ints, t: Ints, kind: int) -> Floats:
     """Ones, and the numeric parents of a number in slices of a kind, (n, 1 + parents)."""
     above = [(p, lag) for p, lag in net.numeric_parents(y) if lag <= kind]
     return np.stack([np.ones(len(t)), *(_at(rows, p, sequence, t - lag) for p, lag in above)], axis=1)

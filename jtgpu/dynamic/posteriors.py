@@ -11,7 +11,7 @@ from ..errors import ArgumentError, TableTooLarge, format_bytes, shown
 from ..util.arguments import choice, several, whole_number
 from .propagation import Propagation, chunks, raise_if_impossible
 from .results import SequencePosteriors
-from .side_by_side import SideBySide, Wanted, extended_table, side_by_side
+from .side_by_side import SideBySide, SliceTargets, extended_table, side_by_side
 
 if TYPE_CHECKING:
     from ..util.arrays import Bools, Floats, Ints
@@ -40,7 +40,7 @@ def posteriors(
     width = sum(map(step.width, wanted))
     check_size(shape, width, f'at="last" ({format_bytes(8 * read.n * width)}), fewer slices, or fewer targets=')
     arrays = {v: np.zeros((*shape, step.width(v))) for v in wanted}
-    log_evidence, failed = _write_all(steps, read, Wanted(wanted, slices, smooth, arrays))
+    log_evidence, failed = _write_all(steps, read, SliceTargets(wanted, slices, smooth, arrays))
     if on_error == "error":
         raise_if_impossible(read, np.arange(read.n), failed)
     joint = {}
@@ -52,7 +52,7 @@ def posteriors(
     return SequencePosteriors(net, read, slices, log_evidence, {net.variables[v]: arrays[v] for v in numbers}, joint)
 
 
-def _write_all(steps: tuple[Step, Step], read: Sequences, wanted: Wanted) -> tuple[Floats, Ints]:
+def _write_all(steps: tuple[Step, Step], read: Sequences, wanted: SliceTargets) -> tuple[Floats, Ints]:
     """Write the posteriors; ln P of each sequence, and its first impossible slice, else -1."""
     step, plain = steps
     compiled = side_by_side(step, plain, read, wanted)
@@ -73,7 +73,7 @@ def _write_all(steps: tuple[Step, Step], read: Sequences, wanted: Wanted) -> tup
     return log_evidence, failed
 
 
-def _slice_by_slice(step: Step, read: Sequences, wanted: Wanted) -> tuple[Floats, Ints, Bools]:
+def _slice_by_slice(step: Step, read: Sequences, wanted: SliceTargets) -> tuple[Floats, Ints, Bools]:
     """`_write_all`, slice after slice by a backend's tables of cases; and the sequences that take extended numbers."""
     log_evidence, failed, unsure = np.zeros(read.n), np.full(read.n, -1), read.extended
     place = None if wanted.slices is None else {int(t): i for i, t in enumerate(wanted.slices)}
@@ -112,7 +112,7 @@ def predictions(
         slices = np.arange(first, int(own.max()) + steps)
         wide = {v: np.zeros((len(part), len(slices), step.width(v))) for v in numbers}
         some = longer if len(part) == read.n else longer.some(part)
-        wanted = Wanted([*numbers], slices, False, wide)
+        wanted = SliceTargets([*numbers], slices, False, wide)
         log_evidence[part], failed[part] = _write_all((step, step), some, wanted)
         places = np.arange(len(part))[:, None], (own - first)[:, None] + np.arange(steps)
         for v, table in wide.items():

@@ -17,7 +17,7 @@ from ..columns.names import evidence_columns, reject_repeated
 from ..errors import DataError, EvidenceError, ParseError, UnknownState
 from ..options.tables import FileOptions
 from ..util.cells import na_words
-from .number_rows import Rows, finite
+from .number_rows import NumberRows, finite
 from .sequences import Sequences, in_order
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ Place = tuple[int, int, "Callable[[int], str]"]  # rows, the first one's number 
 
 
 @dataclass
-class _Rows:
+class _FileRows:
     """Consecutive rows of a file, in the form of a table of ids and times."""
 
     codes: NDArray[np.int32]  # (n, V)
@@ -79,7 +79,7 @@ class _Rows:
             row -= n
         return f"row {row}"
 
-    def slice(self, begin: int, end: int) -> _Rows:
+    def slice(self, begin: int, end: int) -> _FileRows:
         columns = {name: c.slice(begin, end - begin) for name, c in self.columns.items()}
         places, at = list[Place](), 0
         for n, first, name in self.places:
@@ -88,13 +88,13 @@ class _Rows:
                 places.append((high - low, first + low, name))
             at += n
         values = {y: x[begin:end] for y, x in self.values.items()}
-        return _Rows(self.codes[begin:end], values, columns, places)
+        return _FileRows(self.codes[begin:end], values, columns, places)
 
-    def joined(self, other: _Rows) -> _Rows:
+    def joined(self, other: _FileRows) -> _FileRows:
         pa = arrow()
         columns = {c: pa.concat_arrays([x, other.columns[c]]) for c, x in self.columns.items()}
         values = {y: np.concatenate([x, other.values[y]]) for y, x in self.values.items()}
-        return _Rows(np.concatenate([self.codes, other.codes]), values, columns, [*self.places, *other.places])
+        return _FileRows(np.concatenate([self.codes, other.codes]), values, columns, [*self.places, *other.places])
 
 
 class SequenceFile:
@@ -144,11 +144,11 @@ class SequenceFile:
             return tuple(v for v in known if v in self.discrete)
         return known if self.question.kind == "predict" else tuple(v for v in known if v not in self.evidence) or known
 
-    def blocks(self, width: int, skip: int = 0) -> Iterator[tuple[Sequences | Rows, int, int]]:
+    def blocks(self, width: int, skip: int = 0) -> Iterator[tuple[Sequences | NumberRows, int, int]]:
         """Sequences, how many rows of the file end with them, and the amount of the file that has been read."""
         # width: cells of the answer in a slice
         # skip: rows that an earlier run has answered
-        held: _Rows | None = None
+        held: _FileRows | None = None
         row = n_sequences = 0
         kept = [*self.keys, *self.numbers]
         for chunk, last in _with_last(self.source.chunks(self.states, kept, self.rows)):
@@ -167,14 +167,14 @@ class SequenceFile:
                 part = rows.slice(begin, stop)
                 ask = self.question
                 made = in_order(part.codes, part, ask.id, ask.time, ask.on_gap, n_sequences)
-                yield made if self.discrete is self.net else Rows.of(made, part.values), row + stop, done
+                yield made if self.discrete is self.net else NumberRows.of(made, part.values), row + stop, done
                 n_sequences += n
             row += end
             held = rows.slice(end, rows.n) if end < rows.n else None
         if not row:
             raise DataError(f"{self.name}: the file has no rows, and no sequences")
 
-    def _read(self, chunk: CaseChunk) -> _Rows:
+    def _read(self, chunk: CaseChunk) -> _FileRows:
         """The states, ids and times of a chunk."""
         chunk.load()
 
@@ -201,7 +201,7 @@ class SequenceFile:
             else:
                 columns[name] = self._key(name, cells, place)
         chunk.columns = []
-        return _Rows(codes, values, columns, [(chunk.n, 0, place)])
+        return _FileRows(codes, values, columns, [(chunk.n, 0, place)])
 
     def _key(self, name: str, cells: Any, place: Callable[[int], str]) -> Any:
         """A column of ids or times; times in text become numbers or dates."""
@@ -216,7 +216,7 @@ class SequenceFile:
             raise DataError(f"{place(0)}: column {name!r} has other values than before, {cells.type} cells")
         return cells
 
-    def _starts(self, rows: _Rows, held: _Rows | None) -> NDArray[np.int64]:
+    def _starts(self, rows: _FileRows, held: _FileRows | None) -> NDArray[np.int64]:
         """The rows at which sequences begin; raises if one of them has occurred before."""
         name = self.question.id
         if name is None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # the compiled code writes. The other targets of a block are rows of one table of cases, with both messages as weights.
 
 
-class Wanted(NamedTuple):
+class SliceTargets(NamedTuple):
     """Targets and slices of a call, and where their posteriors go."""
 
     targets: list[int]  # variables and sets of `step`
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
     arrays: dict[int, Floats]  # gets the posteriors, (B, [S,] cells)
 
 
-class Passes:
+class GroupPasses:
     """The passes over all sequences of a call, a group of them at a time."""
 
     def __init__(self, plain: Step, read: Sequences, table: SliceTable, maximal: bool = False):
@@ -119,10 +119,10 @@ class Passes:
             group.store(beta, 0)
 
 
-class SideBySide(Passes):
+class SideBySide(GroupPasses):
     """Posteriors of all sequences of a call."""
 
-    def __init__(self, step: Step, plain: Step, read: Sequences, table: SliceTable, wanted: Wanted):
+    def __init__(self, step: Step, plain: Step, read: Sequences, table: SliceTable, wanted: SliceTargets):
         # step: with the joints of the call; plain: without
         super().__init__(plain, read, table)
         self.step, self.wanted, self.slices = step, wanted, wanted.slices
@@ -238,7 +238,7 @@ class SideBySide(Passes):
                 at += width
 
 
-class Choosing(Passes):
+class Choosing(GroupPasses):
     """Configurations between slices, chosen backward: the best ones, or n at random for each sequence.
 
     At random the configuration after the last slice is unknown.
@@ -264,7 +264,7 @@ class Choosing(Passes):
         self.unsure[part] |= group.finish()
 
 
-def side_by_side(step: Step, plain: Step, read: Sequences, wanted: Wanted) -> SideBySide | None:
+def side_by_side(step: Step, plain: Step, read: Sequences, wanted: SliceTargets) -> SideBySide | None:
     """The passes in compiled code; None where the backend has none, or there is no memory for it."""
     table = table_of(plain, read, False)
     return SideBySide(step, plain, read, table, wanted) if table else None

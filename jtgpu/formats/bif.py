@@ -29,7 +29,7 @@ from .block_reader import BlockReader, skipped, token_pattern
 from .draft import Draft
 from .finish import parsers_of
 from .number_cursor import bayesian, inexact, strings
-from .text import Source, number, quote, unquote
+from .text import SourceText, number, quote, unquote
 
 EXACT = "jtgpu_rows = exact"
 
@@ -61,7 +61,7 @@ class BifReader(BlockReader):
 
     kind = "variable"
 
-    def __init__(self, source: Source):
+    def __init__(self, source: SourceText):
         super().__init__(source, _TOKEN, "BIF")
 
     def file(self) -> Draft:
@@ -172,12 +172,12 @@ class BifReader(BlockReader):
 
 def _read(text: str, source: str) -> Draft:
     try:
-        return BifReader(Source(text, source)).file()
+        return BifReader(SourceText(text, source)).file()
     except ParseError:
         again = quoted(text)
         if again is not None:
             with suppress(ParseError):
-                return BifReader(Source(again, source)).file()
+                return BifReader(SourceText(again, source)).file()
         raise
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import ParseError, near, shown
 from ..util.arrays import Floats
 from .block_reader import BlockReader, TableRows, numbers_until, one_each
-from .draft import Family
+from .draft import FamilyDraft
 from .text import floats, quote, unquote
 
 # A slash may be part of a word unless another slash or a star follows.
@@ -36,7 +36,7 @@ class BifRows(TableRows):
     """The entries of one probability block."""
 
     # keep_property: reads the property at the cursor
-    def __init__(self, reader: BlockReader, family: Family, keep_property: Callable[[], None]):
+    def __init__(self, reader: BlockReader, family: FamilyDraft, keep_property: Callable[[], None]):
         states = reader.draft.states
         self.parents = [(p, states[p]) for p, _ in family.parents]
         super().__init__(reader, family, [list(map(written, labels)) for _, labels in self.parents])

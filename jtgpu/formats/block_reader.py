@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..util.arrays import Floats
-from .draft import Draft, Family
-from .text import Source, Tokens, floats, unquote
+from .draft import Draft, FamilyDraft
+from .text import SourceText, Tokens, floats, unquote
 
 WHOLE = re.compile(r"[0-9]{1,9}")
 _BLANKS = b" \t\r\n\f\v"
@@ -39,7 +39,7 @@ class BlockReader:
 
     kind = "node"  # what messages call a variable
 
-    def __init__(self, source: Source, pattern: re.Pattern[str], format_name: str):
+    def __init__(self, source: SourceText, pattern: re.Pattern[str], format_name: str):
         self.source = source
         self.tokens = Tokens(source, pattern)
         self.draft = Draft(source, format_name)
@@ -99,13 +99,13 @@ class BlockReader:
             raise self.source.error(at, f"the {self.kind} {name!r} has no states")
         return tuple(states)
 
-    def family(self) -> Family:
+    def family(self) -> FamilyDraft:
         """``probability ( child | parents )``, of declared variables."""
         tokens, draft = self.tokens, self.draft
         tokens.advance()
         tokens.expect("(", "after 'probability'")
         at = tokens.start
-        family = Family(self.name(f"a {self.kind}'s name"), [], at, data_at=at)
+        family = FamilyDraft(self.name(f"a {self.kind}'s name"), [], at, data_at=at)
         self.pass_over("|")
         while not tokens.at(")"):
             start = tokens.start
@@ -141,7 +141,7 @@ class TableRows:
 
     # labels: of each parent, its states as they are written
     # colon: what follows the parents' states
-    def __init__(self, reader: BlockReader, family: Family, labels: Sequence[Sequence[str]], colon: str = ""):
+    def __init__(self, reader: BlockReader, family: FamilyDraft, labels: Sequence[Sequence[str]], colon: str = ""):
         self.reader, self.tokens, self.source, self.family = reader, reader.tokens, reader.source, family
         self.labels, self.colon = labels, colon
         self.cards = [len(states) for states in labels]

@@ -13,7 +13,7 @@ from ..errors import ParseError, near, shown
 from ..model.cpts import normalize_rows
 from ..model.noisy import noisy_attributes, noisy_max
 from ..util.arrays import Floats, Ints
-from .draft import Draft, Family, unreadable
+from .draft import Draft, FamilyDraft, unreadable
 
 MAX_EXPANDED = 1 << 24  # entries of all such tables of a file; limits the memory that a short file can claim
 
@@ -47,7 +47,7 @@ class Expander:
 
     def __init__(self, draft: Draft):
         self.draft = draft
-        self.waiting: list[tuple[Family, Callable[[Family, list[int], int], Floats]]] = []
+        self.waiting: list[tuple[FamilyDraft, Callable[[FamilyDraft, list[int], int], Floats]]] = []
         self.n_made = 0
 
     def run(self) -> None:
@@ -75,12 +75,12 @@ class Expander:
         return self.draft.source.error(at, message)
 
     def noisy(
-        self, family: Family, strengths: Floats | None, strengths_at: int,
+        self, family: FamilyDraft, strengths: Floats | None, strengths_at: int,
         parameters: Floats | None, parameters_at: int,
     ) -> None:  # fmt: skip
         """Defer a noisy-MAX node: the order of its parents' states by strength, and its columns."""
 
-        def make(family: Family, cards: list[int], n_states: int) -> Floats:
+        def make(family: FamilyDraft, cards: list[int], n_states: int) -> Floats:
             child = family.child
             n_columns = sum(cards) + 1
             if parameters is None or parameters.size != n_columns * n_states:
@@ -106,7 +106,7 @@ class Expander:
 
         self.waiting.append((family, make))
 
-    def orders(self, family: Family, cards: Sequence[int], strengths: Floats | None, at: int) -> list[list[int]]:
+    def orders(self, family: FamilyDraft, cards: Sequence[int], strengths: Floats | None, at: int) -> list[list[int]]:
         if strengths is None:
             return [list(range(card)) for card in cards]
         if strengths.size != sum(cards):
@@ -125,10 +125,10 @@ class Expander:
             orders.append([int(s) for s in order])
         return orders
 
-    def function(self, family: Family, results: list[str], place: Callable[[int], int], at: int) -> None:
+    def function(self, family: FamilyDraft, results: list[str], place: Callable[[int], int], at: int) -> None:
         """Defer a deterministic node: names or numbers of its states for every parent configuration."""
 
-        def make(family: Family, cards: list[int], n_states: int) -> Floats:
+        def make(family: FamilyDraft, cards: list[int], n_states: int) -> Floats:
             labels = self.draft.states[family.child]
             n_rows = math.prod(cards)
             if len(results) != n_rows:

@@ -21,10 +21,10 @@ from typing import Any
 from ..errors import shown
 from .block_reader import skipped, token_pattern
 from .canonical_nodes import Expander
-from .draft import Draft, Family
+from .draft import Draft, FamilyDraft
 from .dsl_values import Value, ValueReader
 from .finish import parsers_of
-from .text import Source, floats, nth_word
+from .text import SourceText, floats, nth_word
 
 _SKIP = skipped()
 _TOKEN = token_pattern(_SKIP, "=;,")
@@ -46,7 +46,7 @@ def sniff(text: str) -> bool:
 class DneReader(ValueReader):
     """Reads the statements of nodes, and interprets them."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: SourceText):
         super().__init__(source, _TOKEN, "Netica dne")
         self.expander = Expander(self.draft)
         self.constants: dict[str, int] = {}
@@ -135,7 +135,7 @@ class DneReader(ValueReader):
         if kind == "CONSTANT" or why:
             return
         parents = block.get("parents")
-        family = Family(child, list(parents.items or ()) if parents else [], at)
+        family = FamilyDraft(child, list(parents.items or ()) if parents else [], at)
         draft.families[child] = family
         if kind == "UTILITY":
             draft.utilities[child] = at
@@ -167,7 +167,7 @@ class DneReader(ValueReader):
             text = f"skipped the evidence on {shown(child)}, which is no state but {shown(word or 'a list')}"
         self.draft.note(finding.at, text)
 
-    def table(self, family: Family, table: Value, is_probs: bool) -> None:
+    def table(self, family: FamilyDraft, table: Value, is_probs: bool) -> None:
         at, items = table.at, table.items
         family.data_at = at
         family.locate = lambda position: nth_word(self.source, _TOKEN, at, table.end, position)
@@ -223,4 +223,4 @@ class DneReader(ValueReader):
         return ()
 
 
-parse_draft, parse = parsers_of(lambda text, source: DneReader(Source(text, source)).file())
+parse_draft, parse = parsers_of(lambda text, source: DneReader(SourceText(text, source)).file())

@@ -17,13 +17,13 @@ from ..errors import ParseError, near
 from ..model.discrete import MAX_AXES
 from ..util.arrays import Floats
 from .linear import Linear
-from .text import Source
+from .text import SourceText
 
 MAX_NOTES = 20
 
 
 @dataclass
-class Family:
+class FamilyDraft:
     """A node's parents and numbers, as read from a file."""
 
     child: str
@@ -38,17 +38,17 @@ class Family:
 
 
 @dataclass
-class Number:
+class NumberDraft:
     """A continuous node, as read from a file; without densities it cannot be read."""
 
     at: int  # offset of its declaration
-    parents: list[tuple[str, int]] = field(default_factory=list)  # as in `Family`
+    parents: list[tuple[str, int]] = field(default_factory=list)  # as in `FamilyDraft`
     densities: list[Linear] = field(default_factory=list)  # of each configuration of discrete parents, first slowest
     data_at: int = 0
 
 
 @dataclass
-class Slices:
+class SlicesDraft:
     """How the variables of a draft become those of a template; `jtgpu.formats.finish` makes it."""
 
     at: int  # offset, for errors about the template as a whole
@@ -64,22 +64,22 @@ class Slices:
 class Draft:
     """Names, states, families and attributes, in the order of the file."""
 
-    source: Source
+    source: SourceText
     format: str  # name of the format, stored as ``attributes["read"]["format"]``
     name: str = ""
     states: dict[str, tuple[str, ...]] = field(default_factory=dict)
     declared: dict[str, int] = field(default_factory=dict)  # dict of str to int: Offset of each node's declaration
-    families: dict[str, Family] = field(default_factory=dict)
+    families: dict[str, FamilyDraft] = field(default_factory=dict)
     # dict of str to float64 arrays: After `shape_tables`: the numbers as written; axes: the parents, the child last
     tables: dict[str, Floats] = field(default_factory=dict)
     decisions: dict[str, None] = field(default_factory=dict)  # those of `states` that are decided
     utilities: dict[str, int] = field(default_factory=dict)  # offset of each declaration; their numbers: in `families`
-    combined: dict[str, Family] = field(default_factory=dict)  # weighted sums of utilities, with their weights
+    combined: dict[str, FamilyDraft] = field(default_factory=dict)  # weighted sums of utilities, with their weights
     refused: dict[str, tuple[int, str]] = field(default_factory=dict)  # nodes that cannot be read: offset, kind
-    numbers: dict[str, Number] = field(default_factory=dict)  # those of `refused` that are densities
+    numbers: dict[str, NumberDraft] = field(default_factory=dict)  # those of `refused` that are densities
     order: tuple[str, ...] = ()  # order of all variables with numbers, if the file has it
     is_mixed: bool = False  # the numbers are part of the network
-    slices: Slices | None = None  # of a dynamic network
+    slices: SlicesDraft | None = None  # of a dynamic network
     has_objects: bool = False  # parents may be declared in classes
     skipped: tuple[str, ...] = ()  # what `settle` left out
     findings: list[dict[str, tuple[str, int]]] = field(default_factory=list)  # cases: states, and where they are
@@ -144,7 +144,7 @@ class Draft:
         declared = (*self.states, *self.utilities)
         return {v: tuple(p for p, _ in families[v].parents) if v in families else () for v in declared}
 
-    def check_names(self, family: Family) -> None:
+    def check_names(self, family: FamilyDraft) -> None:
         """Check that a family's child and parents are declared and distinct, and no more than a table can have."""
         child = family.child
         if child not in self.states and child not in self.utilities:
@@ -302,7 +302,7 @@ def _weights(draft: Draft) -> dict[str, float]:
 def utility_table(draft: Draft, name: str) -> Floats:
     """The numbers of a utility; axes: its parents in order."""
     # raises ParseError: If there are too few or too many, or one is not finite.
-    family: Family | None = draft.families.get(name)
+    family: FamilyDraft | None = draft.families.get(name)
     if family is None or family.numbers is None:
         at = draft.utilities[name] if family is None else family.at
         raise draft.source.error(at, f"the utility {name!r} has no numbers")

@@ -23,10 +23,10 @@ from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from ..util.arrays import Floats
 from .block_reader import WHOLE, BlockReader, TableRows, numbers_until, skipped, token_pattern
-from .draft import Draft, Family
+from .draft import Draft, FamilyDraft
 from .finish import parsers_of
 from .number_cursor import bayesian, identifiers, inexact, whole_numbers
-from .text import Source, number, quote
+from .text import SourceText, number, quote
 
 EXACT = "// jtgpu_rows = exact"
 _SKIP = skipped()
@@ -42,7 +42,7 @@ def sniff(text: str) -> bool:
 class DscRows(TableRows):
     """The rows of one probability block."""
 
-    def __init__(self, reader: BlockReader, family: Family):
+    def __init__(self, reader: BlockReader, family: FamilyDraft):
         self.parents = [reader.draft.states[p] for p, _ in family.parents]
         super().__init__(reader, family, [list(map(str, range(len(states)))) for states in self.parents], " :")
         self.keys: list[list[int]] = []  # the parents' states of each row that is listed
@@ -162,7 +162,7 @@ class DscRows(TableRows):
 class DscReader(BlockReader):
     """Reads a file in two passes: the nodes, then the tables, which need the numbers of states."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: SourceText):
         super().__init__(source, _TOKEN, "DSC")
 
     def file(self) -> Draft:
@@ -295,7 +295,7 @@ class DscReader(BlockReader):
             DscRows(self, family).read()
 
 
-parse_draft, parse = parsers_of(lambda text, source: DscReader(Source(text, source)).file())
+parse_draft, parse = parsers_of(lambda text, source: DscReader(SourceText(text, source)).file())
 
 
 # The writer, in bnlearn's layout; its files read back equal, bit for bit.

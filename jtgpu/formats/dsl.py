@@ -20,10 +20,10 @@ from typing import Any
 
 from ..errors import shown
 from .canonical_nodes import Expander
-from .draft import Draft, Family
+from .draft import Draft, FamilyDraft
 from .dsl_values import SKIP, TOKEN, Value, ValueReader
 from .finish import parsers_of
-from .text import Source, nth_word
+from .text import SourceText, nth_word
 from .xdsl import SIZE
 
 PREFIX = "JTGPU_"  # of user properties for what the format cannot represent
@@ -44,7 +44,7 @@ def sniff(text: str) -> bool:
 
 
 class DslReader(ValueReader):
-    def __init__(self, source: Source):
+    def __init__(self, source: SourceText):
         super().__init__(source, TOKEN, "DSL")
         self.expander = Expander(self.draft)
         self.new: dict[str, str] = {}  # original names of variables
@@ -73,7 +73,7 @@ class DslReader(ValueReader):
             draft.refused[child] = at, _REFUSED.get(kind, f"node of type {shown(kind)}")
             return
         parents = block.get("PARENTS")
-        family = Family(child, list(parents.items or ()) if parents else [], at)
+        family = FamilyDraft(child, list(parents.items or ()) if parents else [], at)
         if kind == "MAU":
             self.weighted_sum(family, block)
             return
@@ -92,7 +92,7 @@ class DslReader(ValueReader):
             self.table(family, kind, block)
         self.keep(child, block, family)
 
-    def weighted_sum(self, family: Family, block: Value) -> None:
+    def weighted_sum(self, family: FamilyDraft, block: Value) -> None:
         """A sum of utilities, with weights or without."""
         definition, weights = block.get("DEFINITION"), block.get("DEFINITION", "WEIGHTS")
         odd = [key for key in definition.inner if key not in ("WEIGHTS", "NAMESTATES")] if definition else []
@@ -103,7 +103,7 @@ class DslReader(ValueReader):
         elif weights is not None and weights.numbers is not None:
             self.numbers_of(family, weights)
 
-    def table(self, family: Family, kind: str, block: Value) -> None:
+    def table(self, family: FamilyDraft, kind: str, block: Value) -> None:
         child, at = family.child, family.at
         key = "UTILITIES" if kind == "TABLE" else "PROBABILITIES"
         numbers = block.get("DEFINITION", key)
@@ -124,11 +124,11 @@ class DslReader(ValueReader):
             return
         self.numbers_of(family, numbers)
 
-    def numbers_of(self, family: Family, numbers: Value) -> None:
+    def numbers_of(self, family: FamilyDraft, numbers: Value) -> None:
         family.numbers, family.data_at = numbers.numbers, numbers.at
         family.locate = lambda position: nth_word(self.source, TOKEN, numbers.at, numbers.end, position)
 
-    def keep(self, child: str, block: Value, family: Family) -> None:
+    def keep(self, child: str, block: Value, family: FamilyDraft) -> None:
         kept = _header(block, child)
         for key, names in (("position", ("CENTER_X", "CENTER_Y")), ("size", ("WIDTH", "HEIGHT"))):
             pair = tuple(_whole(block.word("SCREEN", "POSITION", n)) for n in names)
@@ -193,4 +193,4 @@ def _whole(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"-?[0-9]{1,9}", text) else None
 
 
-parse_draft, parse = parsers_of(lambda text, source: DslReader(Source(text, source)).file())
+parse_draft, parse = parsers_of(lambda text, source: DslReader(SourceText(text, source)).file())

@@ -12,7 +12,7 @@ from typing import Any
 from ..model.discrete import DiscreteModel
 from .canonical_nodes import noisy_numbers
 from .dsl import PREFIX
-from .number_cursor import Parts, identifiers, inexact, strings, whole_numbers, with_decisions
+from .number_cursor import WrittenNetwork, identifiers, inexact, strings, whole_numbers, with_decisions
 from .text import number, quote
 from .xdsl import SIZE
 
@@ -23,7 +23,7 @@ def dumps(net: DiscreteModel) -> str:
     return "\n".join([*_lines(with_decisions(net, "a DSL file")), ""])
 
 
-def _lines(parts: Parts) -> Iterator[str]:
+def _lines(parts: WrittenNetwork) -> Iterator[str]:
     net, names = parts.net, [*parts.net.variables, *parts.utilities]
     ids = dict(zip(names, identifiers(names, "node_"), strict=True))
     order = net.topological_order()
@@ -47,7 +47,7 @@ def _lines(parts: Parts) -> Iterator[str]:
     yield "};"
 
 
-def _node(parts: Parts, v: str, ids: Mapping[str, str], exact: bool) -> Iterator[str]:
+def _node(parts: WrittenNetwork, v: str, ids: Mapping[str, str], exact: bool) -> Iterator[str]:
     net = parts.net
     kept: Mapping[str, Any] = net.attributes.get("node", {}).get(v, {})
     own = () if v in parts.utilities else net.states(v)
@@ -84,7 +84,7 @@ def _node(parts: Parts, v: str, ids: Mapping[str, str], exact: bool) -> Iterator
     yield "\t};"
 
 
-def _definition(parts: Parts, v: str, states: Sequence[str]) -> tuple[str, list[tuple[str, Iterable[str]]]]:
+def _definition(parts: WrittenNetwork, v: str, states: Sequence[str]) -> tuple[str, list[tuple[str, Iterable[str]]]]:
     """The type of a node, and the lists of its definition."""
     if v in parts.utilities:
         return "TABLE", [("UTILITIES", map(number, parts.utilities[v].ravel().tolist()))]

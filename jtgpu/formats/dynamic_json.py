@@ -18,7 +18,7 @@ from ..errors import NetworkError, ParseError, near, shown
 from ..model.dynamic import DynamicNetwork
 from ..model.gaussian import Gaussian
 from ..model.mixed_dynamic import MixedDynamicNetwork
-from .text import Source
+from .text import SourceText
 
 FORMAT = "jtgpu dynamic network"
 _START = re.compile(rf'\s*\{{\s*"format"\s*:\s*"{FORMAT}"')
@@ -36,13 +36,13 @@ def sniff(text: str) -> bool:
 
 def parse(text: str, source: str = "<text>", **_: Any) -> DynamicNetwork | MixedDynamicNetwork:
     """The network of a text; raises `ParseError`."""
-    return _Reader(Source(text, source)).network()
+    return _JsonReader(SourceText(text, source)).network()
 
 
-class _Reader:
+class _JsonReader:
     """Values of a JSON text, and where its variables are declared, for errors."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: SourceText):
         self.source = source
 
     def error(self, message: str, variable: str | None = None) -> ParseError:

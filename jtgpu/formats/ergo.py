@@ -15,10 +15,10 @@ import numpy as np
 
 from ..errors import shown
 from ..model.discrete import DiscreteModel
-from .draft import Draft, Family
+from .draft import Draft, FamilyDraft
 from .finish import parsers_of
 from .number_cursor import NumberCursor, bayesian, inexact, reject_transposed, state_names
-from .text import BLANKS, Source
+from .text import BLANKS, SourceText
 from .uai import number_lines
 
 # An unclosed comment extends to the end of the text; otherwise each of many would be scanned up to there.
@@ -38,7 +38,7 @@ def sniff(text: str) -> bool:
 class ErgoReader:
     """Reads the sections, the structure, the tables and the names."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: SourceText):
         self.source, text = source, source.text
         # comments, section names among them, are replaced by blanks
         self.text = _COMMENT.sub(lambda match: " " * (match.end() - match.start()), text) if "/*" in text else text
@@ -86,7 +86,7 @@ class ErgoReader:
         places = iter(head.offsets(np.arange(1 + n, head.values.size)).tolist())
         for i, (v, before) in enumerate(zip(names, parents, strict=True)):
             at = next(places)
-            family = Family(v, [(names[p], next(places)) for p in before], at, exact=i in self.exact)
+            family = FamilyDraft(v, [(names[p], next(places)) for p in before], at, exact=i in self.exact)
             draft.check_names(family)
             draft.families[v] = family
         self.tables(draft, parents, cards)
@@ -139,7 +139,7 @@ class ErgoReader:
 # Writing ------------------------------------------------------------------------------------------------------
 
 
-parse_draft, parse = parsers_of(lambda text, source: ErgoReader(Source(text, source)).draft())
+parse_draft, parse = parsers_of(lambda text, source: ErgoReader(SourceText(text, source)).draft())
 
 
 def dumps(net: DiscreteModel) -> str:

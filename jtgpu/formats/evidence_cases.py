@@ -16,7 +16,7 @@ from ..model.quick import parse_finding
 from ..model.states import StateNumber
 from ..util.arrays import Floats
 from .number_cursor import NumberCursor
-from .text import BLANKS, Source
+from .text import BLANKS, SourceText
 
 # The evidence of one case, as read from a file.
 
@@ -64,7 +64,7 @@ LINE = re.compile(r"[^\r\n]+")
 class NumberedCases:
     """Reads cases given by the numbers of variables and states."""
 
-    def __init__(self, source: Source, text: str, net: DiscreteModel):
+    def __init__(self, source: SourceText, text: str, net: DiscreteModel):
         self.net, self.text = net, text
         self.numbers = NumberCursor(source, text)
 
@@ -114,7 +114,7 @@ class NumberedCases:
 MAX_LINE = 1 << 14  # characters; every '=' of a line is a place where a name may end
 
 
-def line_cases(source: Source, net: DiscreteModel) -> Iterator[Case]:
+def line_cases(source: SourceText, net: DiscreteModel) -> Iterator[Case]:
     """The cases of a text of ``name=state`` lines."""
     case = Case()
     for match in LINE.finditer(source.text):
@@ -150,7 +150,7 @@ def _no_constant(word: str) -> float:
 class JsonCases:
     """Reads cases from JSON. The outer layers are parsed here, so that errors have the position of names and values."""
 
-    def __init__(self, source: Source, net: DiscreteModel):
+    def __init__(self, source: SourceText, net: DiscreteModel):
         self.source, self.text, self.net = source, source.text, net
         self.decoder = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=self.pairs)
         self.at = 0

@@ -28,7 +28,7 @@ from . import dne, xdsl
 from .evidence_cases import LINE, NUMBERS, Case, JsonCases, NumberedCases, line_cases
 from .files import read_bytes
 from .number_cursor import NumberCursor
-from .text import BLANKS, Source, decode
+from .text import BLANKS, SourceText, decode
 
 # Reading evidence files: the content decides the format.
 
@@ -40,7 +40,7 @@ def read_query(path: str | os.PathLike[str], net: DiscreteModel) -> list[int]:
     # raises ParseError: If the file is malformed; the message gives ``file:line:column``.
     # raises FileError: If the operating system cannot read the file; also an `OSError`.
     name = os.fspath(path)
-    source = Source(decode(read_bytes(name)), name)
+    source = SourceText(decode(read_bytes(name)), name)
     variables: list[tuple[int, int]] = []  # variable, offset
     if NUMBERS.fullmatch(source.text):
         numbers = NumberCursor(source, source.text)
@@ -111,7 +111,7 @@ def read_evidence_cases(path: str | os.PathLike[str], net: DiscreteModel) -> lis
 
 def parse_evidence(text: str, net: DiscreteModel, source: str = "<text>") -> list[Case]:
     """The cases in the text of an evidence file; see `read_evidence`."""
-    place = Source(text, source)
+    place = SourceText(text, source)
     for network in (dne, xdsl):
         if network.sniff(text):
             cases = network.parse_draft(text, source).findings
@@ -128,7 +128,7 @@ def parse_evidence(text: str, net: DiscreteModel, source: str = "<text>") -> lis
     return list(line_cases(place, net))
 
 
-def _state(source: Source, net: DiscreteModel, variable: str, state: str, at: int) -> int:
+def _state(source: SourceText, net: DiscreteModel, variable: str, state: str, at: int) -> int:
     try:
         return net.state_index(variable, state)
     except EvidenceError as error:

@@ -21,7 +21,7 @@ from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
 from ..util.arrays import Floats
 from .number_cursor import NumberCursor, state_names, without_comments
-from .text import Source, number
+from .text import SourceText, number
 
 # As written by libDAI: the number of factors alone on its line, followed by an empty line.
 _SKIP = r"(?:[ \t\f\v]*+(?:#[^\r\n]*+)?(?:\r\n?|\n))*+"
@@ -41,11 +41,11 @@ def parse(text: str, source: str = "<text>", *, zero_rows: str = "error", decisi
     # source: The file's name, for error messages
     # zero_rows, decisions: Ignored: factors have no rows, and the format no decisions
     # raises ParseError: If the text is malformed; the message gives line and column.
-    return FgReader(Source(text, source)).network()
+    return FgReader(SourceText(text, source)).network()
 
 
 class FgReader:
-    def __init__(self, source: Source):
+    def __init__(self, source: SourceText):
         self.numbers = NumberCursor(source, without_comments(source.text))
         self.cards: dict[int, tuple[int, int]] = {}  # of each label, and the index of the number that gives it
         self.filled = 0  # entries of the tables so far

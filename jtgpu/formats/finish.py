@@ -20,7 +20,7 @@ from ..model.network import BayesianNetwork
 from ..model.templates import of_tables
 from ..util.arrays import Floats
 from ..util.options import Decisions, ZeroRows
-from .draft import MAX_NOTES, Draft, Family, settle, utility_table
+from .draft import MAX_NOTES, Draft, FamilyDraft, settle, utility_table
 from .number_cursor import restore_ends
 from .text import shortened
 
@@ -40,7 +40,7 @@ def shape_tables(draft: Draft, *, chance_only: bool = False) -> None:
     for family in draft.families.values():
         draft.check_names(family)
     for v, states in draft.states.items():
-        family = draft.families.get(v) or Family(v, [], draft.declared[v])
+        family = draft.families.get(v) or FamilyDraft(v, [], draft.declared[v])
         shape = (*(len(draft.states[p]) for p, _ in family.parents), len(states))
         size = math.prod(shape)
         if v in draft.decisions and not chance_only:
@@ -65,7 +65,7 @@ def shape_tables(draft: Draft, *, chance_only: bool = False) -> None:
             _note_depth(draft, family)
 
 
-def _note_depth(draft: Draft, family: Family) -> None:
+def _note_depth(draft: Draft, family: FamilyDraft) -> None:
     """Note parentheses that do not reflect the table's axes: one pair per parent configuration at each depth."""
     expected, rows = 1, 1
     for p, _ in family.parents:

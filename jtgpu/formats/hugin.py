@@ -27,12 +27,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..errors import shown
-from .draft import Draft, Family, Number
+from .draft import Draft, FamilyDraft, NumberDraft
 from .finish import parsers_of
 from .hugin_objects import Instance, Scope, add_slices, flattened
 from .hugin_values import SCALARS, SKIP, TOKEN, Verbatim, read_data, read_densities, scalar
 from .linear import NotLinear
-from .text import Source, Tokens, unquote
+from .text import SourceText, Tokens, unquote
 
 _START = re.compile(
     SKIP + r"(?:net\s*+[{%]|class\s++[\w.]++\s*+[{%]|potential\s*+\(|(?:(?:continuous|discrete)\s++)?+"
@@ -55,10 +55,10 @@ _PLAIN_LIST = re.compile(rf'{_BLANKS}={_BLANKS}\((?P<strings>(?:{_BLANKS}"[^"\\]
 _PLAIN_STRING = re.compile(r'"([^"]*+)"')
 
 
-class BlockReader:
+class HuginBlocks:
     """A cursor over the tokens of a file, and the nodes of the class that is read."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: SourceText):
         self.source = source
         self.tokens = Tokens(source, TOKEN)
         self.scope = Scope(Draft(source, "Hugin net"))
@@ -214,7 +214,7 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-class HuginReader(BlockReader):
+class HuginReader(HuginBlocks):
     """Fills a `Draft` in one pass over the tokens of a file."""
 
     def file(self) -> Draft:
@@ -310,7 +310,7 @@ class HuginReader(BlockReader):
             raise self.source.error(start, f"the node {name!r} is declared a second time")
         draft.refused[name] = start, what
         if kind == "continuous":
-            draft.numbers[name] = Number(start)
+            draft.numbers[name] = NumberDraft(start)
             kept: dict[str, Any] = {}
             self.attributes(kept, f"the {what} {name!r}", {})
             draft.attributes["node"] |= {name: kept} if kept else {}
@@ -351,7 +351,7 @@ class HuginReader(BlockReader):
             raise self.source.error(at, f"found a potential of several children ({names}); only one child is supported")
         if child in draft.families:
             raise self.source.error(at, f"found a second potential of {child!r}, expected one")
-        family = Family(child, [], at, data_at=at)
+        family = FamilyDraft(child, [], at, data_at=at)
         if tokens.at("|"):
             tokens.advance()
             while not tokens.at(")"):
@@ -376,7 +376,7 @@ class HuginReader(BlockReader):
         if kept:
             draft.attributes["potential"][child] = kept
 
-    def densities(self, family: Family) -> None:
+    def densities(self, family: FamilyDraft) -> None:
         """The potential of a continuous node; another density than a linear one makes it a node that is not read."""
         draft, name = self.draft, family.child
         node = draft.numbers[name]
@@ -402,4 +402,4 @@ class HuginReader(BlockReader):
         draft.attributes["potential"] |= {name: kept} if kept else {}
 
 
-parse_draft, parse = parsers_of(lambda text, source: HuginReader(Source(text, source)).file())
+parse_draft, parse = parsers_of(lambda text, source: HuginReader(SourceText(text, source)).file())

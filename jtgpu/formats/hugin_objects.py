@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import near
-from .draft import Draft, Family, Slices
-from .text import Source
+from .draft import Draft, FamilyDraft, SlicesDraft
+from .text import SourceText
 
 MAX_INSTANCES = 10_000  # of a file: classes may contain each other's instances, each twice as many as the one before
 
@@ -41,7 +41,7 @@ class Scope:
     clones: dict[str, tuple[int, str, int]] = field(default_factory=dict)  # offset, node that it copies, its offset
 
 
-def flattened(source: Source, scopes: dict[str, Scope]) -> tuple[Draft, dict[str, tuple[int, str, int]]]:
+def flattened(source: SourceText, scopes: dict[str, Scope]) -> tuple[Draft, dict[str, tuple[int, str, int]]]:
     """The network of a file with classes, and the temporal clones in it."""
     # raises ParseError: If a class contains itself, or an input is bound to what is not there.
     used = {i.of for scope in scopes.values() for i in scope.instances.values()}
@@ -60,7 +60,9 @@ def flattened(source: Source, scopes: dict[str, Scope]) -> tuple[Draft, dict[str
 class _Copier:
     """Copies the nodes of classes into one draft."""
 
-    def __init__(self, source: Source, scopes: dict[str, Scope], flat: Draft, clones: dict[str, tuple[int, str, int]]):
+    def __init__(
+        self, source: SourceText, scopes: dict[str, Scope], flat: Draft, clones: dict[str, tuple[int, str, int]]
+    ):
         self.source, self.scopes, self.flat, self.clones = source, scopes, flat, clones
         self.n = 0
 
@@ -86,11 +88,11 @@ class _Copier:
             self.clones[names[clone]] = at, names.get(of, of), of_at
         return names
 
-    def family(self, family: Family, names: dict[str, str], prefix: str) -> None:
+    def family(self, family: FamilyDraft, names: dict[str, str], prefix: str) -> None:
         child = names.get(family.child, prefix + family.child)
         numbers = None if family.numbers is None else family.numbers.copy()
         parents = [(names.get(p, p), at) for p, at in family.parents]
-        self.flat.families[child] = Family(
+        self.flat.families[child] = FamilyDraft(
             child, parents, family.at, numbers, family.data_at, family.locate, family.n_open, family.exact
         )
 
@@ -147,7 +149,7 @@ def add_slices(draft: Draft, clones: dict[str, tuple[int, str, int]], error: Cal
     if not clones:
         return
     first = min(at for at, _, _ in clones.values())
-    slices = Slices(first)
+    slices = SlicesDraft(first)
     originals: dict[str, str] = {}
     draft.numbers.clear()  # a template has no numbers: they are refused
     for clone, (at, of, of_at) in clones.items():

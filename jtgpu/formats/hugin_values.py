@@ -17,10 +17,10 @@ import numpy as np
 from ..errors import FormatError, ParseError, shown
 from ..model.discrete import DiscreteModel
 from ..util.arrays import Floats
-from .draft import Family
+from .draft import FamilyDraft
 from .linear import Linear, parse_densities
 from .number_cursor import inexact, with_decisions
-from .text import Source, Tokens, floats, nth_word, number, quote, unquote
+from .text import SourceText, Tokens, floats, nth_word, number, quote, unquote
 
 SKIP = r"(?:[ \t\r\n\f\v]++|%[^\r\n]*+)*+"
 _NUMBER = r"[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?(?![\w.])"
@@ -58,7 +58,7 @@ def scalar(kind: str, text: str) -> Any:
 
 # The numbers of a potential.
 
-def read_data(tokens: Tokens, family: Family) -> None:
+def read_data(tokens: Tokens, family: FamilyDraft) -> None:
     """Read the numbers of a potential at once; one by one only to locate errors."""
     source, text, begin = tokens.source, tokens.source.text, tokens.end
     end, body = _data_text(text, begin)
@@ -113,7 +113,7 @@ def _data_tokens(text: str, begin: int, end: int) -> Iterator[tuple[str, str, in
         begin = token.end()
 
 
-def _bad_data(source: Source, child: str, begin: int, end: int) -> ParseError:
+def _bad_data(source: SourceText, child: str, begin: int, end: int) -> ParseError:
     for kind, text, at in _data_tokens(source.text, begin, end):
         if kind != "mark" and floats(text) is None:
             if text == "normal":
@@ -124,7 +124,7 @@ def _bad_data(source: Source, child: str, begin: int, end: int) -> ParseError:
     return source.error(begin, f"the data of {child!r} contain something that is not a number")
 
 
-def _unbalanced(source: Source, begin: int, end: int) -> ParseError:
+def _unbalanced(source: SourceText, begin: int, end: int) -> ParseError:
     depth = 0
     for _, text, at in _data_tokens(source.text, begin, end):
         depth += (text == "(") - (text == ")")
@@ -268,7 +268,7 @@ def _value(value: Any) -> str | None:
 
 def _is_verbatim(text: str) -> bool:
     """Would the text, followed by ``;``, be read back as one value and as the same one?"""
-    tokens = Tokens(Source(text), TOKEN)
+    tokens = Tokens(SourceText(text), TOKEN)
     last = 0
     while tokens.kind != "end":
         if tokens.at(";", "{", "}", '"'):

@@ -20,7 +20,7 @@ from ..model.discrete import MAX_STATES, DiscreteModel
 from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
 from ..util.arrays import Floats, Ints
-from .text import BLANKS, Source, bulk, floats, token_offsets
+from .text import BLANKS, SourceText, bulk, floats, token_offsets
 
 CHUNK = 1 << 12
 ROWS_OFF = 1e-3  # if sums of rows differ from 1 by more, the transposed table is checked
@@ -44,7 +44,7 @@ class NumberCursor:
     # at: Index of the next number
     # raises ParseError: If a token is not a number.
 
-    def __init__(self, source: Source, text: str, begin: int = 0, end: int | None = None):
+    def __init__(self, source: SourceText, text: str, begin: int = 0, end: int | None = None):
         self.source, self.text, self.begin = source, text, begin
         self.end = len(text) if end is None else end
         values = bulk(text, begin, self.end)
@@ -185,7 +185,7 @@ def bayesian(net: DiscreteModel, what: str) -> BayesianNetwork:
     return net
 
 
-class Parts(NamedTuple):
+class WrittenNetwork(NamedTuple):
     """A Bayesian or decision network, as writers of both take it."""
 
     net: BayesianNetwork | DecisionNetwork
@@ -197,12 +197,12 @@ class Parts(NamedTuple):
         return {v: self.net.cpt(v) for v in self.net.variables if v not in self.decisions}
 
 
-def parts_of(net: DiscreteModel) -> Parts:
+def parts_of(net: DiscreteModel) -> WrittenNetwork:
     """The parts of a Bayesian or decision network."""
     if isinstance(net, DecisionNetwork):
-        return Parts(net, net.decisions, {u: net.utility(u) for u in net.utilities})
+        return WrittenNetwork(net, net.decisions, {u: net.utility(u) for u in net.utilities})
     assert isinstance(net, BayesianNetwork)
-    return Parts(net, (), {})
+    return WrittenNetwork(net, (), {})
 
 
 def tables_of(model: DiscreteModel) -> list[tuple[tuple[int, ...], Floats]]:
@@ -218,7 +218,7 @@ def tables_of(model: DiscreteModel) -> list[tuple[tuple[int, ...], Floats]]:
     ]
 
 
-def with_decisions(net: DiscreteModel, what: str) -> Parts:
+def with_decisions(net: DiscreteModel, what: str) -> WrittenNetwork:
     """The parts of a network for a format that has decisions, and utilities that add up."""
     # raises FormatError: If it is no Bayesian network, or has utilities that are multiplied.
     if not isinstance(net, DecisionNetwork):
@@ -261,9 +261,9 @@ def as_float(text: str) -> float:
         return float("nan")
 
 
-def inexact(net: BayesianNetwork | Parts) -> frozenset[str]:
+def inexact(net: BayesianNetwork | WrittenNetwork) -> frozenset[str]:
     """Variables whose rows change when a reader normalises them: they sum to 1 within the tolerance only."""
-    cpts = net.cpts() if isinstance(net, Parts) else {v: net.cpt(v) for v in net.variables}
+    cpts = net.cpts() if isinstance(net, WrittenNetwork) else {v: net.cpt(v) for v in net.variables}
     again, _ = normalize_rows(cpts)
     return frozenset(v for v, cpt in cpts.items() if not np.array_equal(again[v], cpt))
 

@@ -161,7 +161,7 @@ def shortened(message: str, most: int = 700) -> str:
     return message if len(message) <= most else f"{message[: most - 200]} [...] {message[-200:]}"
 
 
-class Source:
+class SourceText:
     """A decoded text and its name in error messages; converts offsets to lines and columns."""
     # name: As given by the user; every error message begins with it
 
@@ -192,7 +192,7 @@ class Tokens:
 
     __slots__ = ("_match", "end", "kind", "source", "start", "text")
 
-    def __init__(self, source: Source, pattern: re.Pattern[str]):
+    def __init__(self, source: SourceText, pattern: re.Pattern[str]):
         self.source = source
         self._match = pattern.match
         self.kind = self.text = ""
@@ -246,7 +246,7 @@ class Tokens:
         raise self.source.error(self.start, f"found {self.found()}, expected {expected}")
 
 
-def nth_word(source: Source, pattern: re.Pattern[str], begin: int, end: int, n: int) -> int:
+def nth_word(source: SourceText, pattern: re.Pattern[str], begin: int, end: int, n: int) -> int:
     """Offset of word n of a range, for the position of an error; `begin` if there are fewer."""
     at = begin
     while at < end:

@@ -26,10 +26,10 @@ from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
 from ..util.arrays import Floats
 from ..util.options import Decisions, ZeroRows
-from .draft import Draft, Family
+from .draft import Draft, FamilyDraft
 from .finish import finish, shape_tables
 from .number_cursor import NumberCursor, inexact, reject_transposed, state_names, without_comments
-from .text import BLANKS, Source, number
+from .text import BLANKS, SourceText, number
 
 _SKIP = rf"(?:[{BLANKS}]++|(?:\A|(?<=[\r\n]))c[^\r\n]*+|#[^\r\n]*+)*+"
 _START = re.compile(_SKIP + r"(?P<kind>BAYES|MARKOV)(?=[ \t\r\n\f\v]|\Z)", re.IGNORECASE)
@@ -53,13 +53,13 @@ def parse(
     # zero_rows: {"error", "uniform"}: Whether a CPT row of zeros in a ``BAYES`` file is an error or stands for the
     #     uniform distribution
     # raises ParseError: If the text is malformed; the message gives line and column.
-    read = UaiReader(Source(text, source))
+    read = UaiReader(SourceText(text, source))
     return finish(read.draft(), zero_rows) if read.bayes else read.markov()
 
 
 def parse_draft(text: str, source: str = "<text>") -> Draft:
     """Read the text of a ``BAYES`` file, with the numbers as written."""
-    read = UaiReader(Source(text, source))
+    read = UaiReader(SourceText(text, source))
     if not read.bayes:
         raise FormatError(f"{source}: a MARKOV file does not contain a Bayesian network")
     draft = read.draft()
@@ -70,7 +70,7 @@ def parse_draft(text: str, source: str = "<text>") -> Draft:
 class UaiReader:
     """Reads the kind, cardinalities and scopes of a file first, then the tables."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: SourceText):
         self.source = source
         match = _START.match(source.text)
         if match is None:
@@ -195,7 +195,7 @@ class UaiReader:
             if agrum and len(before) > 1:
                 before.reverse()
                 draft.note(spots[0], f"aGrUM's order of numbers: the first parent of {child} is the fastest")
-            draft.families[child] = Family(child, before, spots[-1], exact=k in exact)
+            draft.families[child] = FamilyDraft(child, before, spots[-1], exact=k in exact)
         first = numbers.at + 1
         for k, (family, table) in enumerate(zip(draft.families.values(), self.tables(), strict=True)):
             reject_transposed(numbers, first, table, f"table {k}")  # the order of the parents does not matter here

@@ -22,7 +22,7 @@ from typing import Any
 
 from ..errors import shown
 from .canonical_nodes import REFUSED, Expander
-from .draft import Draft, Family, Number
+from .draft import Draft, FamilyDraft, NumberDraft
 from .finish import parsers_of
 from .linear import NotLinear, parse_equation
 from .xdsl_slices import EXTENSION, XdslSlices
@@ -107,7 +107,7 @@ class XdslReader:
         draft = self.draft
         before = element.one("parents")
         names = before.text.split() if before else []
-        family = Family(child, [(p, before.at if before else element.at) for p in names], element.at)
+        family = FamilyDraft(child, [(p, before.at if before else element.at) for p in names], element.at)
         kept = tuple(_property(p.attributes.get("id", ""), p.text) for p in element.all("property"))
         if element.name in ("utility", "mau"):
             if kept and element.name == "utility":
@@ -168,9 +168,9 @@ class XdslReader:
             self.draft.refused[child] = element.at, text
             return
         parents = [(p, before.at) for p in before.text.split()] if before else []
-        self.draft.numbers[child] = Number(element.at, parents, [density], definition.at)
+        self.draft.numbers[child] = NumberDraft(element.at, parents, [density], definition.at)
 
-    def utility(self, element: Element, family: Family, locator: Locator) -> None:
+    def utility(self, element: Element, family: FamilyDraft, locator: Locator) -> None:
         """A utility, or a sum of utilities with weights."""
         draft, child, is_sum = self.draft, family.child, element.name == "mau"
         (draft.combined if is_sum else draft.families)[child] = family

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import near, shown
-from .draft import Draft, Family, Slices
+from .draft import Draft, FamilyDraft, SlicesDraft
 from .xml_text import Element, Locator, XmlSource
 
 KINDS = ("plate", "anchor", "terminal")
@@ -76,12 +76,12 @@ class XdslSlices:
         if not inside:
             return  # all nodes are contemporal, or have no children on a plate
         draft.numbers.clear()  # equations are refused
-        slices = draft.slices = Slices(self.at, static=[v for v in draft.states if v not in inside])
+        slices = draft.slices = SlicesDraft(self.at, static=[v for v in draft.states if v not in inside])
         anchors = {new[c] for c, kind in self.kinds.items() if kind == "anchor" and c in new}
         self.about = {new.get(e.attributes.get("id", ""), ""): e for e in (mine.children if mine else ())}
         for v in [*draft.states]:
             slices.pairs[v], slices.families[v] = (v, 0), [v]
-            family = draft.families.get(v) or Family(v, [], draft.declared[v])
+            family = draft.families.get(v) or FamilyDraft(v, [], draft.declared[v])
             if v in inside:
                 self.later_tables(family, self.later.get(inside[v], {}), new, anchors)
                 continue
@@ -91,7 +91,7 @@ class XdslSlices:
                 raise self.source.error(bad[1], f"{v!r} {what}, and its parent {bad[0]!r} is on the plate")
 
     def later_tables(
-        self, family: Family, tables: dict[int, tuple[Element, Locator]], new: dict[str, str], anchors: set[str]
+        self, family: FamilyDraft, tables: dict[int, tuple[Element, Locator]], new: dict[str, str], anchors: set[str]
     ) -> None:
         """The tables of one node in later slices, as variables of their own."""
         draft, v, slices = self.draft, family.child, self.draft.slices
@@ -127,7 +127,7 @@ class XdslSlices:
             sizes = [len(draft.states[p]) for p, _ in (*family.parents, *lagged) if p in draft.states]
             if len(fixed) < len(family.parents) and numbers.numbers.size == math.prod([*sizes, len(draft.states[v])]):
                 parents = [*family.parents, *lagged]
-            made = Family(label, parents, element.at, numbers.numbers, numbers.begin, exact=exact)
+            made = FamilyDraft(label, parents, element.at, numbers.numbers, numbers.begin, exact=exact)
             made.locate = lambda i, numbers=numbers, locator=locator: locator.number(numbers, i)
             draft.families[label] = made
             slices.pairs[label] = v, 0
@@ -149,7 +149,7 @@ class XdslSlices:
         label = self.unused(f"{key[0]}[t-{order}]")
         card = len(draft.states[key[0]])
         draft.declare(label, draft.states[key[0]], at)
-        draft.families[label] = Family(label, [], at, np.full(card, 1.0 / card), exact=True)
+        draft.families[label] = FamilyDraft(label, [], at, np.full(card, 1.0 / card), exact=True)
         slices.pairs[label] = key
         return label
 

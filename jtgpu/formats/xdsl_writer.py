@@ -11,7 +11,7 @@ from typing import Any
 
 from ..model.discrete import DiscreteModel
 from .canonical_nodes import noisy_numbers
-from .number_cursor import Parts, identifiers, inexact, strings, whole_numbers, with_decisions
+from .number_cursor import WrittenNetwork, identifiers, inexact, strings, whole_numbers, with_decisions
 from .text import number
 from .xdsl import LOOKS, MINE, SIZE, UNNAMED
 from .xml_text import attribute, escaped
@@ -32,7 +32,7 @@ def ids_of(net: DiscreteModel) -> dict[str, str]:
 class XdslWriter:
     """Ids, states and the order of the nodes of one file."""
 
-    def __init__(self, parts: Parts):
+    def __init__(self, parts: WrittenNetwork):
         self.parts, self.net = parts, parts.net
         net, names = parts.net, [*parts.net.variables, *parts.utilities]
         self.ids = dict(zip(names, identifiers(names, "node_"), strict=True))

@@ -16,7 +16,7 @@ from xml.parsers import expat
 
 from ..errors import FormatError, ParseError, near, shown
 from ..util.arrays import Floats
-from .text import Source, floats
+from .text import SourceText, floats
 
 MAX_DEPTH = 100  # GeNIe nests submodels, but far less deeply
 MAX_ELEMENTS = 20_000_000
@@ -53,7 +53,7 @@ def root_name(text: str) -> str:
     return match[1] if match else ""
 
 
-class XmlSource(Source):
+class XmlSource(SourceText):
     """A source whose offsets are those of expat, bytes of the text in UTF-8."""
 
     __slots__ = ()

@@ -18,7 +18,7 @@ from ..errors import ParseError, near, shown
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from .bif import EXACT
-from .draft import Draft, Family
+from .draft import Draft, FamilyDraft
 from .finish import parsers_of
 from .number_cursor import bayesian, inexact, strings
 from .text import number
@@ -116,7 +116,7 @@ class XmlbifReader:
         tables = element.all("TABLE")
         if len(tables) > 1:
             raise self.source.error(tables[1].at, f"found {len(tables)} <TABLE> for {child!r}, expected one")
-        family = Family(child, [(g.text, g.at) for g in element.all("GIVEN")], at)
+        family = FamilyDraft(child, [(g.text, g.at) for g in element.all("GIVEN")], at)
         if tables:
             table = tables[0]
             family.numbers, family.data_at = table.numbers, table.begin

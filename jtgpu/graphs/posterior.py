@@ -26,7 +26,7 @@ CELLS = 1 << 22  # comparisons at a time
 
 
 @check_keywords()
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BetweennessPosterior(Result):
     """Betweenness of variables and their ranks over a sample of graphs.
 

@@ -37,7 +37,7 @@ UNLIMITED = 2**62  # entries of a table
 
 
 @dataclass(frozen=True)
-class Limits:
+class TaskLimits:
     """Resources that a task may use."""
 
     memory: int | float | str | None = None  # bytes. Default: 80 % of the free memory.
@@ -47,7 +47,7 @@ class Limits:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-def fitting_plan(model: DiscreteModel, limits: Limits, *, all_posteriors: bool = True) -> NetworkPlan:
+def fitting_plan(model: DiscreteModel, limits: TaskLimits, *, all_posteriors: bool = True) -> NetworkPlan:
     """Plan a model within limits; if the first elimination order does not fit, plan the question; search longer."""
     # all_posteriors: Whether the question is about all variables; otherwise it is about P(evidence) alone
     # raises TableTooLarge: If no plan within the limits is found; the message has the width.
@@ -120,7 +120,7 @@ def _questions(
     return made
 
 
-def _searches(limits: Limits) -> list[dict[str, Any]]:
+def _searches(limits: TaskLimits) -> list[dict[str, Any]]:
     """Options of the plans to try, one after the other."""
     options = {"memory_limit": math.inf, "max_table": None, **limits.options}
     if "order" in options:
@@ -234,7 +234,7 @@ def solve_text(
     task: str,
     query: Sequence[int] = (),
     *,
-    limits: Limits | None = None,
+    limits: TaskLimits | None = None,
     backend: BackendName = "auto",
     step: Callable[[str], None] = lambda _: None,
 ) -> str:
@@ -253,7 +253,7 @@ def solve_text(
         raise ValueError(f"task must be one of {', '.join(TASKS)}, got {task!r}")
     if isinstance(net, DecisionNetwork):
         net.plan()  # raises: decisions have no probabilities
-    limits = limits or Limits()
+    limits = limits or TaskLimits()
     lines = []
     for case in cases or [{}]:
         model = conditioned(net, case, only_evidence=task == "PR")
@@ -330,4 +330,4 @@ _SOLUTIONS = {
 }
 
 
-__all__ = ["TASKS", "Limits", "conditioned", "fitting_plan", "solve_text", "width_at_least"]
+__all__ = ["TASKS", "TaskLimits", "conditioned", "fitting_plan", "solve_text", "width_at_least"]

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 # The kinds of evidence: observations, likelihoods, soft evidence and interventions; by name and by number.
 
-class Row(Protocol):
+class FrameRow(Protocol):
     """A row of a data frame, or a frame of one row."""
 
     def to_dict(self, *args: Any, **options: Any) -> Any: ...  # of pandas and Polars; not called
 
 
 # variable (name or number) -> state (name or number), or a set of states; rows: observations only
-Findings = Mapping[Any, Any] | Row
+Findings = Mapping[Any, Any] | FrameRow
 Cases = TableLike
 
 

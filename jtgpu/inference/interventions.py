@@ -47,7 +47,7 @@ Run = Callable[[Ints, Mapping[int, Floats]], BatchResult]
 
 
 @dataclass
-class Fit:
+class SoftFit:
     """State of the fitting of B rows."""
 
     goal: Floats  # (B, n) required probabilities, one variable after the other; NaN: not required
@@ -98,7 +98,7 @@ class Fit:
         return rows
 
 
-def fit_cases(run: Run, targets: Mapping[int, Floats]) -> Fit:
+def fit_cases(run: Run, targets: Mapping[int, Floats]) -> SoftFit:
     """Fit weights of B rows that give variables their required posteriors."""
     # targets: Variable to (B, card) probabilities, NaN in rows without soft evidence; ascending
     # raises EvidenceError: If fitting does not converge: the marginals contradict each other, or nearly so.
@@ -106,7 +106,7 @@ def fit_cases(run: Run, targets: Mapping[int, Floats]) -> Fit:
     first = np.cumsum([0, *cards])[:-1]
     goal = np.hstack(list(targets.values()))
     n = len(goal)
-    fit = Fit(goal, first, np.ones(goal.shape), np.zeros(n), np.zeros(n, np.bool_), np.zeros(n))
+    fit = SoftFit(goal, first, np.ones(goal.shape), np.zeros(n), np.zeros(n, np.bool_), np.zeros(n))
     rows = np.arange(n)
     single = len(targets) == 1
     before = np.full(n, np.inf)
@@ -206,7 +206,7 @@ def answer_cases(
     return BatchResult(posterior, log_evidence, impossible), reasons
 
 
-def _impossible_state(model: DiscreteModel, targets: list[int], fit: Fit, row: int) -> str:
+def _impossible_state(model: DiscreteModel, targets: list[int], fit: SoftFit, row: int) -> str:
     s, state = fit.reasons[row]
     v = targets[s]
     column = int(fit.first[s]) + state
@@ -216,7 +216,7 @@ def _impossible_state(model: DiscreteModel, targets: list[int], fit: Fit, row: i
     )
 
 
-def _by_variable(fit: Fit, targets: list[int]) -> dict[int, Floats]:
+def _by_variable(fit: SoftFit, targets: list[int]) -> dict[int, Floats]:
     ends = np.append(fit.first[1:], fit.goal.shape[1])
     return {v: fit.weights[:, a:b] for v, a, b in zip(targets, fit.first.tolist(), ends.tolist(), strict=True)}
 

@@ -17,6 +17,7 @@ from ..columns.arrow import number_array
 from ..errors import EvidenceError, ImpossibleEvidence, shown
 from ..util.arguments import described, several
 from ..util.arrays import Floats
+from ..util.equality import ByValue
 
 if TYPE_CHECKING:
     from ..model.discrete import DiscreteModel
@@ -162,7 +163,7 @@ def set_weights(model: DiscreteModel, scope: Scope, value: Any, n: int | None = 
     return table if table.ndim > len(shape) else np.asarray(np.broadcast_to(table, (n, *shape)))
 
 
-class Joints(Mapping[tuple[str, ...], T], Generic[T]):
+class Joints(ByValue, Mapping[tuple[str, ...], T], Generic[T]):
     """Joint posteriors of sets of variables, by the names of the variables in any order.
 
     ``joint["lung", "bronc"]`` is the joint posterior of the two: the axes are in the order of the key. Of one case it

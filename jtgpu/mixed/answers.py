@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import EvidenceError
 from ..util.lru import LRU
-from .components import Component, Numbers, build, component_members, scope_of
+from .components import Component, Densities, build, component_members, scope_of
 from .results import Mixtures, NumberTable
 from .rows import ScaledRows, equal_rows
 from .sets import SetEngine
@@ -31,7 +31,7 @@ MERGED = 64  # numbers without discrete parents that are one component: one smal
 CELLS = 1 << 23  # weights of a chunk of cases
 
 
-class Pattern(NamedTuple):
+class ObservedPattern(NamedTuple):
     """Components and sets of one pattern of observed numbers."""
 
     observed: frozenset[int]
@@ -42,7 +42,7 @@ class Pattern(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Answers:
+class AnsweredCases:
     """Results of B cases."""
 
     posteriors: dict[str, Floats]  # discrete target -> (B, card)
@@ -55,14 +55,14 @@ class Answerer:
     """Answers cases of one network; caches patterns, components and compiled discrete networks."""
 
     def __init__(
-        self, net: MixedNetwork, numbers: Numbers, engine: Callable[[Sets], SetEngine], max_configurations: int
+        self, net: MixedNetwork, numbers: Densities, engine: Callable[[Sets], SetEngine], max_configurations: int
     ):
         self._net, self.numbers, self._engine, self.max_configurations = net, numbers, engine, max_configurations
-        self._patterns: LRU[Hashable, Pattern] = LRU(4096)
+        self._patterns: LRU[Hashable, ObservedPattern] = LRU(4096)
         self._components: LRU[Any, Component] = LRU(4096)
         self._nears: dict[tuple[int, ...], frozenset[int]] = {}
 
-    def reload(self, net: MixedNetwork, numbers: Numbers) -> None:
+    def reload(self, net: MixedNetwork, numbers: Densities) -> None:
         """Replace the parameters: the patterns stay, and components whose numbers are the same."""
         old, self._net, self.numbers = self.numbers, net, numbers
         changed = {g for g in range(len(numbers.names)) if not _same(old, numbers, g)}
@@ -72,14 +72,14 @@ class Answerer:
 
     def pattern(
         self, observed: frozenset[int], cut: frozenset[int], targets: tuple[int, ...], most: int = 0
-    ) -> Pattern:
+    ) -> ObservedPattern:
         """The components of a set of observed numbers; those without discrete parents are one of up to `most`."""
         key = observed, cut, targets, most
         return self._patterns.get_or_make(key, lambda: self._make_pattern(*key))
 
     def _make_pattern(
         self, observed: frozenset[int], cut: frozenset[int], targets: tuple[int, ...], most: int
-    ) -> Pattern:
+    ) -> ObservedPattern:
         numbers, asked = self.numbers, [t for t in targets if t not in observed]
         groups = component_members(numbers, observed, cut, asked, most)
         if all(self.size(scope_of(numbers, g)) <= JOINT_CONFIGURATIONS for g in groups):
@@ -96,7 +96,7 @@ class Answerer:
         densities = [g for g in densities if not observed.isdisjoint(g)]
         distinct = {id(g): g for g in [*densities, *answers.values()]}.values()
         scopes = {g: scope_of(numbers, g) for g in distinct}
-        return Pattern(observed, tuple(densities), answers, tuple(sorted({*scopes.values()} - {()})), scopes)
+        return ObservedPattern(observed, tuple(densities), answers, tuple(sorted({*scopes.values()} - {()})), scopes)
 
     def size(self, scope: Sequence[int]) -> int:
         return prod(self.numbers.cards[d] for d in scope)
@@ -133,10 +133,10 @@ class Answerer:
 
     # Answers --------------------------------------------------------------------------------------------------
 
-    def answer(self, cases: MixedCases, discrete: Sequence[str], targets: tuple[int, ...]) -> Answers:
+    def answer(self, cases: MixedCases, discrete: Sequence[str], targets: tuple[int, ...]) -> AnsweredCases:
         """Posteriors of discrete variables and of numbers."""
         n, net = len(cases.states), self._net
-        result = Answers(
+        result = AnsweredCases(
             {v: np.zeros((n, len(net.states(v)))) for v in discrete},
             NumberTable([self.numbers.names[t] for t in targets], n),
             np.full(n, -np.inf), np.ones(n, np.bool_),
@@ -149,7 +149,7 @@ class Answerer:
 
     def by_pattern(
         self, cases: MixedCases, targets: tuple[int, ...], most: int = 0
-    ) -> Iterator[tuple[Pattern, NDArray[np.intp]]]:
+    ) -> Iterator[tuple[ObservedPattern, NDArray[np.intp]]]:
         """Rows with the same observed numbers; see `pattern`."""
         seen = ~np.isnan(cases.values)
         if not len(seen):
@@ -164,13 +164,13 @@ class Answerer:
             observed = frozenset(np.flatnonzero(seen[rows[0]]).tolist())
             yield self.pattern(observed, cases.cut, targets, most), rows
 
-    def _chunks(self, pattern: Pattern, rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+    def _chunks(self, pattern: ObservedPattern, rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
         step = max(1, CELLS // max(1, sum(map(self.size, pattern.sets))))
         for first in range(0, len(rows), step):
             yield rows[first : first + step]
 
     def log_weights(
-        self, cases: MixedCases, patterns: Sequence[tuple[Pattern, slice]], rows: ScaledRows | None = None
+        self, cases: MixedCases, patterns: Sequence[tuple[ObservedPattern, slice]], rows: ScaledRows | None = None
     ) -> tuple[dict[tuple[int, ...], Floats], Floats]:
         """ln of the density of the observed numbers by scope, (B, K), and its part without a scope, (B,)."""
         # patterns: with the same sets, each with its cases
@@ -178,7 +178,7 @@ class Answerer:
         rows = ScaledRows(cases.values / self.numbers.scale, {}) if rows is None else rows
         logs: dict[tuple[int, ...], Floats] = {}
         constant = np.zeros(len(cases.states))
-        equal: dict[Any, tuple[Pattern, list[slice]]] = {}  # patterns share most of their components
+        equal: dict[Any, tuple[ObservedPattern, list[slice]]] = {}  # patterns share most of their components
         for pattern, own in patterns:
             for members in self._dense(pattern, cases):
                 key = members, pattern.observed & self._near(members)
@@ -200,7 +200,9 @@ class Answerer:
             self._exclude(scope, cases.states, total)
         return logs, constant
 
-    def _log_densities(self, members: tuple[int, ...], pattern: Pattern, cases: MixedCases, rows: ScaledRows) -> Floats:
+    def _log_densities(
+        self, members: tuple[int, ...], pattern: ObservedPattern, cases: MixedCases, rows: ScaledRows
+    ) -> Floats:
         """ln of the density of the observed numbers of a component, (B, K)."""
         total = np.zeros((0, 0))
         for part, allowed, component in self.pieces(members, pattern.observed, cases.states):
@@ -214,7 +216,7 @@ class Answerer:
             total[part[:, None], allowed] = values
         return total
 
-    def _dense(self, pattern: Pattern, cases: MixedCases) -> list[tuple[int, ...]]:
+    def _dense(self, pattern: ObservedPattern, cases: MixedCases) -> list[tuple[int, ...]]:
         """Members of the components that have evidence."""
         bounded = {pattern.answers[g] for g in cases.bounds if g in pattern.answers}
         return [*dict.fromkeys([*pattern.densities, *sorted(bounded)])]
@@ -246,8 +248,8 @@ class Answerer:
         return log_mass((low - mean) / sd, (high - mean) / sd)
 
     def _answer_part(
-        self, cases: MixedCases, pattern: Pattern, rows: NDArray[np.intp], discrete: Sequence[str],
-        targets: tuple[int, ...], result: Answers,
+        self, cases: MixedCases, pattern: ObservedPattern, rows: NDArray[np.intp], discrete: Sequence[str],
+        targets: tuple[int, ...], result: AnsweredCases,
     ) -> None:  # fmt: skip
         """Answer cases of one pattern, which are `rows` of the result."""
         scaled = ScaledRows(cases.values / self.numbers.scale, {})
@@ -264,7 +266,7 @@ class Answerer:
             self._answer_numbers(cases, pattern, rows, (joints, part.impossible, scaled), targets, result.numbers)
 
     def _answer_numbers(
-        self, cases: MixedCases, pattern: Pattern, rows: NDArray[np.intp],
+        self, cases: MixedCases, pattern: ObservedPattern, rows: NDArray[np.intp],
         part: tuple[Mapping[tuple[int, ...], Floats], NDArray[np.bool_], ScaledRows], targets: tuple[int, ...],
         result: NumberTable,
     ) -> None:  # fmt: skip
@@ -299,7 +301,7 @@ class Answerer:
                 result.add(Mixtures(rows if whole else rows[chosen], weight, means, sds), [column[t] for t in asked])
 
 
-def _same(old: Numbers, new: Numbers, g: int) -> bool:
+def _same(old: Densities, new: Densities, g: int) -> bool:
     """Whether a number has the same density."""
     pairs = [(old.mean[g], new.mean[g]), (old.variance[g], new.variance[g]),
              *zip(old.coefficients[g], new.coefficients[g], strict=True)]  # fmt: skip

@@ -36,7 +36,7 @@ class Plain(NamedTuple):
     arcs: Floats  # (G, G), coefficient of the column in the row
 
 
-class Numbers(NamedTuple):
+class Densities(NamedTuple):
     """Densities of all numbers, in units of `scale`."""
 
     names: tuple[str, ...]
@@ -52,7 +52,7 @@ class Numbers(NamedTuple):
     plain: Plain
 
 
-def numbers_of(net: MixedNetwork, units: Floats | None = None) -> Numbers:
+def numbers_of(net: MixedNetwork, units: Floats | None = None) -> Densities:
     """The densities of a network by number, in given units or those that suit its parameters."""
     names = net.numbers
     index = {v: i for i, v in enumerate(names)}
@@ -86,13 +86,13 @@ def numbers_of(net: MixedNetwork, units: Floats | None = None) -> Numbers:
         if not scope[v]:
             plain.mean[v], plain.variance[v] = mean[v], variance[v]
             plain.arcs[v, list(parents[v])] = coefficients[v]
-    return Numbers(
+    return Densities(
         names, scope, parents, tuple(mean), tuple(coefficients), tuple(variance), scale, order,
         net.discrete.variables, tuple(net.discrete.cardinality.tolist()), plain,
     )  # fmt: skip
 
 
-def with_lines(numbers: Numbers, g: int, lines: Floats) -> Numbers:
+def with_lines(numbers: Densities, g: int, lines: Floats) -> Densities:
     """The densities with another one of a number: (K, m + 2) intercept, slopes and sd, scaled."""
 
     def others(given: tuple[Any, ...], own: Any) -> tuple[Any, ...]:
@@ -165,7 +165,7 @@ class Component:
 
 
 def component_members(
-    numbers: Numbers, observed: frozenset[int], cut: frozenset[int], targets: Iterable[int], most: int = 0
+    numbers: Densities, observed: frozenset[int], cut: frozenset[int], targets: Iterable[int], most: int = 0
 ) -> list[list[int]]:
     """Densities that `observed` and `targets` depend on, in groups that share unobserved numbers."""
     # cut: observed numbers that were set by an intervention: they have no density
@@ -201,13 +201,13 @@ def component_members(
     return [[v for v in numbers.order if v in plain], *(group for r, group in groups.items() if has_scope[r])]
 
 
-def scope_of(numbers: Numbers, members: Iterable[int]) -> tuple[int, ...]:
+def scope_of(numbers: Densities, members: Iterable[int]) -> tuple[int, ...]:
     """The discrete parents of some numbers, ascending."""
     return tuple(sorted({d for v in members for d in numbers.scope[v]}))
 
 
 def build(
-    numbers: Numbers, members: list[int], observed: frozenset[int], fixed: Mapping[int, int], max_configurations: int
+    numbers: Densities, members: list[int], observed: frozenset[int], fixed: Mapping[int, int], max_configurations: int
 ) -> Component:
     """The component of some densities."""
     # members: parents before children
@@ -265,7 +265,7 @@ def build(
     )
 
 
-def _refuse(numbers: Numbers, members: list[int], scope: tuple[int, ...], k: int, most: int) -> None:
+def _refuse(numbers: Densities, members: list[int], scope: tuple[int, ...], k: int, most: int) -> None:
     names = ", ".join(numbers.names[v] for v in members[:6]) + (" ..." if len(members) > 6 else "")
     states = ", ".join(numbers.variables[d] for d in scope[:10]) + (" ..." if len(scope) > 10 else "")
     raise TableTooLarge(

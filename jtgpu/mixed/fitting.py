@@ -22,8 +22,8 @@ from .tree import MixedTree
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .answers import Answerer, Pattern
-    from .components import Numbers
+    from .answers import Answerer, ObservedPattern
+    from .components import Densities
 
     Floats = NDArray[np.float64]
 
@@ -68,7 +68,9 @@ def one_pass(tree: MixedTree, cases: MixedCases, weights: Floats) -> Sums:
 class _Group:
     """Cases of patterns, one pattern after the other, which are one call."""
 
-    def __init__(self, cases: MixedCases, weights: Floats, patterns: Sequence[tuple[Pattern, NDArray[np.intp]]]):
+    def __init__(
+        self, cases: MixedCases, weights: Floats, patterns: Sequence[tuple[ObservedPattern, NDArray[np.intp]]]
+    ):
         self.rows = np.concatenate([own for _, own in patterns])
         self.part, self.weights = cases.part(self.rows), weights[self.rows]
         ends = np.cumsum([len(own) for _, own in patterns]).tolist()
@@ -79,7 +81,7 @@ class _Group:
 def _groups(answerer: Answerer, cases: MixedCases, weights: Floats, families: int = 0) -> Iterator[_Group]:
     """Cases whose patterns have the same sets, or sets of few variables, together; a large pattern by itself."""
     # families: cells of each case besides those of the sets
-    waiting: dict[Any, list[tuple[Pattern, NDArray[np.intp]]]] = {}
+    waiting: dict[Any, list[tuple[ObservedPattern, NDArray[np.intp]]]] = {}
     for pattern, rows in answerer.by_pattern(cases, ()):
         step = max(CELLS // (families + sum(map(answerer.size, pattern.scopes.values())) or 1), 1)
         for at in range(0, len(rows), step):
@@ -88,7 +90,7 @@ def _groups(answerer: Answerer, cases: MixedCases, weights: Floats, families: in
                 yield _Group(cases, weights, [own])
             else:
                 waiting.setdefault(pattern.sets, []).append(own)
-    joined: list[tuple[Pattern, NDArray[np.intp]]] = []
+    joined: list[tuple[ObservedPattern, NDArray[np.intp]]] = []
     variables: set[int] = set()
     cells = 0
     for sets, patterns in waiting.items():
@@ -176,7 +178,7 @@ def pooled_prior(tree: MixedTree, cases: MixedCases, weights: Floats, strength: 
     return Prior(counts, moments)
 
 
-def lines_of(numbers: Numbers, g: int, density: Gaussian) -> Floats:
+def lines_of(numbers: Densities, g: int, density: Gaussian) -> Floats:
     """(K, m + 2) intercept, slopes and sd of a number in each configuration of its discrete parents, scaled."""
     scale = numbers.scale
     slopes = zip(numbers.parents[g], density.coefficients.values(), strict=True)
@@ -184,7 +186,7 @@ def lines_of(numbers: Numbers, g: int, density: Gaussian) -> Floats:
     return np.column_stack([c.ravel() for c in columns])
 
 
-def density_of(numbers: Numbers, g: int, lines: Floats) -> Gaussian:
+def density_of(numbers: Densities, g: int, lines: Floats) -> Gaussian:
     """The density of a number in its units."""
     shape, scale = tuple(numbers.cards[d] for d in numbers.scope[g]), numbers.scale
     mean, *slopes, sd = (column.reshape(shape) for column in lines.T)
@@ -195,7 +197,7 @@ def density_of(numbers: Numbers, g: int, lines: Floats) -> Gaussian:
 
 
 def regressions(
-    numbers: Numbers, g: int, sums: Floats, old: Floats, rows: FamilyRows | None = None
+    numbers: Densities, g: int, sums: Floats, old: Floats, rows: FamilyRows | None = None
 ) -> tuple[Floats, float]:
     """`lines_of` the highest likelihood, and the relative error that rounding of sums may have made."""
     # sums: (K, m + 2, m + 2); a configuration without any keeps its line

@@ -15,7 +15,7 @@ from ..inference.queries.posteriors import as_list
 from ..inference.results.rankings import Ranking, Scores
 from ..util.arguments import check_keywords, choice
 from ..util.text_table import record_repr
-from .answers import Answers
+from .answers import AnsweredCases
 from .components import HALF_LOG_2PI
 from .evidence import MixedCases, read_case
 from .results import ONE, Parts
@@ -107,26 +107,28 @@ class Measures:
             return not math.isnan(self.case.values[0, self.net.numbers.index(name)])
         return bool(self.case.states[0, self.net.discrete.index(name)] >= 0)
 
-    def _answer(self, cases: MixedCases, names: Iterable[str]) -> Answers:
+    def _answer(self, cases: MixedCases, names: Iterable[str]) -> AnsweredCases:
         names = [*names]
         numbers = tuple(
             dict.fromkeys([*(self.net.numbers.index(v) for v in names if self.net.is_number(v)), *cases.bounds])
         )
-        answers: Answers = self.tree.answerer.answer(cases, [v for v in names if not self.net.is_number(v)], numbers)
+        answers: AnsweredCases = self.tree.answerer.answer(
+            cases, [v for v in names if not self.net.is_number(v)], numbers
+        )
         if answers.impossible.all():
             raise ImpossibleEvidence("the evidence has probability 0")
         return answers
 
-    def _entropy(self, answers: Answers, row: int, name: str) -> float:
+    def _entropy(self, answers: AnsweredCases, row: int, name: str) -> float:
         if self.net.is_number(name):
             return entropy(self._parts(answers, row, name))
         p = answers.posteriors[name][row]
         return -float((p[p > 0] * np.log(p[p > 0])).sum())
 
-    def _parts(self, answers: Answers, row: int, name: str) -> Parts:
+    def _parts(self, answers: AnsweredCases, row: int, name: str) -> Parts:
         return answers.numbers.case(answers.numbers.names.index(name), row).parts
 
-    def by_state(self, variable: str, others: list[str]) -> tuple[Floats, Answers]:
+    def by_state(self, variable: str, others: list[str]) -> tuple[Floats, AnsweredCases]:
         """P(state | evidence) of a variable, and the answers of others given each state."""
         v, card = self.net.discrete.index(variable), len(self.net.states(variable))
         states, values = np.tile(self.case.states, (card, 1)), np.tile(self.case.values, (card, 1))
@@ -184,7 +186,7 @@ class Measures:
         gain, variance = integrate(f, ends, OUTER)
         return max(0.0, float(gain)), self.sd * math.sqrt(min(float(variance), 1.0))
 
-    def _given(self, g: int, x: Floats) -> tuple[Floats, Answers]:
+    def _given(self, g: int, x: Floats) -> tuple[Floats, AnsweredCases]:
         """Density of a number at some values given the evidence, and the answers of the target given each value."""
         n = len(x)
         values = np.tile(self.case.values, (n, 1))

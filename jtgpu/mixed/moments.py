@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .components import Numbers, build
+from .components import Densities, build
 from .evidence import MixedCases
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .answers import Answerer, Pattern
+    from .answers import Answerer, ObservedPattern
     from .components import Component
     from .tree import MixedTree
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Moments = list["Floats"]
 
 
-def empty_moments(numbers: Numbers) -> Moments:
+def empty_moments(numbers: Densities) -> Moments:
     """Sums of no case."""
     sizes = [prod(numbers.cards[d] for d in s) for s in numbers.scope]
     return [np.zeros((k, len(p) + 2, len(p) + 2)) for k, p in zip(sizes, numbers.parents, strict=True)]
@@ -34,7 +34,7 @@ def empty_moments(numbers: Numbers) -> Moments:
 def add_moments(
     answerer: Answerer,
     cases: MixedCases,
-    patterns: Sequence[tuple[Pattern, slice]],
+    patterns: Sequence[tuple[ObservedPattern, slice]],
     weights: Floats,  # (B,)
     joints: Mapping[tuple[int, ...], Floats],  # scope -> (B, K) posterior
     moments: Moments,
@@ -72,7 +72,7 @@ def add_moments(
 
 
 def _share(
-    numbers: Numbers, v: int, scope: tuple[int, ...], weights: Floats, joints: Mapping[tuple[int, ...], Floats]
+    numbers: Densities, v: int, scope: tuple[int, ...], weights: Floats, joints: Mapping[tuple[int, ...], Floats]
 ) -> Floats:
     """(B, K) weighted probabilities of the configurations of a number's discrete parents, from those of a scope."""
     own = numbers.scope[v]
@@ -85,7 +85,7 @@ def _share(
     return np.asarray(weights[:, None] * table.reshape(len(weights), -1))
 
 
-def configurations(numbers: Numbers, scope: tuple[int, ...], own: tuple[int, ...]) -> NDArray[np.intp]:
+def configurations(numbers: Densities, scope: tuple[int, ...], own: tuple[int, ...]) -> NDArray[np.intp]:
     """Configuration of the variables `own` (in their order) of each configuration of `scope`."""
     cards = tuple(numbers.cards[d] for d in scope)
     states = np.indices(cards).reshape(len(scope), -1) if scope else np.zeros((0, 1), np.intp)
@@ -96,7 +96,7 @@ def configurations(numbers: Numbers, scope: tuple[int, ...], own: tuple[int, ...
 
 
 def _add_family(  # noqa: PLR0913
-    numbers: Numbers, v: int, component: Component, scaled: Floats, weight: Floats, means: Floats,
+    numbers: Densities, v: int, component: Component, scaled: Floats, weight: Floats, means: Floats,
     configuration: NDArray[np.intp], sums: Floats,
 ) -> None:  # fmt: skip
     """Add the sums of a family of which some numbers are not observed."""
@@ -116,7 +116,7 @@ def _add_family(  # noqa: PLR0913
     np.add.at(sums, configuration, each)
 
 
-class Parts(NamedTuple):
+class JointMixture(NamedTuple):
     """A mixture of joint normal distributions of some numbers, in scaled units."""
 
     weights: Floats  # (K,)
@@ -134,7 +134,7 @@ class Parts(NamedTuple):
         return result
 
 
-def joint_parts(tree: MixedTree, asked: Sequence[int], given: Sequence[int]) -> Parts:
+def joint_parts(tree: MixedTree, asked: Sequence[int], given: Sequence[int]) -> JointMixture:
     """The joint distribution of some numbers without evidence, by the states of some variables."""
     numbers, members, stack = tree.answerer.numbers, set(asked), [*asked]
     while stack:
@@ -151,7 +151,7 @@ def joint_parts(tree: MixedTree, asked: Sequence[int], given: Sequence[int]) -> 
         weights = engine.run(none, [np.zeros((1, n))], []).joints[0][0]
     part = configurations(numbers, scope, component.scope)
     places = np.array([component.unobserved.index(v) for v in asked], np.intp)
-    return Parts(
+    return JointMixture(
         weights, configurations(numbers, scope, tuple(given)), component.mean_u[part][:, places],
         component.cov[part][:, places[:, None], places],
     )  # fmt: skip

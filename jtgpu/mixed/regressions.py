@@ -18,7 +18,7 @@ from ..util.calls import outside
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .components import Numbers
+    from .components import Densities
     from .evidence import MixedCases
 
     Floats = NDArray[np.float64]
@@ -39,7 +39,7 @@ class Root(NamedTuple):
     noise: Floats  # (m + 1,) what the rounding of cells explains, scaled
 
 
-class Line(NamedTuple):
+class ScaledRegression(NamedTuple):
     """A regression, scaled."""
 
     line: Floats  # intercept and slopes
@@ -47,7 +47,7 @@ class Line(NamedTuple):
     error: float = 0.0  # relative, that rounding of sums may have made
 
 
-def regression(name: str, parents: Sequence[str], sums: Floats, root: Callable[[], Root] | None) -> Line:
+def regression(name: str, parents: Sequence[str], sums: Floats, root: Callable[[], Root] | None) -> ScaledRegression:
     """Intercept and slopes, and the sd of the residual, from sums of z z'; from rows where these have few digits."""
     try:
         line = _of_sums(name, parents, sums)
@@ -60,7 +60,7 @@ def regression(name: str, parents: Sequence[str], sums: Floats, root: Callable[[
     return _of_rows(name, parents, root())
 
 
-def _of_sums(name: str, parents: Sequence[str], s: Floats) -> Line:
+def _of_sums(name: str, parents: Sequence[str], s: Floats) -> ScaledRegression:
     n, m = s[0, 0], len(parents)
     mean = s[0, 1:] / n
     cov = s[1:, 1:] / n - np.outer(mean, mean)
@@ -83,10 +83,10 @@ def _of_sums(name: str, parents: Sequence[str], s: Floats) -> Line:
     _reject_function(name, has_width, " (to the precision of sums of products)")
     terms = size[m] + np.abs(slope) @ size[:m]  # what the residual is a difference of
     error = 4.0 * EPSILON * cancelled * max(condition if m else 0.0, float(terms**2 / variance))
-    return Line(np.concatenate([[mean[m] - slope @ mean[:m]], slope]), float(np.sqrt(variance)), error)
+    return ScaledRegression(np.concatenate([[mean[m] - slope @ mean[:m]], slope]), float(np.sqrt(variance)), error)
 
 
-def _of_rows(name: str, parents: Sequence[str], root: Root) -> Line:
+def _of_rows(name: str, parents: Sequence[str], root: Root) -> ScaledRegression:
     factor, centre, noise = root
     m = len(parents)
     own = factor[1:, 1:] / abs(factor[0, 0])
@@ -102,7 +102,7 @@ def _of_rows(name: str, parents: Sequence[str], root: Root) -> Line:
     sd = abs(float(own[m, m]))
     _reject_function(name, sd > max(LEAST_OF_ROWS * float(size[m]), float(noise[m] + np.abs(slope) @ noise[:m])))
     mean = centre + factor[0, 1:] / factor[0, 0]
-    return Line(np.concatenate([[mean[m] - slope @ mean[:m]], slope]), sd)
+    return ScaledRegression(np.concatenate([[mean[m] - slope @ mean[:m]], slope]), sd)
 
 
 def _reject_constant(name: str, constant: Sequence[str]) -> None:
@@ -133,7 +133,7 @@ def _reject_function(name: str, has_width: bool, how: str = "") -> None:
 class FamilyRows:
     """Complete rows, and those of the prior: the regression of all rows with the weight of a few."""
 
-    def __init__(self, numbers: Numbers, cases: MixedCases, weights: Floats, rows: float, shift: Floats):
+    def __init__(self, numbers: Densities, cases: MixedCases, weights: Floats, rows: float, shift: Floats):
         # rows: of the prior; shift: what has been subtracted from the cells, (G,)
         self._numbers, self._cases, self._weights, self._rows, self._shift = numbers, cases, weights, rows, shift
         self._pooled: dict[int, tuple[Floats, Floats]] = {}

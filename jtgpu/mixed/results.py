@@ -13,6 +13,7 @@ from ..inference.results.frames import make_frame
 from ..inference.results.interval_numbers import checked_probabilities
 from ..inference.results.marginals import Posterior, distinct_names
 from ..inference.results.result import ByName, CaseResult, Columns, Result
+from ..util.equality import ByValue
 from ..util.loops import loops
 from .components import HALF_LOG_2PI
 from .truncated import log_mass, normal_cdf, truncated_moments, truncated_quantiles
@@ -47,7 +48,7 @@ def _numbers(x: ArrayLike) -> Floats:
     return values
 
 
-class NumberPosterior:
+class NumberPosterior(ByValue):
     """P(number | evidence): a mixture of normal distributions; a number that is observed has sd 0.
 
     Attributes
@@ -157,7 +158,7 @@ class MixedPosteriors(Result, ByName[Any]):
         # parts: of a number its column in `numbers`, and in `bounds` if the evidence is an interval
         self._parts, self._numbers, self._bounds, self.log_evidence = parts, numbers, bounds, log_evidence
 
-    def __getitem__(self, name: str) -> Posterior | NumberPosterior:
+    def __getitem__(self, name: str) -> Any:
         part = super().__getitem__(name)
         return self._numbers.case(part, 0, self._bounds.get(part)) if type(part) is int else part
 
@@ -276,7 +277,7 @@ def _index(rows: NDArray[np.intp], row: int) -> int:
     return int(at[0]) if len(at) else -1
 
 
-class NumberColumns:
+class NumberColumns(ByValue):
     """A number in B cases: mixtures of normal distributions.
 
     Attributes

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ..columns import Table
     from ..model.mixed import MixedNetwork
-    from .answers import Answerer, Pattern
+    from .answers import Answerer, ObservedPattern
     from .evidence import MixedCases
 
     Floats = NDArray[np.float64]
@@ -58,7 +58,7 @@ class MixedSamples(CaseResult, ByVariable["NDArray[Any]"]):
 
 
 def draw_bounded(
-    answerer: Answerer, pattern: Pattern, case: MixedCases, states: NDArray[np.int32], values: Floats,
+    answerer: Answerer, pattern: ObservedPattern, case: MixedCases, states: NDArray[np.int32], values: Floats,
     rng: np.random.Generator,
 ) -> None:  # fmt: skip
     """Enter draws of the numbers of which a case gives an interval into `values`, (n, G), given all states."""

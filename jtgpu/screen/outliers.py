@@ -14,6 +14,7 @@ from ..errors import DataError
 from ..util import late_imports
 from ..util.arguments import callback, check_keywords, choice, whole_number
 from ..util.arrays import Bools, Floats, Ints
+from ..util.equality import ByValue
 from ..util.options import Against, Devices, EngineName, Metric, OutlierMethod, Scale, ScreenMissing, TableLike
 from . import reference
 from .columns import Columns, as_array_like, like_cases, open_rows, take_rows
@@ -82,7 +83,7 @@ METHODS = ("auto", "search", "all")
 
 @check_keywords()
 @dataclass(frozen=True, eq=False)
-class Outliers:
+class Outliers(ByValue):
     """The n rows of a table with the largest weights. A row's weight is the sum of its k smallest distances.
 
     Attributes

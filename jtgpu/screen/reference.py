@@ -62,7 +62,7 @@ def weights(measure: Measure, rows: Rows, references: Rows, k: int) -> Floats:
 PIECE = 1 << 14  # cases of a query
 
 
-class Cells(NamedTuple):
+class RareCells(NamedTuple):
     """The least probable cell of some rows."""
 
     variable: list[str | None]  # None: the row is impossible whichever cell is left out
@@ -124,7 +124,7 @@ def row_surprise(tree: JunctionTree, cases: Any, codes: CodesByVariable | None =
 
 def cell_surprise(
     tree: JunctionTree, cases: Any, rows: Iterable[int], codes: CodesByVariable | None = None
-) -> Cells:
+) -> RareCells:
     """The least probable cell of some rows, given their other cells.
 
     P(cell | others) is P(row) / P(row without the cell).
@@ -149,4 +149,4 @@ def cell_surprise(
             known = n_variables > 0 and odds[v] < np.inf
             names.append(tree.model.variables[v] if known else None)
             p.append(exp(min(float(odds[v]), 0.0)) if known else 0.0)
-    return Cells(names, np.array(p))
+    return RareCells(names, np.array(p))

@@ -13,6 +13,7 @@ from ..inference.results.frames import table_like
 from ..util.arguments import check_keywords, choice, flag, having, whole_number
 from ..util.arrays import Floats, Ints
 from ..util.elementary import log, logs
+from ..util.equality import ByValue
 from ..util.loops import loops
 from ..util.options import Devices, EngineName, OnProblem
 from . import gpu_batch as batch
@@ -28,7 +29,7 @@ TINY = 1e-100  # squares of smaller numbers lose digits, or are 0
 
 @check_keywords()
 @dataclass(frozen=True, eq=False)
-class Autoregression:
+class Autoregression(ByValue):
     """Autoregressive models ``x[t] - mean = sum_i coef[i] (x[t-1-i] - mean) + e[t]``, one for each series.
 
     The leading axes of the arrays are those of the series: none for one series of shape (T,), (B,) for a table with B

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ..draw.arrange import Spacing, arrange
 from ..draw.dense import arrange_dense
-from ..draw.drawing import Graph, graph_of
+from ..draw.drawing import DrawnGraph, graph_of
 from ..draw.network import StackedDrawing, arrange_stacked
 from ..draw.svg import ARROW, clean, curve
 from ..errors import ArgumentError
@@ -41,7 +41,7 @@ class Outline(NamedTuple):
     """The parts of a network that the page draws: over time, those of a slice."""
 
     states: DiscreteModel  # the variables that have states, V of them
-    graph: Graph  # arcs among these
+    graph: DrawnGraph  # arcs among these
     utilities: list[tuple[str, list[int]]]  # name, and parents by number
     numbers: list[tuple[str, list[int]]]  # the same; from V on, parents are other numbers
     places: list[list[int] | None]  # positions that the file gives
@@ -64,7 +64,7 @@ def outline(net: AnyNetwork) -> Outline:
         return [index[p] for p in above]
 
     utilities = [(u, parents(u)) for u in net.utilities] if isinstance(net, DecisionNetwork) else []
-    graph = Graph.of(len(states), [(p, v) for v, name in enumerate(states) for p in parents(name)], True)
+    graph = DrawnGraph.of(len(states), [(p, v) for v, name in enumerate(states) for p in parents(name)], True)
     return Outline(states, graph, utilities, [(v, parents(v)) for v in numbers], places)
 
 

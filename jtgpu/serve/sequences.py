@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from ..dynamic.number_rows import Rows
+from ..dynamic.number_rows import NumberRows
 from ..dynamic.sequences import read_sequences
 from ..errors import ArgumentError, EvidenceError
 from ..model.mixed_dynamic import MixedDynamicNetwork
@@ -153,7 +153,7 @@ def as_given(net: Template, reads: list[Read]) -> dict[str, Any]:
     values = {y: np.concatenate([r.values.get(y, np.full(len(r.codes), np.nan)) for r in reads])
               for y in net.numbers}  # fmt: skip
     states = {v: x for v, x in do.items() if v not in values}
-    rows = Rows(read_sequences(own, codes, likelihood=weights, do=states), values)
+    rows = NumberRows(read_sequences(own, codes, likelihood=weights, do=states), values)
     return {"sequences": rows.setting({y: x for y, x in do.items() if y in values})}
 
 

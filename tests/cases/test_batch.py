@@ -68,11 +68,11 @@ def test_batch_exit_codes(rows: list[list[str]], tmp_path: Path) -> None:
 SLOW = """
 import sys, time
 import jtgpu.cases.solver as solve
-original = solve.Solver.solve
+original = solve.CaseSolver.solve
 def slow(self, codes):
     time.sleep(0.05)
     return original(self, codes)
-solve.Solver.solve = slow
+solve.CaseSolver.solve = slow
 import jtgpu.cases.writing.resumable as output
 output.SYNC_INTERVAL = 0.0
 from jtgpu.cli import main

@@ -12,7 +12,7 @@ import jtgpu
 from jtgpu.backends.base import Backend, Capabilities, ColumnResult
 from jtgpu.cases.answer_table import highest
 from jtgpu.cases.query import resolve_query
-from jtgpu.cases.solver import Answers, Solver
+from jtgpu.cases.solver import CaseAnswers, CaseSolver
 from jtgpu.columns import coded as table_columns
 from jtgpu.columns import column
 from jtgpu.model.network import BayesianNetwork
@@ -153,9 +153,9 @@ def test_equal_cases_are_answered_once(
     plain, wrapped = trees
     codes = np.random.default_rng(1).integers(-1, 2, (2, N)).astype(np.int8)
     query, _ = resolve_query(asia, ["smoke", "xray"], TableOptions(targets=["lung"]))
-    whole = Solver(wrapped, query).solve(codes)  # a backend that takes columns merges equal cases itself
+    whole = CaseSolver(wrapped, query).solve(codes)  # a backend that takes columns merges equal cases itself
     assert whole.posterior.shape == (N, 2)
-    answers = Solver(plain, query).solve(codes)
+    answers = CaseSolver(plain, query).solve(codes)
     assert answers.posterior.shape == (9, 2)
     np.testing.assert_allclose(answers.expand(answers.posterior.T).T, whole.posterior, rtol=0, atol=1e-12)
 
@@ -175,4 +175,4 @@ def test_nulls_of_signed_numbers(kind: str) -> None:
 def testhighest() -> None:
     values = np.random.default_rng(3).integers(0, 3, (4, 500)).astype(float)  # ties
     np.testing.assert_array_equal(highest(values), values.argmax(axis=0))
-    assert Answers(values.T, values[0], values[0] > 0).posterior.shape == (500, 4)
+    assert CaseAnswers(values.T, values[0], values[0] > 0).posterior.shape == (500, 4)

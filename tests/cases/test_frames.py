@@ -13,7 +13,7 @@ import pytest
 import jtgpu
 from jtgpu.cases import NA_VALUES, frame_states
 from jtgpu.cases.query import resolve_query
-from jtgpu.cases.solver import Solver
+from jtgpu.cases.solver import CaseSolver
 from jtgpu.columns.coded import Encoder
 from jtgpu.columns.column import Column
 from jtgpu.model.discrete import DiscreteModel
@@ -419,5 +419,5 @@ def test_many_rows_in_several_calls_keep_their_order(asia: BayesianNetwork) -> N
         np.testing.assert_allclose(whole.to_numpy()[rows], some.to_numpy(), rtol=0, atol=1e-12)
         query, _ = resolve_query(asia, ["smoke", "xray"], TableOptions(targets=["lung"]))
         codes = random.integers(-1, 2, (2, n)).astype(np.int32)
-        answers = Solver(tree, query).solve(codes)
+        answers = CaseSolver(tree, query).solve(codes)
         assert len(answers.posterior) == 9  # of 30,000 cases

@@ -77,7 +77,7 @@ def test_a_run_interrupted_anywhere_can_be_resumed(
     for after in (0, 1, 3, 7):
         with pytest.MonkeyPatch.context() as patch:
             place = {
-                "read": ("jtgpu.columns.coded.Encoder.encode"), "solve": "jtgpu.cases.solver.Solver.solve",
+                "read": ("jtgpu.columns.coded.Encoder.encode"), "solve": "jtgpu.cases.solver.CaseSolver.solve",
                 "write": "jtgpu.cases.writing.resumable.ResumableFile.append",
             }[stop]  # fmt: skip
             module, kind, method = place.rsplit(".", 2)

@@ -135,17 +135,17 @@ def test_the_same_bytes_for_any_number_of_threads(tmp_path: Path, suffix: str, e
 
 
 def test_chunks_are_answered_concurrently(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from jtgpu.cases.solver import Solver
+    from jtgpu.cases.solver import CaseSolver
 
     net = jtgpu.read(ASIA)
     cases = written(tmp_path / "c.parquet", 6000)
-    solve, both = Solver.solve, threading.Barrier(3, timeout=30)
+    solve, both = CaseSolver.solve, threading.Barrier(3, timeout=30)
 
     def together(*given: Any) -> Any:
         both.wait()  # no thread continues before three have arrived
         return solve(*given)
 
-    monkeypatch.setattr(Solver, "solve", together)
+    monkeypatch.setattr(CaseSolver, "solve", together)
     with net.plan().compile("cpu", threads=3) as tree:
         report = answer_file(tree, cases, tmp_path / "o.csv", targets="lung", chunk=1000)
     assert report.cases == 6000

@@ -38,7 +38,7 @@ from jtgpu.formats import (
     write,
 )
 from jtgpu.formats.hugin_values import dumps
-from jtgpu.formats.text import Source, decode, floats, quote, unquote
+from jtgpu.formats.text import SourceText, decode, floats, quote, unquote
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
@@ -284,7 +284,7 @@ def test_encodings(tmp_path: Path) -> None:
 
 
 def test_places() -> None:
-    source = Source("a\nb\r\ncd\re", "f")
+    source = SourceText("a\nb\r\ncd\re", "f")
     assert [source.place(i) for i in (0, 2, 5, 6, 8)] == [(1, 1), (2, 1), (3, 1), (3, 2), (4, 1)]
     assert str(source.error(6, "no")) == "f:3:2: no"
 

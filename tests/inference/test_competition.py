@@ -21,7 +21,7 @@ from jtgpu.cli import app
 from jtgpu.errors import ImpossibleEvidence, ParseError, TableTooLarge
 from jtgpu.formats import Case, read, read_evidence_cases, read_query, write
 from jtgpu.inference import competition
-from jtgpu.inference.competition import Limits, conditioned, solve_text, width_at_least
+from jtgpu.inference.competition import TaskLimits, conditioned, solve_text, width_at_least
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
@@ -30,7 +30,7 @@ from tests.support import oracle
 from tests.support.examples import examples
 from tests.support.random_nets import bayesian_networks, markov_networks
 
-PLAIN = Limits(options={"order": "min-fill"})
+PLAIN = TaskLimits(options={"order": "min-fill"})
 GRID = """MARKOV
 3
 2 2 3

@@ -32,7 +32,7 @@ def _dynamic() -> Any:
     )
 
 
-CASES = [
+CASES: list[tuple[Any, Any]] = [
     (_mixed, lambda tree: tree.posteriors({"size": 1.5})["sex"]["m"]),
     (_dynamic, lambda tree: tree.filter({"rain": [["yes", None]]}).log_evidence.tolist()),
     (_decision, lambda tree: tree.options("treat").best),

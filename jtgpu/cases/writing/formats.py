@@ -35,7 +35,7 @@ META_OFFSETS = (9, 10, 11, 14)  # data page, index page, dictionary page, bloom 
 Fields = dict[int, tuple[int, Any]]  # number of a field -> its type and value
 
 
-class _Reader:
+class _ThriftReader:
     """Decodes Thrift's compact protocol."""
 
     def __init__(self, data: bytes):
@@ -158,7 +158,7 @@ def shifted_row_groups(footer: bytes, by: int, ordinal: int) -> list[bytes]:
     """The row groups of a footer, encoded with shifted offsets."""
     # by: Number of bytes by which the row groups move
     # ordinal: Number of the first one among all row groups of the file
-    kind, groups = _Reader(footer).fields()[FILE_GROUPS][1]
+    kind, groups = _ThriftReader(footer).fields()[FILE_GROUPS][1]
     assert kind == STRUCT
     for i, group in enumerate(groups):
         _shift(group, GROUP_OFFSET, by)
@@ -185,7 +185,7 @@ def join_footers(first: bytes, groups: list[bytes], rows: int) -> bytes:
     # first: bytes: The footer of the first part; everything but the row groups and the number of rows is copied
     # groups: list of bytes: From `shifted_row_groups`, in order
     parts, last = [], 0
-    for number, (kind, value) in _Reader(first).fields().items():
+    for number, (kind, value) in _ThriftReader(first).fields().items():
         parts.append(_field(last, number, kind))
         if number == FILE_ROWS:
             parts.append(_signed(rows))

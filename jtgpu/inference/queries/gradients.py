@@ -50,7 +50,7 @@ class Gradients(NamedTuple):
     likelihood: dict[Any, Floats]
 
 
-class _Numbers:
+class _Reloaded:
     """A backend that is reloaded with the CPTs of each call."""
 
     def __init__(self, tree: CompiledModel):
@@ -201,8 +201,8 @@ class EvidenceFunction:
 
     # ----------------------------------------------------------------------------------------------------------
 
-    def _numbers(self) -> _Numbers:
-        return self.tree.cached("gradients", 0, lambda: _Numbers(self.tree), 1)
+    def _numbers(self) -> _Reloaded:
+        return self.tree.cached("gradients", 0, lambda: _Reloaded(self.tree), 1)
 
     def _read(self, cpts: Any, likelihood: Any) -> tuple[Factors, BatchEvidence]:
         """The tables of all variables, and the cases with their likelihoods."""

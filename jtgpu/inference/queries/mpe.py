@@ -23,7 +23,7 @@ from ...util.arrays import Bools, Floats
 from ...util.system import free_memory
 from ..evidence_table import BatchEvidence, naming_rows, read_known_cases
 from ..results.case_states import CaseExplanations, Imputed, Samples
-from ..results.explanations import Explanation, Ranking
+from ..results.explanations import Explanation, RankedExplanations
 from .posteriors import messages_of, n_configurations, named
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def explanations(
     # variables: sequence of int: The variables of the query. Default: all.
     # rounding may have swapped two configurations that are equally probable
     order = np.argsort(-log_joint, kind="stable")
-    return Ranking(model, states[order], log_joint[order], log_evidence, variables).explanations[0]
+    return RankedExplanations(model, states[order], log_joint[order], log_evidence, variables).explanations[0]
 
 
 def mpe(

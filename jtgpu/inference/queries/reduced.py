@@ -69,7 +69,7 @@ def searched(
         raise ImpossibleEvidence(tree.impossible(resolved.case)) from None
 
 
-class Reduced(NamedTuple):
+class ReducedTree(NamedTuple):
     """A reduction for a question, and a tree of it."""
 
     left: Reduction
@@ -77,7 +77,7 @@ class Reduced(NamedTuple):
     scope: list[str]  # the variables of the question that are left
 
 
-def reduced(tree: CompiledModel, scope: Sequence[int], resolved: ResolvedEvidence) -> Reduced:
+def reduced(tree: CompiledModel, scope: Sequence[int], resolved: ResolvedEvidence) -> ReducedTree:
     """The part of a model that a question about some variables needs."""
     questions = questions_of(tree, resolved.factors)
     left = reduction(tree, questions, resolved.case, scope)
@@ -91,5 +91,5 @@ def reduced(tree: CompiledModel, scope: Sequence[int], resolved: ResolvedEvidenc
 
     names = [tree.model.variables[v] for v in scope if left.n_possible[v] > 1]
     if not len(left.free):
-        return Reduced(left, None, names)
-    return Reduced(left, tree.cached("reduced", id(left), make, MOST_REDUCED)[1], names)
+        return ReducedTree(left, None, names)
+    return ReducedTree(left, tree.cached("reduced", id(left), make, MOST_REDUCED)[1], names)

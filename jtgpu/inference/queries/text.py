@@ -201,7 +201,7 @@ _FUNCTION = re.compile(r"(do|soft|likelihood)\s*\(")
 
 
 @dataclass(frozen=True)
-class Question:
+class ParsedQuestion:
     """A parsed question: names of variables, numbers of states."""
 
     text: str
@@ -213,7 +213,7 @@ class Question:
     k: int = 1  # of MPE
     known: dict[str, Any] = field(default_factory=dict)  # evidence, likelihood, soft, do: by name
 
-    def also(self, model: DiscreteModel, evidence: dict[str, States]) -> Question:
+    def also(self, model: DiscreteModel, evidence: dict[str, States]) -> ParsedQuestion:
         """The same question with additional observations."""
         for name in evidence:
             if name in self.given or any(name in given for given in self.known.values()):
@@ -224,19 +224,19 @@ class Question:
         return replace(self, known=known)
 
 
-def parse(model: DiscreteModel, text: str) -> Question:
+def parse(model: DiscreteModel, text: str) -> ParsedQuestion:
     """Parse a question; see `jtgpu.inference.queries.text` for the grammar."""
     # raises EvidenceError, UnknownVariable, UnknownState: the message shows the text with a caret below the position
-    return _Parser(model, text).question()
+    return _QuestionParser(model, text).question()
 
 
-class _Parser(Scanner):
+class _QuestionParser(Scanner):
     """A recursive-descent parser: one method for each rule of the grammar."""
 
-    def question(self) -> Question:
+    def question(self) -> ParsedQuestion:
         kind = self.kind()
         self.need("(", f"after {kind}")
-        q = Question(self.text, kind)
+        q = ParsedQuestion(self.text, kind)
         if kind == "MPE":
             self.skip()
             q = replace(q, k=self.count())
@@ -278,7 +278,7 @@ class _Parser(Scanner):
             self.fail("the number of explanations must be at least 1", begin)
         return int(count[0]) if count else 1
 
-    def subjects(self, q: Question) -> Question:
+    def subjects(self, q: ParsedQuestion) -> ParsedQuestion:
         """Read the variables of a question, or the event of P, lnP and CONFLICT."""
         targets: list[str] = []
         event: dict[str, States] = {}
@@ -370,7 +370,7 @@ class _Parser(Scanner):
             self.fail(f"{name!r} needs a number for {', '.join(missing)}")
         return [values[i] for i in range(len(labels))]
 
-    def check(self, q: Question) -> None:
+    def check(self, q: ParsedQuestion) -> None:
         """Check what depends on more than one part of a question."""
         if q.kind not in ("MPE", "CONFLICT") and not q.targets and not q.event:
             self.fail(f"{q.kind} needs a variable")
@@ -390,18 +390,18 @@ class _Parser(Scanner):
 # `ask`: parse a question and run the corresponding query.
 
 
-def ask(tree: CompiledModel, question: str | Question) -> Any:
+def ask(tree: CompiledModel, question: str | ParsedQuestion) -> Any:
     """Answer a question; the result is that of the corresponding method of `jtgpu.JunctionTree`."""
     # raises EvidenceError, UnknownVariable, UnknownState: See `parse`.
     # raises ImpossibleEvidence: If the evidence has probability zero. An event of probability zero is not an error: its
     #     answer is 0, or -inf.
-    if not isinstance(question, (str, Question)):
+    if not isinstance(question, (str, ParsedQuestion)):
         raise EvidenceError(f"question must be a text such as 'P(lung | xray=yes)', not {described(question)}")
     q = parse(tree.model, question) if isinstance(question, str) else question
     return _ANSWERS[q.kind](tree, q)
 
 
-def _probability(tree: CompiledModel, q: Question) -> Any:
+def _probability(tree: CompiledModel, q: ParsedQuestion) -> Any:
     if q.event:
         return math.exp(_log_probability(tree, q))
     if q.given:
@@ -411,7 +411,7 @@ def _probability(tree: CompiledModel, q: Question) -> Any:
     return posteriors(tree, tree.resolve(**q.known), [tree.model.index(q.targets[0])])[q.targets[0]]
 
 
-def _log_probability(tree: CompiledModel, q: Question) -> float:
+def _log_probability(tree: CompiledModel, q: ParsedQuestion) -> float:
     """ln P(event | evidence); -inf for an impossible event."""
     resolved = tree.resolve(**q.known)
     model, case = tree.model, resolved.case
@@ -440,7 +440,7 @@ def _log_probability(tree: CompiledModel, q: Question) -> float:
     return min(0.0, after - before)
 
 
-_ANSWERS: dict[str, Callable[[CompiledModel, Question], Any]] = {
+_ANSWERS: dict[str, Callable[[CompiledModel, ParsedQuestion], Any]] = {
     "P": _probability,
     "lnP": _log_probability,
     "H": lambda tree, q: entropy(tree, q.targets, **q.known),
@@ -460,7 +460,7 @@ UNITS = {
 }  # fmt: skip
 
 
-def as_json(q: Question, answer: Any) -> dict[str, Any]:
+def as_json(q: ParsedQuestion, answer: Any) -> dict[str, Any]:
     """Convert an answer to numbers, strings, lists and dicts; an infinite logarithm becomes null."""
     content: dict[str, Any] = {"question": q.text, "kind": q.kind}
     if isinstance(answer, Posterior):
@@ -494,4 +494,4 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-__all__ = ["KINDS", "UNITS", "Question", "as_json", "ask", "parse"]
+__all__ = ["KINDS", "UNITS", "ParsedQuestion", "as_json", "ask", "parse"]

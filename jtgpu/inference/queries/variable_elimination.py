@@ -35,7 +35,7 @@ MAX_PLANS = 16  # cached for each compiled model
 LEAST = -1000  # log2 of products, far from where doubles lose digits
 
 
-class _Table(NamedTuple):
+class _ScopeTable(NamedTuple):
     scope: tuple[int, ...]
     cells: Floats
     low: int  # log2 of a number below all entries above 0
@@ -51,7 +51,7 @@ def joint_table(tree: CompiledModel, scope: list[int], resolved: ResolvedEvidenc
     cards, state = tree.model.cardinality, resolved.case.state
     order = _elimination_order(_plan_of(tree, scope), scope, resolved.case)
     free = [v for v in scope if state[v] < 0]
-    given = [*_tables(tree, scope, resolved), _Table(tuple(free), np.ones([int(cards[v]) for v in free]), 0)]
+    given = [*_tables(tree, scope, resolved), _ScopeTable(tuple(free), np.ones([int(cards[v]) for v in free]), 0)]
     exponents = np.zeros((), np.int64)
     try:
         (axes, cells, *_), top = _eliminated(given, order)
@@ -79,7 +79,7 @@ def relative(cells: Floats, exponents: Ints, axes: tuple[int, ...] | None = None
     return np.asarray(np.ldexp(cells, np.where(cells > 0, exponents - top, 0)))
 
 
-def _eliminated(tables: list[_Table], order: Sequence[int]) -> tuple[_Table, int]:
+def _eliminated(tables: list[_ScopeTable], order: Sequence[int]) -> tuple[_ScopeTable, int]:
     """The product of all tables without the variables of `order`, and the exponent of its factor."""
     exponent = 0
     if sum(max(t.top, 0) for t in tables) > -LEAST:
@@ -93,7 +93,7 @@ def _eliminated(tables: list[_Table], order: Sequence[int]) -> tuple[_Table, int
     return tables[0], exponent
 
 
-def _eliminated_extended(given: Sequence[_Table], order: Sequence[int]) -> tuple[tuple[int, ...], Extended]:
+def _eliminated_extended(given: Sequence[_ScopeTable], order: Sequence[int]) -> tuple[tuple[int, ...], Extended]:
     """The same in extended numbers."""
     tables = [(t.scope, Extended.of(t.cells)) for t in given]
     for v in [*order, -1]:
@@ -141,7 +141,7 @@ def cost(tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence) -> J
     return JointCost("together", entries, 0, operations, max(largest, entries), 8 * (cells + entries))
 
 
-def _tables(tree: CompiledModel, scope: Sequence[int], resolved: ResolvedEvidence) -> Iterator[_Table]:
+def _tables(tree: CompiledModel, scope: Sequence[int], resolved: ResolvedEvidence) -> Iterator[_ScopeTable]:
     """The relevant factors, restricted to the observed states, and the likelihoods."""
     case, model, sets = resolved.case, tree.model, tree.plan.sets
     weighed: set[int] = set()
@@ -149,14 +149,14 @@ def _tables(tree: CompiledModel, scope: Sequence[int], resolved: ResolvedEvidenc
         axes = sets.scopes[v - sets.first] if v >= sets.first else (v,)
         weighed.update(axes)
         table = np.reshape(w, [int(model.cardinality[u]) for u in axes])
-        yield _Table(tuple(u for u in axes if case.state[u] < 0), table[slice_of(axes, case.state)], *_span(table))
+        yield _ScopeTable(tuple(u for u in axes if case.state[u] < 0), table[slice_of(axes, case.state)], *_span(table))
     factors = model_factors(model)
     relevant = _ancestors(model, [*scope, *weighed, *np.flatnonzero(case.state >= 0).tolist()])
     spans = tree.cached("spans", id(resolved.factors), lambda: (resolved.factors, [*map(_span, resolved.factors)]))[1]
     for f, table in enumerate(resolved.factors[: len(factors)]):
         if f in relevant:
             axes = factors[f].scope
-            yield _Table(tuple(v for v in axes if case.state[v] < 0), table[slice_of(axes, case.state)], *spans[f])
+            yield _ScopeTable(tuple(v for v in axes if case.state[v] < 0), table[slice_of(axes, case.state)], *spans[f])
 
 
 def _span(table: Floats) -> tuple[int, int]:
@@ -178,15 +178,15 @@ def _ancestors(model: DiscreteModel, variables: Iterable[int]) -> set[int]:
     return set(reached)
 
 
-def _combined(tables: Sequence[_Table], out: tuple[int, ...]) -> _Table:
+def _combined(tables: Sequence[_ScopeTable], out: tuple[int, ...]) -> _ScopeTable:
     """`contract`; the smallest entries are looked for only where a bound does not tell."""
     low = sum(t.low for t in tables)
     if low < LEAST and (low := sum(_span(np.asarray(t.cells))[0] for t in tables)) < LEAST:
         raise _LosesDigitsError
-    return _Table(out, contract([np.asarray(t.cells) for t in tables], [t.scope for t in tables], out), low)
+    return _ScopeTable(out, contract([np.asarray(t.cells) for t in tables], [t.scope for t in tables], out), low)
 
 
-def _product(tables: Sequence[_Table], without: int = -1) -> _Table:
+def _product(tables: Sequence[_ScopeTable], without: int = -1) -> _ScopeTable:
     """Product of tables, the two smallest first; one variable is summed out."""
     left = sorted(tables, key=_by_size)
     while len(left) > 2:
@@ -195,17 +195,17 @@ def _product(tables: Sequence[_Table], without: int = -1) -> _Table:
     return _combined(left, tuple(v for v in sorted({v for t in left for v in t.scope}) if v != without))
 
 
-def _by_size(table: _Table) -> tuple[int, tuple[int, ...]]:
+def _by_size(table: _ScopeTable) -> tuple[int, tuple[int, ...]]:
     return np.size(table.cells), table.scope
 
 
-def _scaled(table: _Table) -> tuple[_Table, int]:
+def _scaled(table: _ScopeTable) -> tuple[_ScopeTable, int]:
     """The table divided by a power of two near its largest entry, and the exponent."""
     top = float(table.cells.max(initial=0.0))
     if not top > 0:
         raise ImpossibleEvidence("the evidence has probability 0")
     shift = math.frexp(top)[1]
-    return _Table(table.scope, np.ldexp(table.cells, -shift), table.low - shift), shift
+    return _ScopeTable(table.scope, np.ldexp(table.cells, -shift), table.low - shift), shift
 
 
 def _plan_of(tree: CompiledModel, scope: Sequence[int]) -> NetworkPlan:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Ranking:
+class RankedExplanations:
     """Configurations of one query, most probable first: the arrays that its `Explanation` objects refer to."""
     # states: (k, V) array of int32
     # log_joint: (k,) array of float64: ln P(configuration, evidence)
@@ -73,7 +73,7 @@ def _raise_closed() -> float:
     raise JtgpuError("ln P(evidence) is not known: the tree was closed before this explanation was pickled")
 
 
-def _explanation(ranking: Ranking, i: int) -> Explanation:
+def _explanation(ranking: RankedExplanations, i: int) -> Explanation:
     return ranking.explanations[i]
 
 
@@ -101,7 +101,7 @@ class Explanation(Result, ByVariable[str]):
 
     _argument = "variables"
 
-    def __init__(self, ranking: Ranking, i: int):
+    def __init__(self, ranking: RankedExplanations, i: int):
         self._ranking, self._i = ranking, i
         self._model, self._labels, self._targets = ranking.model, ranking.model.labels, ranking.variables
         self.states = ranking.states[i]

@@ -159,6 +159,8 @@ class Posteriors(Result, ByVariable[Posterior]):
     ----------
     log_evidence : float
         ln P(evidence), 0 without evidence; for a Markov network, ln of the partition function.
+    joint : mapping of tuples of str to Joint
+        Joint posteriors of the sets that ``joints=`` named: ``posteriors.joint["lung", "bronc"]``.
 
     Examples
     --------
@@ -187,12 +189,7 @@ class Posteriors(Result, ByVariable[Posterior]):
         self._known = known  # the evidence, for pictures
         self._targets = None if targets is None else dict.fromkeys(targets)
         self.log_evidence = log_evidence
-        self._joints = Joints(model, {}) if joints is None else joints
-
-    @property
-    def joint(self) -> Joints[Any]:
-        """Joint posteriors of the sets that ``joints=`` named: ``posteriors.joint["lung", "bronc"]`` is a `Joint`."""
-        return self._joints
+        self.joint: Joints[Any] = Joints(model, {}) if joints is None else joints
 
     def _part(self, v: int) -> Posterior:
         _, names, states, ends = self._labels
@@ -243,6 +240,9 @@ class CasePosteriors(CaseResult, ByVariable["NDArray[np.float64]"]):
         ln P(evidence) of each case; -inf if the case is impossible.
     impossible : (B,) ndarray of bool
         Cases whose evidence has probability zero; their posteriors are zeros.
+    joint : mapping of tuples of str to ndarray of float64
+        Joint posteriors of the sets that ``joints=`` named: ``joint["lung", "bronc"]`` has shape (B, states of lung,
+        states of bronc).
 
     Examples
     --------
@@ -262,7 +262,7 @@ class CasePosteriors(CaseResult, ByVariable["NDArray[np.float64]"]):
         joints: Joints[NDArray[np.float64]] | None = None,
     ):
         self._model, self._labels, self._cases = model, model.labels, table
-        self._joints = Joints[Any](model, {}) if joints is None else joints
+        self.joint: Joints[Any] = Joints(model, {}) if joints is None else joints
         self.flat, self.impossible = result.posterior, result.impossible
         self.log_evidence = without_rounding(result.log_evidence)
         self._targets: dict[int, slice] = {}  # columns of each variable in `flat`
@@ -271,12 +271,6 @@ class CasePosteriors(CaseResult, ByVariable["NDArray[np.float64]"]):
             end = first + int(model.cardinality[v])
             self._targets[v] = slice(first, end)
             first = end
-
-    @property
-    def joint(self) -> Joints[NDArray[np.float64]]:
-        """Joint posteriors of the sets that ``joints=`` named: ``joint["lung", "bronc"]`` has shape (B, states of lung,
-        states of bronc)."""
-        return self._joints
 
     def _part(self, v: int) -> NDArray[np.float64]:
         return self.flat[:, self._targets[v]]
@@ -288,7 +282,7 @@ class CasePosteriors(CaseResult, ByVariable["NDArray[np.float64]"]):
         model = self._model
         names = [f"{model.variables[v]}={s}" for v in self._targets for s in distinct_names(model.states(v))]
         columns = dict(zip(names, self.flat.T, strict=True))
-        for scope, table in self._joints.tables.items():
+        for scope, table in self.joint.tables.items():
             columns |= dict(zip(joint_names(model, scope), table.reshape(len(table), -1).T, strict=True))
         if self.impossible.any():
             columns = {name: np.ma.masked_array(column, self.impossible) for name, column in columns.items()}

@@ -16,6 +16,7 @@ from ...columns import Table
 from ...model.discrete import DiscreteModel, Labels
 from ...util import late_imports
 from ...util.arguments import check_keywords_of
+from ...util.equality import ByValue
 from ...util.lazy_sequence import LazySequence
 from ...util.text_table import abridged, display_width, format_cell, format_table, justified, shown_rows
 from .frames import make_frame
@@ -61,7 +62,7 @@ class Columns(NamedTuple):
     keys: int = 1  # leading columns that name the rows; always shown
 
 
-class Result(ABC):
+class Result(ByValue, ABC):
     """A result that prints as a title and a table, and converts to a data frame."""
 
     __slots__ = ()
@@ -98,6 +99,9 @@ class Result(ABC):
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _compared(self) -> list[Any]:
+        return [*super()._compared(), self._columns()]
 
     def _repr_html_(self) -> str:
         return late_imports.html(self)

@@ -73,7 +73,7 @@ class Bar:
         return abs(self.at_high - self.at_low)
 
 
-class _Rows:
+class _CptRows:
     """All CPT rows of one width."""
     # places: (rows, width) ndarray of int64: Numbers of the parameters
     # others: (width, width) ndarray of float64: ``x @ others`` is, for each entry, the sum over the rest of its row,
@@ -120,7 +120,7 @@ class Parameters:
         self.theta = np.concatenate([f.ravel() for f in factors])
         widths = np.repeat([s[-1] for s in self.shapes], sizes)
         self._rows = [
-            _Rows(self.theta, np.flatnonzero(widths == w).reshape(-1, w)) for w in np.unique(widths).tolist()
+            _CptRows(self.theta, np.flatnonzero(widths == w).reshape(-1, w)) for w in np.unique(widths).tolist()
         ]
 
     def proportional(self, partial: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -73,7 +73,7 @@ class DevicePosteriors(ByVariable[Any]):
         return f"DevicePosteriors of {variables} in {self.flat.shape[0]:,} cases on {self.flat.device.name}"
 
 
-class _Table(Result):
+class _AxisTable(Result):
     """Probabilities with one axis for each variable, indexed by states."""
 
     def __init__(self, variables: tuple[str, ...], states: tuple[tuple[str, ...], ...], table: NDArray[np.float64]):
@@ -131,7 +131,7 @@ class _Table(Result):
         return tuple(self._model.state_position(i, s) for i, s in enumerate(key))
 
 
-class Joint(_Table):
+class Joint(_AxisTable):
     """P(variables | evidence): a table with one axis for each variable.
 
     ``j["yes", "no"]``, ``j[0, 1]`` and ``j[{"lung": "yes", "bronc": "no"}]`` give one probability;
@@ -205,7 +205,7 @@ class Joint(_Table):
         return f"Joint of {', '.join(self.variables)}: {' x '.join(map(str, self.shape))} probabilities"
 
 
-class Conditional(_Table):
+class Conditional(_AxisTable):
     """P(targets | given, evidence): a table in the layout of a CPT, the axes of `given` first.
 
     ``c["yes"]`` and ``c[{"smoke": "yes"}]`` give one row: a `Posterior`, or a `Joint` if there are several targets. The

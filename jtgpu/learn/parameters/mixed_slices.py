@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...columns.files import read_file
-from ...dynamic.number_rows import Rows, families, read_rows, regression, sums, with_densities
+from ...dynamic.number_rows import NumberRows, families, read_rows, regression, sums, with_densities
 from ...dynamic.posteriors import posteriors
 from ...errors import ArgumentError, DataError
 from ...model.gaussian import Gaussian
@@ -87,7 +87,7 @@ class SliceValues(SliceExpectation):
     """Sequences with numbers: where EM starts, what it estimates, and its passes; see `Values`."""
 
     def __init__(  # noqa: PLR0913
-        self, net: MixedDynamicNetwork, rows: Rows, slices: FirstSlices, setup: Setup, weights: Floats,
+        self, net: MixedDynamicNetwork, rows: NumberRows, slices: FirstSlices, setup: Setup, weights: Floats,
         backend: BackendName, options: Mapping[str, Any], *, held: Sequence[str], is_start: bool,
     ):  # fmt: skip
         # held: numbers whose densities stay as they are

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...columns import is_frame, open_table
-from ...dynamic.number_rows import Rows, families
+from ...dynamic.number_rows import NumberRows, families
 from ...errors import ArgumentError, DataError
 from ...model.gaussian import Gaussian
 from ...model.mixed_dynamic import MixedDynamicNetwork, label
@@ -66,7 +66,7 @@ def mixed_template(structure: Any, cases: Any, numbers: Any, states: Any, hidden
 
 
 def random_densities(
-    net: MixedDynamicNetwork, rows: Rows, rng: np.random.Generator
+    net: MixedDynamicNetwork, rows: NumberRows, rng: np.random.Generator
 ) -> dict[str, list[Gaussian]]:
     """Regressions of all rows, whose means are moved to a random row for each configuration of states."""
     n = len(rows.sequences.codes)

@@ -35,7 +35,7 @@ from .information import standard_errors
 
 if TYPE_CHECKING:
     from ...columns import Table as Cells
-    from ...mixed.components import Numbers
+    from ...mixed.components import Densities
     from ...mixed.evidence import MixedCases
     from ...model.gaussian import Gaussian
     from ...model.mixed import MixedNetwork
@@ -113,7 +113,7 @@ class Density:
 class DensityFamily(Density):
     """The density of a number of rows."""
 
-    numbers: Numbers
+    numbers: Densities
     g: int  # its number among the numbers
     rows: FamilyRows | None  # where all are complete
     errors: dict[str, float]  # gets what rounding of sums may have changed, relative
