@@ -115,7 +115,7 @@ def read_file(
             warnings.warn(
                 f"{path}: the first row ({', '.join(map(shown, table.column_names[:4]))}, ...) looks like a case, not "
                 "like names of columns: if it is one, use --header none, or --header with names (in Python, "
-                "pandas.read_csv with header=None)",
+                "read=ReadOptions(header=...))",
                 stacklevel=outside(),
             )
         for j, name in enumerate(table.column_names):

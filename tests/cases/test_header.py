@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,3 +97,10 @@ def test_the_only_column_has_another_delimiter(tmp_path: Path) -> None:
     path.write_text("xray;smoke\nyes;no\n")
     with pytest.raises(jtgpu.UnknownVariable, match=r"the delimiter seems to be ';'"):
         jtgpu.cases.answer_file(tree, path, output, delimiter=",")
+
+
+@pytest.mark.parametrize("learner", [jtgpu.learn.structure, jtgpu.learn.posterior, jtgpu.learn.score_table])
+def test_what_learns_takes_the_options_of_files(headless: Path, learner: Any) -> None:
+    read = jtgpu.ReadOptions(header="a,b,c")
+    assert learner(headless, read=read).names == ("a", "b", "c")
+    assert jtgpu.learn.fit({"b": ["a"]}, headless, read=read).n_rows == len(ROWS)

@@ -256,10 +256,10 @@ def learning_task(  # noqa: PLR0913
     threads = None if compute.threads is None else whole_number("threads", compute.threads, 1)
     limit = int(0.8 * free_memory()) if compute.memory_limit is None else parse_bytes(compute.memory_limit)
     if states is None:
-        require_feasible(data, compute.memory_limit, until)
+        require_feasible(data, compute.memory_limit, until, read)
     coded = table_of(  # its warnings name the line of the caller of `learn.structure`
         data, rule, continuous, states=states, missing=missing, constant=read.constant, weights=weights,
-        na_values=read.na_values,
+        na_values=read.na_values, dialect=read,
     )  # fmt: skip
     require_kind(coded, rule)
     rule.require_scorable(coded.has_gaps)
