@@ -13,22 +13,53 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import statistics
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_precision import observed, published, spread
 from rows import append, row
 
+import jtgpu
+from jtgpu import timing
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
 from jtgpu.backends.gpu.patterns import GpuPatternCache
 from jtgpu.device.context import open_device
 from jtgpu.plans import compiler
 
+ROOT = Path(__file__).resolve().parent.parent
 NAMES = ("diabetes", "munin4", "link", "barley", "mildew", "water", "munin1", "munin2")
 SHARES = (0.1, 0.2)
+
+
+def published(name: str) -> tuple[Any, Any]:
+    """A network and its order: those that may not be copied into the project, else the bundled one."""
+    for folder in (ROOT / ".data" / "RetiEsempio", ROOT.parent / "shared" / "nets" / "RetiEsempio", ROOT / "nets"):
+        for path in sorted(folder.glob("*.net")):
+            if path.stem.lower() == name:
+                order = path.with_suffix(".num")
+                return jtgpu.read(path), order if order.is_file() else "min-fill"
+    raise SystemExit(f"no network {name}")
+
+
+def observed(net: Any, share: float, n: int, seed: int) -> list[Evidence]:
+    """Cases that observe the same variables, a share of them, in the states of forward samples."""
+    made = []
+    samples = timing.sample_cases(net, n, 1.0, seed)
+    chosen = np.random.default_rng(seed).choice(len(net), round(share * len(net)), replace=False)
+    for sample in samples:
+        state = np.full(len(net), -1, np.int32)
+        state[chosen] = [sample[net.variables[v]] for v in chosen]
+        made.append(Evidence(state))
+    return made
+
+
+def spread(times: list[float]) -> dict[str, float]:
+    """Median and deciles."""
+    q = statistics.quantiles(times, n=10, method="inclusive")
+    return {"median": round(statistics.median(times), 2), "p10": round(q[0], 2), "p90": round(q[-1], 2)}
 
 
 def calls(backend: Any, cases: list[Evidence], runs: int) -> dict[str, float]:

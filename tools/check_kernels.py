@@ -22,7 +22,7 @@ from jtgpu.errors import BackendUnavailable
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90")
 TYPES = (("float64", "uint32"), ("float32", "uint32"), ("float64", "uint64"))
-DOUBLES = ("single/dataflow", "graphs/betweenness")  # what scales nothing, and so is for doubles only
+DOUBLES = ("single/dataflow", "single/levels", "graphs/betweenness")  # what scales nothing, and so is for doubles only
 
 
 def variants(name: str, architectures: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:

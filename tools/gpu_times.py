@@ -31,6 +31,7 @@ NAMES = {
     "either": "torch or JAX",
 }
 EARLIER = "*"
+ENGINES = {"flow": "dataflow", "lists": "lists (removed)"}  # names in earlier rows
 COLUMNS = "*as columns*: results by column, the layout of the fastest peers, which the comparison uses; "
 Row = dict[str, Any]
 
@@ -145,7 +146,7 @@ def single(rows: GpuRows) -> Table:
         device, other = r["usual_us" if "usual_us" in r else "device_us"], rows.best(name, False)  # not of a search
         then = PUBLISHED.get(name)
         time = f"{digits(device['median'])} ({digits(device['p10'])} - {digits(device['p90'])})"
-        cells = [name, str(r.get("usual_engine", r["engine"])), time]
+        cells = [name, ENGINES.get(engine := str(r.get("usual_engine", r["engine"])), engine), time]
         cells += [f"{device['median'] / r['roofline_us']:.1f}"]
         cells += [_theirs(other, "device_us"), f"{other['device_us'] / device['median']:.1f}" if other else "--"]
         cells += [digits(then), digits(then / device["median"] if then else None)]

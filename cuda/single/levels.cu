@@ -6,9 +6,6 @@
 //   level_heavy   the same with tiles of up to 16 outputs: fewer loads, more registers, 2 blocks an SM
 //   finish        normalises every posterior, writes the answers to the host's memory, resets the slots
 //
-// In float, entries of about 2^-150 of their table's largest are lost, and later evidence may depend on them. Then the
-// posteriors no longer sum to the same P(e): `finish` compares them and reports a mismatch.
-//
 // States are read from page-locked host memory, and answers are written straight to it: copies as nodes of the graph
 // take 2 us each.
 // Versions that were tried: docs/notes.
@@ -16,10 +13,8 @@
 
 #define MAX_AXES 64
 #define CHUNK_SHARE 8  // entries of a chunk that a thread computes
-#define SINGLE (sizeof(real) == 4)
-#define LIGHT_BLOCKS (SINGLE ? 4 : 3)  // of an SM
-#define HEAVY_BLOCKS (SINGLE ? 3 : 2)
-#define DIFFERENCE (1.0 / 1024)  // float: between two sums to P(e), from which on neither is reliable
+#define LIGHT_BLOCKS 3  // of an SM
+#define HEAVY_BLOCKS 2
 
 struct Known { u32 variable, inner, card, weight; };  // an axis of an evidence factor
 
@@ -32,7 +27,7 @@ struct Chunk {   // a block's share of one factor
 struct Entry {
     const Chunk* chunks;
     const Known* known;
-    const real* pristine;       // the factors without evidence, at the arena's places
+    const double* pristine;       // the factors without evidence, at the arena's places
     const int* state;           // host: (V,) -1 not observed, -2 weights, else the state
     const double* weights;      // one vector a variable; on the device, since the compiler loads them early
     u32* dirty;                 // (chunks,) whether it carries evidence of the last run
@@ -77,21 +72,21 @@ extern "C" __global__ void __launch_bounds__(256) enter(Program p, Entry in) {
             else if (state[v] != (int)at)
                 value[k] = 0.0;
         }
-        p.arena[c.cell + c.from + i] = (real)value[k];
+        p.arena[c.cell + c.from + i] = (double)value[k];
         top = value[k] > top ? value[k] : top;
     }
-    const int high = warp_max(word_of((real)top));
+    const int high = warp_max(word_of((double)top));
     if ((threadIdx.x & 31) == 0 && high > 0) atomicMax(most, high);
     if (threadIdx.x == 0) in.dirty[blockIdx.x] = now;
 }
 
 extern "C" __global__ void __launch_bounds__(256, LIGHT_BLOCKS) level_light(Program p, u32 first) {
-    __shared__ real shared[WARPS * 64 + 1];
+    __shared__ double shared[WARPS * 64 + 1];
     level<false>(p, first, blockIdx.x, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(256, HEAVY_BLOCKS) level_heavy(Program p, u32 first) {
-    __shared__ real shared[WARPS * 64 + 1];
+    __shared__ double shared[WARPS * 64 + 1];
     level<true>(p, first, blockIdx.x, shared);
 }
 
@@ -104,8 +99,6 @@ struct Finish {
     double* root;            // host
     int* exponent;           // host
     const Chunk* chunks;
-    const uint2* checks;     // float: table of each posterior, and which of the roots it belongs to
-    int* mismatch;           // host: float: becomes 1 if a posterior's sum is not P(e)
     u32 n_answers, n_roots, n_factors, n_tables, n_chunks, pad;  // n_tables: the first ones, whose slots are reset
 };
 
@@ -120,13 +113,6 @@ extern "C" __global__ void __launch_bounds__(256) finish(Program p, Finish f) {
         for (u32 bit = 16; bit; bit >>= 1) total += __shfl_xor_sync(0xffffffffu, total, bit);
         for (u32 i = lane; i < a.card; i += 32)
             f.posterior[a.at + i] = total > 0.0 ? p.arena[a.cell + i] / total : 0.0;
-        if (SINGLE && lane == 0) {
-            const uint2 check = f.checks[v];
-            const u32 cell = f.roots[2 * check.y], table = f.roots[2 * check.y + 1];
-            const double root = p.arena[cell];
-            const double other = ldexp(total, p.slots[check.x].exponent - p.slots[table].exponent);
-            if (!(fabs(other - root) <= DIFFERENCE * root)) *f.mismatch = 1;
-        }
     }
     for (u32 i = thread; i < f.n_roots; i += all) {
         f.root[i] = p.arena[f.roots[2 * i]];

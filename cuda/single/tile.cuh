@@ -63,19 +63,19 @@ struct Steps {
 // Entries of UNROLL steps that are being loaded.
 template <int TM, int TN, int UNROLL>
 struct Loaded {
-    real x[UNROLL][TM], y[UNROLL][TN];
-    __device__ __forceinline__ void load(const Steps<UNROLL>& ready, const real* a, const real* b,
+    double x[UNROLL][TM], y[UNROLL][TN];
+    __device__ __forceinline__ void load(const Steps<UNROLL>& ready, const double* a, const double* b,
                                          const u32 (&at_a)[TM], const u32 (&at_b)[TN], u32 k, u32 n_steps, u32 stride) {
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
             const bool there = k + u * stride < n_steps;
 #pragma unroll
-            for (int i = 0; i < TM; i++) x[u][i] = there ? a[at_a[i] + ready.next[u].x] : real(0);
+            for (int i = 0; i < TM; i++) x[u][i] = there ? a[at_a[i] + ready.next[u].x] : double(0);
 #pragma unroll
-            for (int j = 0; j < TN; j++) y[u][j] = there ? b[at_b[j] + ready.next[u].y] : real(0);
+            for (int j = 0; j < TN; j++) y[u][j] = there ? b[at_b[j] + ready.next[u].y] : double(0);
         }
     }
-    __device__ __forceinline__ void add_to(real (&sum)[TM * TN], real scale_a, real scale_b) {
+    __device__ __forceinline__ void add_to(double (&sum)[TM * TN], double scale_a, double scale_b) {
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
 #pragma unroll
@@ -94,14 +94,14 @@ struct Loaded {
 // what N * log would. Afterwards a lane holds max(1, N >> log) outputs, from output `first` on.
 template <int N>
 struct Fold {
-    static __device__ __forceinline__ void run(real* v, u32 lane, u32 log, u32& first) {
+    static __device__ __forceinline__ void run(double* v, u32 lane, u32 log, u32& first) {
         if (log == 0) return;
         u32 bit = 1u << (log - 1);
         bool upper = (lane & bit) != 0;
 #pragma unroll
         for (int i = 0; i < N / 2; i++) {
-            real sent = upper ? v[i] : v[i + N / 2];
-            real kept = upper ? v[i + N / 2] : v[i];
+            double sent = upper ? v[i] : v[i + N / 2];
+            double kept = upper ? v[i + N / 2] : v[i];
             v[i] = kept + __shfl_xor_sync(0xffffffffu, sent, bit);
         }
         if (upper) first += N / 2;
@@ -111,13 +111,13 @@ struct Fold {
 
 template <>
 struct Fold<1> {
-    static __device__ __forceinline__ void run(real* v, u32 lane, u32 log, u32&) {
+    static __device__ __forceinline__ void run(double* v, u32 lane, u32 log, u32&) {
         for (; log > 0; log--) v[0] += __shfl_xor_sync(0xffffffffu, v[0], 1u << (log - 1));
     }
 };
 
 // Store one output where it exists; the largest entry stored so far.
-__device__ __forceinline__ real put(const Op& op, const Place& p, u32 tn, u32 e, real value, real* out, real top) {
+__device__ __forceinline__ double put(const Op& op, const Place& p, u32 tn, u32 e, double value, double* out, double top) {
     u32 i = e / tn, j = e % tn;
     bool there = (i == 0 || p.m_index + i * op.m.step < op.m.extent) &&
                  (j == 0 || p.n_index + j * op.n.step < op.n.extent);
@@ -127,12 +127,12 @@ __device__ __forceinline__ real put(const Op& op, const Place& p, u32 tn, u32 e,
 }
 
 // Publish the table's largest entry for its readers. Called by every lane of the warp.
-__device__ __forceinline__ void publish(Slot* slot, real top, u32 lane) {
+__device__ __forceinline__ void publish(Slot* slot, double top, u32 lane) {
     int high = warp_max(word_of(top));
     if (lane == 0 && high > 0) atomicMax(&slot->top, high);
 }
 
-struct Scales { real a, b; int exponent; };
+struct Scales { double a, b; int exponent; };
 
 // What a reader multiplies its two inputs by, and the exponent of what it writes.
 __device__ __forceinline__ Scales scales_of(const Slot& a, const Slot& b) {
@@ -144,7 +144,7 @@ __device__ __forceinline__ Scales scales_of(const Slot& a, const Slot& b) {
 // The sums of a thread, and the exponent of the output. Entries are requested before the slots have arrived: one trip to
 // L2 instead of two.
 template <int TM, int TN, int UNROLL>
-__device__ __forceinline__ Scales accumulate(real (&sum)[TM * TN], Steps<UNROLL>& ready, const real* a, const real* b,
+__device__ __forceinline__ Scales accumulate(double (&sum)[TM * TN], Steps<UNROLL>& ready, const double* a, const double* b,
                                              const u32 (&at_a)[TM], const u32 (&at_b)[TN], const uint2* steps, u32 k,
                                              u32 n_steps, u32 stride, const Slot* from_a, const Slot* from_b) {
     const Slot slot_a = *from_a, slot_b = *from_b;
@@ -163,7 +163,7 @@ __device__ __forceinline__ Scales accumulate(real (&sum)[TM * TN], Steps<UNROLL>
 
 // A warp's unit of a contraction, from the sums to the table. Only wide contractions use `shared`.
 template <int TM, int TN, int UNROLL>
-__device__ __forceinline__ void run_unit(const Program& p, const Op& op, u32 unit, u32 warp, u32 lane, real* shared,
+__device__ __forceinline__ void run_unit(const Program& p, const Op& op, u32 unit, u32 warp, u32 lane, double* shared,
                                          bool wait) {
     const u32 log = op.log_lanes, per_warp = 32u >> log, mine = lane & ((1u << log) - 1);
     const u32 group = op.wide ? unit / op.splits : unit;
@@ -179,21 +179,21 @@ __device__ __forceinline__ void run_unit(const Program& p, const Op& op, u32 uni
         k += ((split * WARPS + warp) << log);
         stride *= WARPS * op.splits;
     }
-    real sum[TM * TN];
+    double sum[TM * TN];
 #pragma unroll
     for (int e = 0; e < TM * TN; e++) sum[e] = 0;
     Steps<UNROLL> ready;
     ready.fetch(p.steps + op.steps, k, op.n_steps, stride);
     // read now: after the wait only tables and slots are left to load
-    const real *a = p.arena + op.a, *b = p.arena + op.b;
+    const double *a = p.arena + op.a, *b = p.arena + op.b;
     const Slot *from_a = p.slots + op.slot_a, *from_b = p.slots + op.slot_b;
     const u32 n_steps = op.n_steps;
     const uint2* steps = p.steps + op.steps;
     if (wait) wait_for_previous_with((op.out + at.out) & (op.a + at_a[TM - 1]) & (op.b + at_b[TN - 1]));
     const Scales scale =
         accumulate<TM, TN, UNROLL>(sum, ready, a, b, at_a, at_b, steps, k, n_steps, stride, from_a, from_b);
-    real* out = p.arena + op.out;
-    real top = 0;
+    double* out = p.arena + op.out;
+    double top = 0;
     if (log == 0 && !op.wide) {  // the common case, with every index a compile-time constant
         if (unit == 0 && lane == 0) p.slots[op.slot_out].exponent = scale.exponent;
 #pragma unroll
@@ -222,10 +222,10 @@ __device__ __forceinline__ void run_unit(const Program& p, const Op& op, u32 uni
         if (keeper && (u32)e < held) shared[warp * cells + (lane >> log) * TM * TN + first + e] = sum[e];
     __syncthreads();
     if (op.splits > 1) {
-        real* partial = p.scratch + op.scratch + (u64)group * op.splits * cells;
+        double* partial = p.scratch + op.scratch + (u64)group * op.splits * cells;
         u32* flag = (u32*)(shared + WARPS * cells);
         for (u32 c = warp * 32 + lane; c < cells; c += WARPS * 32) {
-            real total = 0;
+            double total = 0;
             for (u32 w = 0; w < WARPS; w++) total += shared[w * cells + c];
             partial[split * cells + c] = total;
         }
@@ -241,17 +241,17 @@ __device__ __forceinline__ void run_unit(const Program& p, const Op& op, u32 uni
         __threadfence();
     }
     for (u32 c = warp * 32 + lane; c < ((cells + 31) & ~31u); c += WARPS * 32) {
-        real mine_top = 0;
+        double mine_top = 0;
         if (c < cells) {
-            real total = 0;
+            double total = 0;
             if (op.splits > 1) {
-                const volatile real* partial = p.scratch + op.scratch + (u64)group * op.splits * cells;
+                const volatile double* partial = p.scratch + op.scratch + (u64)group * op.splits * cells;
                 for (u32 s = 0; s < op.splits; s++) total += partial[s * cells + c];
             } else {
                 for (u32 w = 0; w < WARPS; w++) total += shared[w * cells + c];
             }
             u32 t = group * per_warp + c / (TM * TN);
-            if (t < op.n_tiles) mine_top = put(op, place_of(op, p.digits, t), TN, c % (TM * TN), total, out, real(0));
+            if (t < op.n_tiles) mine_top = put(op, place_of(op, p.digits, t), TN, c % (TM * TN), total, out, double(0));
         }
         publish(p.slots + op.slot_out, mine_top, lane);
     }
@@ -259,7 +259,7 @@ __device__ __forceinline__ void run_unit(const Program& p, const Op& op, u32 uni
 
 // A warp's task of a level, which begins with task `first`.
 template <bool HEAVY>
-__device__ __forceinline__ void level(const Program& p, u32 first, u32 block, real* shared) {
+__device__ __forceinline__ void level(const Program& p, u32 first, u32 block, double* shared) {
     let_next_start();
     const u32 warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     const Task task = p.tasks[first + block * WARPS + warp];

@@ -20,7 +20,7 @@ import gpu_times
 import write_times
 
 HEAD = {"device": "H100", "driver": "13.0", "commit": "abc", "dtype": "float64"}
-OURS = {"roofline_us": 20.0, "cpu_us": 500.0, "engine": "lists"}
+OURS = {"roofline_us": 20.0, "cpu_us": 500.0, "engine": "flow"}
 ROWS: list[dict[str, Any]] = [
     {"network": "water", "device_us": {"median": 99.0, "p10": 98.0, "p90": 100.0}, "call_us": {"median": 110.0}}
     | {"indexed_us": 6800.0, **OURS},
@@ -54,7 +54,7 @@ def cells(table: gpu_times.Table, first: str) -> list[str]:
 
 def test_single_cases_are_compared_with_the_best_peer_and_the_published_time(rows: gpu_times.GpuRows) -> None:
     assert cells(gpu_times.single(rows), "water") == [
-        *("lists", "20 (19 - 21)", "1.0", "134 (JAX, sums)", "6.7", "140,000", "7,000")
+        *("dataflow", "20 (19 - 21)", "1.0", "134 (JAX, sums)", "6.7", "140,000", "7,000")
     ]
 
 

@@ -45,7 +45,6 @@ WATCHED = (
     "tests/backends/gpu/conftest.py",
     "tests/backends/gpu/engines.py",
     "tests/backends/gpu/test_counts.py",
-    "tests/backends/gpu/test_precision.py",
     "tests/**/gpu_checks.py",
 )
 

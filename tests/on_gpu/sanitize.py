@@ -202,7 +202,6 @@ PARTS: dict[str, Callable[[], float]] = {
     "indexed": indexed,
     "dataflow": lambda: single(engine="dataflow"),
     "levels": lambda: single(engine="levels"),
-    "levels-float32": lambda: single(engine="levels", dtype="float32"),
     "pattern": pattern,
     "reload": reloaded,
     "batch-written": lambda: batch(True),

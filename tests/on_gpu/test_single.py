@@ -116,7 +116,7 @@ def test_benchmark_networks(gpu: Device, nets: Path, name: str) -> None:
     backend.close()
 
 
-@pytest.mark.parametrize("options", [{"engine": "dataflow"}, {"engine": "levels"}, {"dtype": "float32"}], ids=str)
+@pytest.mark.parametrize("options", [{"engine": "dataflow"}, {"engine": "levels"}], ids=str)
 def test_reloaded_numbers_give_the_answers_of_a_new_backend(gpu: Device, options: dict[str, Any]) -> None:
     model = jtgpu.read(ROOT / "nets" / "hailfinder.net")
     plan = model.plan(order="min-fill").plan

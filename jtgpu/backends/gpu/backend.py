@@ -49,12 +49,9 @@ class Gpu(Backend):
     # device: Number of the CUDA device. Default: the best.
     # engine: {"dataflow", "levels"}: What computes single cases: one kernel whose warps wait for single entries, or a
     #     kernel a level. Default: ``"dataflow"`` where it supports the network, else ``"levels"``.
-    # dtype: {"float64", "float32"}: Type of the tables. Answers are float64 either way, and right for any P(e): cases
-    #     in which numbers may be lost are computed by the CPU (`jtgpu.backends.gpu.host`). float32 takes half of the
-    #     memory, and less time for large tables. On the published networks posteriors are right to 4e-7 and P(e) to a
-    #     relative 5e-6 (Diabetes, of 60 levels; most to 1e-7: ``bench/bench_precision.py``).
-    #     A case for which float32 is not reliable is detected and computed in float64.
-    #     Single cases in float32 use ``"levels"``.
+    # dtype: {"float64", "float32"}: What tables of cases are computed in; single cases always in float64. Answers are
+    #     float64 either way, and right for any P(e): cases in which numbers may be lost are computed in float64, or by
+    #     the CPU (`jtgpu.backends.gpu.host`). float32 takes half of the memory.
     # single: Whether the engine of single cases is prepared at once; False: with the first case
     # stream: A CUDA stream of yours (PyTorch's, CuPy's, PyCUDA's, or a number): work queued on it before a query
     #     finishes before the query starts
@@ -83,7 +80,7 @@ class Gpu(Backend):
         if stream is not None:
             with self.device.active():
                 self._after = After(stream)
-        self.maker: EngineMaker = EngineMaker(plan, list(factors), self.device, dtype, self._after)
+        self.maker: EngineMaker = EngineMaker(plan, list(factors), self.device, self._after)
         self._lock = threading.Lock()  # of the engines below: made, reloaded, closed
         self._is_open = True
         self._engine: CaseEngine | None = None
@@ -125,7 +122,7 @@ class Gpu(Backend):
         result = None
         if not exponents_of(evidence):
             result = engine.run(evidence)
-            if result is None and (self.maker.dtype == "float32" or engine.log_least_root == math.inf):
+            if result is None and engine.log_least_root == math.inf:
                 result = self._fallback.get().run(evidence)
         return self.maker.host.run(evidence) if result is None else result
 
@@ -301,8 +298,6 @@ def _check_options(engine: str | None, dtype: str) -> None:
         raise ValueError(f"engine must be {names} or None, not {engine!r}{closest(str(engine), ENGINES)}")
     if dtype not in REALS:
         raise ValueError(f"dtype must be {' or '.join(map(repr, REALS))}, not {dtype!r}")
-    if engine == "dataflow" and dtype == "float32":
-        raise ValueError("engine='dataflow' computes in float64; dtype='float32' needs engine='levels' or None")
 
 
 OPTIONS = ("device", "engine", "dtype", "single", "stream")

@@ -39,7 +39,7 @@ def side_axis(loops: Sequence[Loop], inside: int, outside: int, elements: int) -
 
 @lru_cache(maxsize=4096)
 def sectors(
-    loops: tuple[Loop, ...], m: tuple[int, int], n: tuple[int, int], cell_bytes: int = 8
+    loops: tuple[Loop, ...], m: tuple[int, int], n: tuple[int, int]
 ) -> tuple[tuple[float, float], ...]:
     """Cost of a warp's load of A and of B, 1 for 32 neighbouring doubles, if 2^log lanes share a sum, log = 0..5."""
     # m, n: (int, int): Axis and elements of each side of a tile; axis -1: none
@@ -50,7 +50,7 @@ def sectors(
     made = []
     for log in range(6):
         touched = [
-            {(x + y) * cell_bytes // SECTOR for x in tiles[: 32 >> log] for y in steps[: 1 << log]}
+            {(x + y) * 8 // SECTOR for x in tiles[: 32 >> log] for y in steps[: 1 << log]}
             for tiles, steps in offsets
         ]
         made.append((max(len(touched[0]) / FULL_LINE, MIN_COST), max(len(touched[1]) / FULL_LINE, MIN_COST)))
@@ -143,9 +143,9 @@ class CaseIO:
             self.release()
             raise
 
-    def load_kernels(self, file: str, names: Sequence[str], real: str = "float64") -> Kernels:
+    def load_kernels(self, file: str, names: Sequence[str]) -> Kernels:
         """Compile (or take from the cache) and load a kernel file; unloaded by `release`."""
-        made = Kernels(self.device, file, names, real=real)
+        made = Kernels(self.device, file, names)
         self._kernels.append(made)
         return made
 

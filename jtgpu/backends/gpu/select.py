@@ -18,7 +18,6 @@ from .dataflow.schedule import Schedule, make_schedule
 from .host import Host
 from .levels.engine import LevelEngine
 from .levels.schedule import make_schedule as make_level_schedule
-from .program.layout import MIN_LOG2, smallest_entries
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +36,6 @@ RestrictedSchedule = tuple[Plan, RestrictedFactors, Schedule]
 
 class EngineMaker:
     """Makes engines for one plan on one device."""
-    # dtype: {"float64", "float32"}: float32 becomes float64 if it does not hold the factors' entries
     # after: A stream of the user whose work precedes every case
 
     def __init__(
@@ -45,30 +43,27 @@ class EngineMaker:
         plan: Plan,
         factors: Sequence[NDArray[np.float64]],
         device: Device,
-        dtype: str = "float64",
         after: After | None = None,
     ):
-        self.plan, self.factors, self.device, self.dtype, self.after = plan, factors, device, dtype, after
+        self.plan, self.factors, self.device, self.after = plan, factors, device, after
         self.host = Host(plan, factors)
-        if dtype == "float32" and smallest_entries(factors).min(initial=0.0) < MIN_LOG2:
-            self.dtype = "float64"
 
     def chosen(self, engine: str | None = None) -> CaseEngine:
         """The engine of this name, or the one that should be quickest."""
         # raises JtgpuError: If the network or the GPU does not support the named engine.
         report("preparing the GPU engine")
         plan = self._balanced()
-        if self.dtype == "float64" and engine != "levels":
+        if engine != "levels":
             try:
                 return self._dataflow(plan)
             except (BackendUnavailable, _Unsupported):  # a share of a GPU may hold too few blocks at once
                 if engine is not None:
                     raise
-        return self._levels(plan, self.dtype)
+        return self._levels(plan)
 
     def fallback(self) -> LevelEngine:
-        """The engine for cases, or numbers, for which float32, or doubles without scaling, are not reliable."""
-        return self._levels(self.plan, "float64")
+        """The engine for numbers for which doubles without scaling are not reliable."""
+        return self._levels(self.plan)
 
     def _dataflow(self, plan: Plan) -> DataflowEngine:
         made = None
@@ -78,8 +73,8 @@ class EngineMaker:
             raise _Unsupported("the dataflow engine supports neither this network on this GPU nor its numbers")
         return DataflowEngine(plan, made, self.device, self.after)
 
-    def _levels(self, plan: Plan, dtype: str) -> LevelEngine:
-        schedule = make_level_schedule(plan, dtype, self.device.multiprocessors)
+    def _levels(self, plan: Plan) -> LevelEngine:
+        schedule = make_level_schedule(plan, self.device.multiprocessors)
         return LevelEngine(plan, self.factors, schedule, self.device, self.after, self.host)
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:

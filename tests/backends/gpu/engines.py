@@ -56,11 +56,9 @@ def dataflow_engine(gpu: Device, plan: Plan, factors: list[np.ndarray]) -> Itera
 
 
 @contextmanager
-def level_engine(
-    gpu: Device, plan: Plan, factors: list[np.ndarray], real: str = "float64"
-) -> Iterator[LevelEngine]:
+def level_engine(gpu: Device, plan: Plan, factors: list[np.ndarray]) -> Iterator[LevelEngine]:
     """The level engine of a plan."""
-    engine = LevelEngine(plan, factors, level_schedule(plan, real), gpu)
+    engine = LevelEngine(plan, factors, level_schedule(plan), gpu)
     try:
         yield engine
     finally:

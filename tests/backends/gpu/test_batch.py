@@ -27,6 +27,7 @@ from jtgpu.backends.gpu.batch.buffers import Buffers, Chunk, answers_to_rows, en
 from jtgpu.backends.gpu.batch.codegen import generate_kernels
 from jtgpu.backends.gpu.batch.sparsity import count_products, find_sparsity
 from jtgpu.backends.gpu.batch.table import ColumnTable, RowTable, Targets, scale_weights
+from jtgpu.backends.gpu.program import layout
 from jtgpu.backends.gpu.program import records as shapes
 from jtgpu.backends.gpu.program.records import NONE, binary_program
 from jtgpu.backends.wrappers.row_queue import RowQueue
@@ -41,6 +42,7 @@ from tests.conftest import ROOT
 from tests.plans.test_plan import chain
 from tests.plans.test_program import planned
 from tests.support import random_nets
+from tests.support.bundled import bundled
 from tests.support.emulated.built import kernel
 from tests.support.emulated.install import needs_compiler
 from tests.support.examples import examples, slow
@@ -639,3 +641,28 @@ def test_a_smaller_table_runs_fewer_blocks(emulated_gpu: Device, monkeypatch: py
             slot.kernels._capture(64)
         np.testing.assert_array_equal(engine.run_batch(states[:330], few).posterior, expected.posterior)
         assert queued == [64, 352]
+
+
+def test_tables_of_float32_begin_at_sectors_and_take_half() -> None:
+    plan = bundled("hailfinder").plan("min-fill", cache=False).plan
+    made, usual = (layout.make_places(plan, binary_program(plan), real) for real in ("float32", "float64"))
+    assert not (made.table_cell % 8).any()
+    order = np.argsort(made.table_cell)
+    begin, size = made.table_cell[order].astype(int), made.table_size[order]
+    assert (begin[:-1] + size[:-1] <= begin[1:]).all()
+    assert begin[-1] + size[-1] <= made.n_cells
+    assert 4 * made.n_cells < 8 * usual.n_cells
+
+
+def test_the_smallest_entries_of_factors() -> None:
+    tables = [np.array([0.0, 1.0, 0.25]), np.zeros(3), np.array([3e-57, 1.0]), np.array([[2.0**-167, 0.0], [0.5, 1.0]])]
+    found = layout.smallest_entries(tables)
+    assert found[0] == 39 - 2
+    assert found[1] == np.inf
+    assert found[2] == pytest.approx(39 + np.log2(3e-57))
+    assert found[2] < layout.MIN_LOG2  # 3e-57 of the largest: digits are gone
+    assert found[3] == 39 - 167 < layout.MIN_LOG2
+    for table, low in zip(tables, found, strict=True):
+        placed = (table * 2.0 ** (layout.PLACE - np.frexp(table.max(initial=0.0))[1])).astype(np.float32)
+        normal = placed[placed > 0].min(initial=1.0) >= np.finfo(np.float32).tiny
+        assert normal == (low >= layout.MIN_LOG2)

@@ -1,6 +1,6 @@
 """One case at a time as a kernel a level, queued as one graph: cuda/single/levels.cu.
 
-Any network that fits the device, in float64 or float32. Tables are rescaled by powers of two, so P(e) may be as small
+Any network that fits the device. Tables are rescaled by powers of two, so P(e) may be as small
 as it likes; but a number far below the largest one of its table is lost (`jtgpu.backends.gpu.host`).
 """
 
@@ -19,7 +19,7 @@ from ....plans.plan import Plan
 from ...base import Evidence, Result
 from ..case import CaseIO, device_times
 from ..host import Host
-from ..program.layout import MIN_LOG2, chunks_with_tops, load_factors, smallest_entries
+from ..program.layout import chunks_with_tops, load_factors
 from ..program.records import SLOT, log_evidence, write_evidence
 from .schedule import Schedule
 
@@ -41,9 +41,9 @@ class Call(NamedTuple):
 
 class LevelEngine:
     """`jtgpu.backends.gpu.case.CaseEngine` that runs a kernel a level."""
-    # schedule: Of the plan; its type is that of the tables
+    # schedule: Of the plan
     # after: A stream of the user whose work precedes every case
-    # host: Says for which cases answers are reliable. Default: for all of float64
+    # host: Says for which cases answers are reliable. Default: for all
     # raises TableTooLarge: If the device has not enough memory. What was allocated is freed; the process stays usable.
 
     kind = "levels"
@@ -60,14 +60,12 @@ class LevelEngine:
     ):
         self.plan, self.schedule, self.device, self._host = plan, schedule, device, host
         self._weight_cell: list[int] = plan.posterior_ptr[:-1].tolist()
-        self._smallest: NDArray[np.float64] | None = None  # log2 of each factor's smallest entry, for float32
         self._graph: Graph | None = None
         with device.active():
             self.io = CaseIO(device, plan, int(plan.posterior_ptr[-1]), after)
             try:
-                self._kernels = self.io.load_kernels("single/levels", KERNELS, schedule.real)
+                self._kernels = self.io.load_kernels("single/levels", KERNELS)
                 self._state: NDArray[np.int32] = self.io.host(plan.n_variables, np.int32)
-                self._mismatch: NDArray[np.int32] = self.io.host(1, np.int32)
                 self.calls = self._load()
                 self._upload(factors)
                 self._graph = device.capture(self.io.stream, self.queue)
@@ -78,10 +76,9 @@ class LevelEngine:
     def _load(self) -> list[Call]:
         """Allocate everything and fix every kernel's parameters."""
         s, io = self.schedule, self.io
-        cell = np.dtype(s.real).itemsize
-        self._arena = io.put(np.zeros(s.n_cells, s.real))
-        self._one = self._arena + cell * int(s.table_cell[-1])
-        self._pristine = io.memory.empty(cell * s.factor_cells)
+        self._arena = io.put(np.zeros(s.n_cells))
+        self._one = self._arena + 8 * int(s.table_cell[-1])
+        self._pristine = io.memory.empty(8 * s.factor_cells)
         self._slots = io.memory.empty(SLOT.itemsize * s.n_tables)
         self._chunks = io.memory.empty(s.chunks.nbytes)
         self._dirty = io.memory.empty(4 * (len(s.chunks) + 1))
@@ -89,14 +86,13 @@ class LevelEngine:
         at = self._kernels.device_address
         program = _words(
             *(self._arena, self._slots, *(io.put(x) for x in (s.ops, s.digits, s.steps, s.tasks))),
-            *(io.memory.empty(cell * s.n_scratch), counters),
+            *(io.memory.empty(8 * s.n_scratch), counters),
         )
         evidence = _words(
             *(self._chunks, io.put(s.known), self._pristine, at(self._state), io.device_weights, self._dirty)
         )
         finish = _words(
-            *(io.put(s.answers), io.put(s.roots), at(io.posterior), at(io.root), at(io.exponent)),
-            *(self._chunks, io.put(s.checks), at(self._mismatch)),
+            *(io.put(s.answers), io.put(s.roots), at(io.posterior), at(io.root), at(io.exponent), self._chunks)
         )
         # the last table is the constant 1, whose slot never changes
         counts = np.array([len(s.answers), len(s.roots) // 2, s.n_factors, s.n_tables - 1, len(s.chunks), 0], np.uint32)
@@ -111,13 +107,11 @@ class LevelEngine:
     def _upload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         """Put the model's numbers where the kernels read them, as before the first run."""
         s = self.schedule
-        if s.real == "float32":
-            self._smallest = smallest_entries(factors)
         pristine, slots = load_factors(self.plan, s, factors)
         chunks = chunks_with_tops(s, pristine)
         slots["top"][s.chunks["table"]] = 0
         self.io.upload(
-            (self._arena, pristine), (self._pristine, pristine), (self._one, np.ones(1, s.real)),
+            (self._arena, pristine), (self._pristine, pristine), (self._one, np.ones(1)),
             (self._slots, slots.astype(SLOT)), (self._chunks, chunks),
             (self._dirty, np.zeros(len(s.chunks) + 1, np.uint32)),
         )  # fmt: skip
@@ -147,8 +141,6 @@ class LevelEngine:
                     io.upload_weights()
                 self._launch()
                 io.stream.synchronize()
-            if self._smallest is not None and not self._is_reliable(evidence, self._smallest):
-                return None
             if self._host is not None and not self._is_probable(self._host):
                 return None
             return Result(io.posterior.copy(), log_evidence(io.root, io.exponent, shift))
@@ -156,26 +148,14 @@ class LevelEngine:
     def _launch(self) -> None:
         """Queue one propagation as a graph."""
         assert self._graph is not None
-        self._mismatch[0] = 0
         self._graph.launch(self.io.stream)
 
     def _is_probable(self, host: Host) -> bool:
         """Whether no component of the last case is so improbable that numbers may have been lost."""
         for root, e in zip(self.io.root.tolist(), self.io.exponent.tolist(), strict=True):
-            if not root > 0 or not host.is_right(math.log2(root) + e, self.schedule.real):
+            if not root > 0 or not host.is_right(math.log2(root) + e):
                 return False
         return True
-
-    def _is_reliable(self, evidence: Evidence, smallest: NDArray[np.float64]) -> bool:
-        """Whether float32 holds what the last case's answer is made of: no entry lost digits, P(e) is not zero, and
-        every posterior sums to the same P(e)."""
-        low, ptr, io = smallest, self.plan.posterior_ptr, self.io
-        if evidence.likelihood:
-            low = smallest.copy()
-            for v in evidence.likelihood:
-                given = io.weights[ptr[v] : ptr[v + 1]]
-                low[self.plan.evidence_factor[v]] += np.log2(given[given > 0].min())
-        return bool(low.min(initial=0.0) >= MIN_LOG2) and not self._mismatch[0] and io.least_root() > 0
 
     def measure(self, runs: int, cases: Sequence[Evidence]) -> list[float]:
         io = self.io

@@ -94,9 +94,7 @@ class Tiling:
 
 
 @lru_cache(maxsize=4096)
-def best_tiling(
-    loops: tuple[Loop, ...], two: bool, weight: float = 1.0, cell_bytes: int = 8
-) -> Tiling:
+def best_tiling(loops: tuple[Loop, ...], two: bool, weight: float = 1.0) -> Tiling:
     """The cheapest tiling of a contraction; `weight`: of the whole device's time against a thread's."""
     n_out = math.prod(n for n, s in loops if s[OUT])
     n_steps = math.prod(n for n, s in loops if not s[OUT])
@@ -109,7 +107,7 @@ def best_tiling(
         for axis, t in ((m, tm), (n, tn)):
             if axis >= 0:
                 tiles = tiles // loops[axis][0] * -(-loops[axis][0] // t)
-        spread = sectors(loops, (m, tm), (n, tn), cell_bytes)
+        spread = sectors(loops, (m, tm), (n, tn))
         for log, wide, splits in _sharings(n_steps):
             lanes = (1 << log) * (WARPS if wide else 1) * splits
             steps = -(-n_steps // lanes)
@@ -177,17 +175,16 @@ class Schedule(Places):
 Choice = tuple[tuple[Loop, ...], tuple[int, ...], Tiling]  # axes; inputs in the order A, B; tiling
 
 
-def make_schedule(plan: Plan, real: str = "float64", n_sms: int = REFERENCE_SMS) -> Schedule:
+def make_schedule(plan: Plan, n_sms: int = REFERENCE_SMS) -> Schedule:
     """Everything that the level engine needs on the device for a plan."""
-    # real: {"float64", "float32"}: Type of the tables
     # n_sms: Streaming multiprocessors of the GPU
     # raises TableTooLarge: If the cells cannot be numbered in 32 bits.
     program = binary_program(plan)
-    places = make_places(plan, program, real)
+    places = make_places(plan, program, "float64")
     cells = places.table_cell.tolist()
     one = len(cells) - 1
     maker = _RecordMaker()
-    chosen = _choose_all(plan, program, np.dtype(real).itemsize, REFERENCE_SMS / n_sms)
+    chosen = _choose_all(plan, program, REFERENCE_SMS / n_sms)
     for step, (loops, ins, tiling) in zip(program.steps, chosen, strict=True):
         tables = (*(*ins, one)[:2], step.out)
         maker.add(loops, tiling, [cells[t] for t in tables], tables)
@@ -236,31 +233,31 @@ class _RecordMaker:
             self.n_counters += tiling.n_units // tiling.splits
 
 
-def _choose(loops: tuple[Loop, ...], step: Step, cell_bytes: int, weight: float) -> Choice:
+def _choose(loops: tuple[Loop, ...], step: Step, weight: float) -> Choice:
     """The tiling of a contraction, with the better of the two orders of its inputs."""
     two = len(step.ins) == 2
-    one = best_tiling(loops, two, weight, cell_bytes)
+    one = best_tiling(loops, two, weight)
     if two:
-        other = best_tiling(mirrored(loops), two, weight, cell_bytes)
+        other = best_tiling(mirrored(loops), two, weight)
         if other.cost(weight) < one.cost(weight):
             return mirrored(loops), step.ins[::-1], other
     return loops, step.ins, one
 
 
-def _choose_all(plan: Plan, program: Binary, cell_bytes: int, scale: float) -> list[Choice]:
+def _choose_all(plan: Plan, program: Binary, scale: float) -> list[Choice]:
     """Tilings of all contractions.
 
     Those of a level that leaves the GPU half empty may take more of it, those of a level that fills it several times
     take less. `scale`: the GPU's time in units of the time model's.
     """
     loops = [loops_of(plan, program.scopes, step) for step in program.steps]
-    made = [_choose(x, step, cell_bytes, scale) for x, step in zip(loops, program.steps, strict=True)]
+    made = [_choose(x, step, scale) for x, step in zip(loops, program.steps, strict=True)]
     for members in _by_level(program).values():
         filled = scale * sum(made[i][2].share for i in members) / max(made[i][2].latency for i in members)
         if not 1.0 <= filled <= FULL:
             weight = scale * (EMPTY_WEIGHT if filled < 1.0 else FULL_WEIGHT)
             for i in members:
-                made[i] = _choose(loops[i], program.steps[i], cell_bytes, weight)
+                made[i] = _choose(loops[i], program.steps[i], weight)
     return made
 
 
