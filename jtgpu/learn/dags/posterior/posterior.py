@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -39,7 +39,6 @@ from .result import StructurePosterior
 if TYPE_CHECKING:
     from ..exact import ExactPosterior
     from ..scores.coded import CodedTable
-    from ..scores.score_table import ScoreTable
     from ..task import LearningTask
 
 POSTERIOR_METHODS = ("auto", "exact", "mcmc")
