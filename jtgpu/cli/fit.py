@@ -140,7 +140,7 @@ def fit_numbers(
     reading(cases[0], read)
     structure: Any = net
     states: dict[str, Any] | None = None
-    kinds = None if numbers is None else kinds_of(numbers, [*net])
+    kinds: Any = None if numbers is None else kinds_of(numbers, [*net])
     if not isinstance(net, MixedNetwork):
         parents: Any = net
         structure = {v: parents.parents(v) for v in net}
