@@ -29,7 +29,7 @@ from jtgpu.learn.dags.constraints import make_constraints, make_prior
 from jtgpu.learn.dags.exact import ExactPosterior, exact_by_orders, exact_by_partitions
 from jtgpu.learn.dags.gpu_exact import partitions_on_gpu
 from jtgpu.learn.dags.gpu_exact_orders import orders_on_gpu
-from jtgpu.learn.dags.posterior import chain_posterior, exact_posterior, records
+from jtgpu.learn.dags.posterior import chain_posterior, records
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.gpu_device import DeviceScores, count_problem
 from jtgpu.learn.dags.scores.ranks import family_of, n_parent_sets, parent_masks
@@ -322,7 +322,7 @@ def _stage_seconds(work: Callable[[], object]) -> dict[str, float]:
     engine = movers.GpuPartitionMover
     places: list[tuple[Any, str]] = [
         (module, name)
-        for module in (chain_posterior, exact_posterior, records, task)
+        for module in (chain_posterior, records, task)
         for name in (
             "score_families", "family_weights", "candidate_tables", "best_by_orders", "outer_sets", "set_tables",
             "_first_orders", "covered_shares", "structure_of",

@@ -29,7 +29,7 @@ from ..options.compute import Compute, Planning
 from ..options.tables import CsvDialect, FileOptions, TableOptions
 from ..util.text_table import printable as shown
 from .console import format_seconds, print_json, warn
-from .declared import Batch, ClusterOptions, CsvOptions, Names
+from .declared import Batch, CsvOptions, Names, Workers
 from .networks import check_output, load_any, split_names, with_codes
 from .number_tables import batch_of_numbers, quantile_levels
 from .numbers import compiled_numbers
@@ -38,18 +38,18 @@ from .tables import is_shown, status
 
 
 def batch(
-    o: Batch, query: TableOptions, writing: FileOptions, csv: CsvOptions, cluster: ClusterOptions, plan: Planning,
-    run: Compute,
+    o: Batch, query: TableOptions, writing: FileOptions, csv: CsvOptions, plan: Planning, run: Compute,
+    on: Workers,
 ) -> None:  # fmt: skip
     """Run ``jtgpu batch``."""
     begun = time.perf_counter()
-    check_cluster(cluster, run, writing.part_rows)
-    if cluster.cluster is None:
+    check_cluster(on, run, writing.part_rows)
+    if run.cluster is None:
         check_output(o.output, writing.force)
     levels, net = quantile_levels(o.quantiles), with_codes(load_any(o.file), o.codes)
     if isinstance(net, MixedNetwork):
         tree_of_numbers = compiled_numbers(net, o.file, plan, run)
-        if cluster.cluster is not None:
+        if run.cluster is not None:
             raise BadParameter(f"{o.file} has numbers, which clusters do not take", param_hint="--cluster")
         own = replace(writing, dialect=csv.dialect(), escape_formulas=csv.escape_formulas)
         options = replace(query, na_values=csv.na_values)
@@ -61,13 +61,13 @@ def batch(
         raise BadParameter(f"{o.file} has no variable that is a number", param_hint="--quantiles")
     # validate everything before the computation starts
     files = replace(writing, dialect=csv.dialect(), threads=run.threads, escape_formulas=csv.escape_formulas)
-    columns = _columns(o.cases, o.output, net, cluster.cluster, files.dialect)
+    columns = _columns(o.cases, o.output, net, run.cluster, files.dialect)
     options = _named(query, net, columns, csv.na_values)
     startup: float | None = None
-    if cluster.cluster is not None:
+    if run.cluster is not None:
         with status("planning", run.progress):
             made = make_plan(plan, net, o.file)
-        report = _answer_on_cluster(made, (o.cases, o.output), options, files, cluster, run)
+        report = _answer_on_cluster(made, (o.cases, o.output), options, files, on, run)
     else:
         with status("planning", run.progress) as step:
             made = make_plan(plan, net, o.file, run)
@@ -80,11 +80,11 @@ def batch(
     _print_report(report, o.cases, o.output, startup, o.json)
 
 
-def check_cluster(cluster: ClusterOptions, run: Compute, part_rows: int | None = None) -> None:
+def check_cluster(on: Workers, run: Compute, part_rows: int | None = None) -> None:
     """Raise `click.BadParameter` for options that exclude each other."""
-    if cluster.cluster is None and (cluster.workers is not None or part_rows is not None):
+    if run.cluster is None and (on.workers is not None or part_rows is not None):
         raise BadParameter("--workers and --part-rows require --cluster")
-    if cluster.cluster is not None and run.devices is not None:
+    if run.cluster is not None and run.devices is not None:
         raise BadParameter("each worker of a cluster uses one GPU; use --workers", param_hint="--devices")
 
 
@@ -100,10 +100,10 @@ def _load_kernels(tree: JunctionTree) -> None:
 
 
 def _answer_on_cluster(
-    made: NetworkPlan, paths: tuple[str, str], options: TableOptions, files: FileOptions, on: ClusterOptions,
+    made: NetworkPlan, paths: tuple[str, str], options: TableOptions, files: FileOptions, on: Workers,
     run: Compute,
 ) -> Report:  # fmt: skip
-    where = Cluster(on.cluster or "auto", on.workers, run.threads)
+    where = Cluster(run.cluster or "auto", on.workers, run.threads)
     # Ray reports lost workers on stdout, which is reserved for results
     with terminable_run(paths[1]), redirect_stdout(sys.stderr), progress_of(is_shown(run.progress)) as progress:
         return run_files(made, *paths, options, files, where, run.backend, progress)

@@ -128,12 +128,9 @@ class CsvOptions(CsvDialect):
 INPUT = "delimiter quote encoding decimal thousands header na_values"  # of commands that write no CSV files
 
 
-class ClusterOptions(Record, title="Cluster"):
-    """Which cluster computes."""
+class Workers(Record, title="Computation"):
+    """The workers of a cluster."""
 
-    cluster: Annotated[str | None, Opt(
-        "Run on a Ray cluster: auto (the cluster of this job), local, ray://host:10001 or host:6379.",
-        "--cluster ADDRESS")] = None
     workers: Annotated[int | None, Opt(
         "Number of workers on the cluster. Default: as many as fit.", least=1)] = None
 
@@ -845,12 +842,12 @@ COMMANDS = {
     "solve": Command(QUERIES, Solve, {
         Planning: "order plan memory_limit max_table order_seed no_cache", Compute: "backend"}),
     "batch": Command(TABLES, Batch, {
-        TableOptions: "", FileOptions: "", CsvOptions: "", ClusterOptions: "", Planning: "", Compute: LOCAL}),
+        TableOptions: "", FileOptions: "", CsvOptions: "", Planning: "", Compute: LOCAL + " cluster", Workers: ""}),
     "dynamic": Command(TABLES, Dynamic, {
         FileOptions: "resume force compression chunk", CsvOptions: "", FitModel: "",
         EM: "start zeros restarts iterations tolerance accelerate", Compute: ONE_BY_ONE}),
     "fit": Command(TABLES, Fit, {
-        FitModel: "", EM: FITS, FitCases: "", CsvOptions: INPUT, ClusterOptions: "", Compute: BUT_DTYPE}),
+        FitModel: "", EM: FITS, FitCases: "", CsvOptions: INPUT, Compute: BUT_DTYPE + " cluster", Workers: ""}),
     "validate": Command(TABLES, Validate, {CsvOptions: INPUT}),
     "screen": Command(TABLES, Screen, {CsvOptions: INPUT, Compute: "threads devices cluster"}, "preprocess"),
     "whiten": Command(TABLES, Whiten, {CsvOptions: INPUT}, "preprocess"),

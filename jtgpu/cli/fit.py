@@ -14,9 +14,11 @@ from click import BadParameter
 from click.exceptions import Exit
 
 from ..cluster import Cluster
-from ..errors import JtgpuError, OutputExists
+from ..errors import DataError, JtgpuError, OutputExists
 from ..formats import write, writer_of
 from ..formats.registry import format_of_suffix
+from ..learn.parameters.numbers import KINDS
+from ..model.discrete import DiscreteModel
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
@@ -24,14 +26,13 @@ from ..model.network import BayesianNetwork
 from ..model.quick import parse_codes
 from ..options.compute import Compute
 from ..options.learning import EM, Keys
-from ..options.tables import FileOptions
+from ..options.tables import FileOptions, ReadOptions
 from ..util.atomic_file import write_text
 from ..util.text_table import printable as shown
 from . import INTERRUPTED
 from .batch import check_cluster
-from .console import format_seconds, print_json, warn
-from .declared import ClusterOptions, CsvOptions, Dynamic, Fit, FitCases, FitModel
-from .fit_numbers import fit_numbers
+from .console import format_seconds, print_json, reading, warn
+from .declared import CsvOptions, Dynamic, Fit, FitCases, FitModel, Workers
 from .networks import check_output, load_any, split_names, with_codes
 from .numbers import numeric_writer_of
 from .saving import save_network
@@ -65,11 +66,11 @@ def _number_or_text(text: str) -> float | str:
 
 
 def fit(
-    o: Fit, model: FitModel, em: EM, data: FitCases, csv: CsvOptions, cluster: ClusterOptions, run: Compute
+    o: Fit, model: FitModel, em: EM, data: FitCases, csv: CsvOptions, run: Compute, on: Workers
 ) -> None:  # fmt: skip
     """Run ``jtgpu fit``."""
-    check_cluster(cluster, run)
-    where = None if cluster.cluster is None else Cluster(cluster.cluster, cluster.workers, run.threads)
+    check_cluster(on, run)
+    where = None if run.cluster is None else Cluster(run.cluster, on.workers, run.threads)
     checkpoint = Path(f"{o.output}.unfinished")
     net = with_codes(load_any(o.file), o.codes)
     with_numbers = data.continuous is not None or isinstance(net, MixedNetwork)
@@ -109,6 +110,43 @@ def fit(
     if o.report is not None:
         write_text(o.report, encoder.dumps(summary, indent=2, allow_nan=False) + "\n")
     finish(fitted, summary, wanted.name, checkpoint, o.json)
+
+
+def kinds_of(given: Sequence[str], variables: Sequence[str]) -> str | dict[str, str]:
+    """The argument `continuous` of `jtgpu.learn.fit` from ``--continuous``."""
+    if len(given) == 1 and given[0] in KINDS:
+        return given[0]
+    kinds: dict[str, str] = {}
+    for text in ",".join(given).split(","):
+        name, equals, kind = text.rpartition("=")
+        if kind.strip() not in KINDS or not equals:
+            raise BadParameter(
+                f"{text!r} is neither {', '.join(KINDS)}, nor NAME=KIND of these", param_hint="--continuous"
+            )
+        kinds[split_names([name], variables, "variable")[0]] = kind.strip()
+    return kinds
+
+
+def fit_numbers(
+    net: DiscreteModel | MixedNetwork, cases: Sequence[str], numbers: Sequence[str] | None, from_data: bool,
+    read: ReadOptions, options: dict[str, Any],
+) -> Any:  # fmt: skip
+    """Fit the parameters of a network with numbers to one file."""
+    # options: keywords of `jtgpu.learn.fit`
+    if len(cases) > 1:
+        raise DataError(f"networks with numbers are fitted to one file, got {len(cases)}")
+    from ..learn.parameters.fit import fit as fit_parameters
+
+    reading(cases[0], read)
+    structure: Any = net
+    states: dict[str, Any] | None = None
+    kinds: Any = None if numbers is None else kinds_of(numbers, [*net])
+    if not isinstance(net, MixedNetwork):
+        parents: Any = net
+        structure = {v: parents.parents(v) for v in net}
+        if isinstance(kinds, dict) and not from_data:
+            states = {v: net.states(v) for v in net if v not in kinds}
+    return fit_parameters(structure, cases[0], continuous=kinds, states=states, read=read, **options)
 
 
 def fit_sequences(

@@ -1,5 +1,6 @@
 """`Record`, a set of options, and `Opt`, what is said about one of them."""
 
+import inspect
 import sys
 from collections.abc import Callable
 from types import UnionType
@@ -71,14 +72,49 @@ def fields_of(record: type) -> dict[str, Field]:
     return fields
 
 
+class _Documentation:
+    """The docstring of a record: its own text, and its fields; these are read when somebody asks."""
+
+    def __init__(self, text: str | None):
+        self.text = text
+
+    def __get__(self, _: object, record: type) -> str:
+        rows = [
+            f"{name} : {_in_words(field)}, default {field.default!r}\n    {field.opt.help}"
+            for name, field in fields_of(record).items()
+        ]
+        return "\n".join([self.text or "", "", "Parameters", "----------", *rows])
+
+
+class _Signature:
+    """The signature of a record, for notebooks."""
+
+    def __get__(self, _: object, record: type) -> inspect.Signature:
+        parameter = inspect.Parameter
+        return inspect.Signature([
+            parameter(name, parameter.KEYWORD_ONLY, default=parameter.empty if f.default is REQUIRED else f.default)
+            for name, f in fields_of(record).items()
+        ])  # fmt: skip
+
+
+def _in_words(field: Field) -> str:
+    """The type of a field, as documentation writes it."""
+    words = [f"{{{', '.join(map(repr, field.choices))}}}"] if field.choices else []
+    named = [kind for kind in kinds_of(field.kind) if get_origin(kind) is not Literal]
+    return " or ".join(words + [getattr(kind, "__name__", str(kind)) for kind in named])
+
+
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Record:
     """A set of options; the annotated fields of a subclass are options."""
 
+    __signature__: ClassVar[Any] = _Signature()
     title: ClassVar[str] = ""  # of its group in --help-all; none: all of it is in the short help
 
     def __init_subclass__(cls, title: str = "") -> None:
         cls.title = title
+        if title:  # others are commands, whose help has the fields
+            cls.__doc__ = _Documentation(cls.__doc__)  # type: ignore[assignment]
 
     def __init__(self, **given: Any):
         fields = fields_of(type(self))

@@ -1,10 +1,13 @@
 """Records of options: fields, checks, copies."""
 
+import inspect
 from typing import Annotated, Any, Literal
 
 import pytest
 
 from jtgpu.errors import ArgumentError
+from jtgpu.options.compute import Compute
+from jtgpu.options.learning import EM, Keys
 from jtgpu.options.record import REQUIRED, Opt, Record, fields_of
 
 
@@ -56,3 +59,19 @@ def test_wrong_values_are_errors(wrong: dict[str, Any], said: str) -> None:
 def test_what_is_required_is_named() -> None:
     with pytest.raises(ArgumentError, match=r"Whole\(\) needs file"):
         Whole()  # type: ignore[call-arg]
+
+
+def test_the_documentation_of_a_record_lists_its_fields() -> None:
+    text = inspect.getdoc(EM) or ""
+    assert text.startswith("How EM runs.\n\nParameters\n----------\nstart : {'auto', 'given', ")
+    assert "\nrestarts : int, default 1\n    Number of starts; the best result counts.\n" in text
+    assert "\nstepwise : float, default None\n" in text
+    assert str(inspect.signature(Keys)) == "(*, id=None, time=None, on_gap='error')"
+
+
+def test_options_that_are_not_used_are_errors() -> None:
+    with pytest.raises(ArgumentError, match="dtype= is not offered with fit"):
+        Compute.of(Compute(dtype="float32"), "backend threads", "fit")
+    assert Compute.of("gpu", "backend", "fit") == Compute(backend="gpu")
+    with pytest.raises(ArgumentError, match=r"compute must be a jtgpu\.Compute, or the name of a backend"):
+        Compute.of(3, "backend", "fit")  # type: ignore[arg-type]
