@@ -111,7 +111,11 @@ def rows_of(case: dict[str, Any], budget: float) -> list[dict[str, Any]]:
                 "zeros", case["name"], "jtgpu cpu", spread, compile_s=compiled, first_s=first, whole=tree.whole,
                 observed=len(findings), targets=len(asked), left=cost.left, largest=cost.largest,
             ))  # fmt: skip
-    if (peer := peer_row(net, case, targets[0], budget)) is not None:
+    try:
+        peer = peer_row(net, case, targets[0], budget)
+    except Exception as error:  # std::bad_alloc
+        peer = row("zeros", case["name"], "pyagrum", None, observed=len(findings), targets=1, error=str(error))
+    if peer is not None:
         rows.append(peer)
     return rows
 
