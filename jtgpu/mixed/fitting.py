@@ -16,7 +16,7 @@ from .answers import CELLS, JOINT_CONFIGURATIONS
 from .components import with_lines
 from .evidence import MixedCases
 from .moments import Moments, add_moments, empty_moments
-from .regressions import FamilyRows, regression, warn_of_errors
+from .regressions import FamilyRows, regression
 from .tree import MixedTree
 
 if TYPE_CHECKING:
@@ -127,9 +127,8 @@ def moved_passes(
     """The sums of cases with each of some tables of a family: the lines of a number, or the CPT of variables."""
     # What a table leaves alone is shared: a CPT is a likelihood of its family, and plans have no other numbers.
     net, answerer, is_number = tree.network, tree.answerer, tree.network.is_number(names[0])
-    families = {v: tuple(map(net.discrete.index, (*net.parents(v), v))) for v in net.discrete}
-    cells = sum(answerer.size(scope) for scope in families.values())
-    groups = [*_groups(answerer, cases, weights, cells)]
+    families = _families(net)
+    groups = [*_groups(answerer, cases, weights, sum(map(answerer.size, families.values())))]
     numbers = answerer.numbers
     shared = None if is_number else [answerer.log_weights(g.part, g.parts)[0] for g in groups]
     for table in tables:
@@ -143,18 +142,50 @@ def moved_passes(
                 ratio = np.log(np.where(old > 0, table / np.where(old > 0, old, 1.0), 1.0)).transpose(np.argsort(scope))
                 key = tuple(sorted(scope))
                 logs[key] = logs.get(key, np.zeros((len(group.rows), 1))) + ratio.ravel()
-            sets = tuple(sorted({*group.sets, *(tuple(sorted(f)) for f in families.values())}))
-            each = [logs[s] if s in logs else np.zeros((len(group.rows), answerer.size(s))) for s in sets]
-            answers = tree.engine(sets).run(group.part, each, [])
-            joints = dict(zip(sets, answers.joints, strict=True))
-            used = np.where(answers.impossible, 0.0, group.weights)
+            joints, used = _joints(tree, group, logs)
             add_moments(answerer, group.part, group.parts, used, joints, sums.moments)
-            for v, scope in families.items():
-                cells = np.add.reduce(used[:, None] * joints[tuple(sorted(scope))])
-                cards = [numbers.cards[d] for d in sorted(scope)]
-                sums.counts[v][:] += cells.reshape(cards).transpose([sorted(scope).index(d) for d in scope])
+            for v, table in _counts(tree, joints, used).items():
+                sums.counts[v][:] += table
         yield sums
     answerer.reload(net, numbers)
+
+
+def passes_of_rows(tree: MixedTree, cases: MixedCases, weights: Floats) -> Iterator[tuple[float, Sums]]:
+    """The weight of each possible case, and its own sums."""
+    answerer = tree.answerer
+    for group in _groups(answerer, cases, weights, sum(map(answerer.size, _families(tree.network).values()))):
+        joints, used = _joints(tree, group, dict(answerer.log_weights(group.part, group.parts)[0]))
+        for pattern, rows in group.parts:
+            for r in (np.flatnonzero(used[rows]) + rows.start).tolist():
+                own, moments = {s: cells[r : r + 1] for s, cells in joints.items()}, empty_moments(answerer.numbers)
+                case = group.part.part(np.array([r]))
+                add_moments(answerer, case, [(pattern, slice(0, 1))], np.ones(1), own, moments)
+                yield float(used[r]), Sums(_counts(tree, own, np.ones(1)), moments, 0.0)
+
+
+def _families(net: MixedNetwork) -> dict[str, tuple[int, ...]]:
+    """The parents of each variable with states, and itself, by number."""
+    return {v: tuple(map(net.discrete.index, (*net.parents(v), v))) for v in net.discrete}
+
+
+def _joints(
+    tree: MixedTree, group: _Group, logs: Mapping[tuple[int, ...], Floats]
+) -> tuple[dict[tuple[int, ...], Floats], Floats]:
+    """Joint posteriors of the sets of a group and of the families; weights of the cases, 0 of impossible ones."""
+    sets = tuple(sorted({*group.sets, *(tuple(sorted(f)) for f in _families(tree.network).values())}))
+    each = [logs[s] if s in logs else np.zeros((len(group.rows), tree.answerer.size(s))) for s in sets]
+    answers = tree.engine(sets).run(group.part, each, [])
+    return dict(zip(sets, answers.joints, strict=True)), np.where(answers.impossible, 0.0, group.weights)
+
+
+def _counts(tree: MixedTree, joints: Mapping[tuple[int, ...], Floats], weights: Floats) -> dict[str, Floats]:
+    """Weighted sums of the joint posteriors of families, with the axes of their CPTs."""
+    counts, cards = {}, tree.answerer.numbers.cards
+    for v, scope in _families(tree.network).items():
+        own = sorted(scope)
+        cells = np.add.reduce(weights[:, None] * joints[tuple(own)])
+        counts[v] = cells.reshape([cards[d] for d in own]).transpose([own.index(d) for d in scope])
+    return counts
 
 
 def pooled_prior(tree: MixedTree, cases: MixedCases, weights: Floats, strength: Strength) -> Prior:
@@ -208,40 +239,6 @@ def regressions(
         lines[k, :-1], lines[k, -1], error = regression(name, parents, sums[k], root)
         largest = max(largest, error)
     return lines, largest
-
-
-def maximise(tree: MixedTree, sums: Sums, prior: Prior) -> MixedNetwork:
-    """The parameters of the highest posterior given sums; warns of digits that these have lost."""
-    net, errors = best_parameters(tree, sums, prior)
-    warn_of_errors(errors)
-    return net
-
-
-def best_parameters(tree: MixedTree, sums: Sums, prior: Prior) -> tuple[MixedNetwork, dict[str, float]]:
-    """The same, and the relative errors that rounding of sums may have made in numbers."""
-    net, numbers = tree.network, tree.answerer.numbers
-    cpts: dict[str, Any] = {}
-    errors: dict[str, float] = {}
-    for v in net.discrete:
-        table = sums.counts[v] + prior.counts[v]
-        total = table.sum(axis=-1, keepdims=True)
-        cpts[v] = np.where(total > 0, table / np.where(total > 0, total, 1.0), np.asarray(net.cpt(v)))
-    for g, name in enumerate(numbers.names):
-        both, old = sums.moments[g] + prior.moments[g], lines_of(numbers, g, net.gaussian(name))
-        lines, errors[name] = regressions(numbers, g, both, old)
-        cpts[name] = density_of(numbers, g, lines)
-    return net.replace(cpts), errors
-
-
-def log_prior(tree: MixedTree, net: MixedNetwork, prior: Prior) -> float:
-    """ln prior of the parameters, up to a constant."""
-    numbers, total = tree.answerer.numbers, 0.0
-    for v, counts in prior.counts.items():
-        cpt, used = np.asarray(net.cpt(v)), counts > 0
-        total += float(counts[used] @ np.log(np.maximum(cpt[used], 1e-300)))
-    for g, name in enumerate(numbers.names):
-        total += log_prior_of(prior.moments[g], lines_of(numbers, g, net.gaussian(name)))
-    return total
 
 
 def log_prior_of(prior: Floats, lines: Floats, exact: Callable[[Floats], Floats] | None = None) -> float:

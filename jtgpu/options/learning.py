@@ -1,5 +1,7 @@
 """How networks are learned: `EM`, of parameters; `Search`, `Constraints` and `Chains`, of structures."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -37,7 +39,9 @@ class EM(Record, title="EM"):
     accelerate: Annotated[bool, Opt("Extrapolate where that helps.", "--accelerate/--no-accelerate")] = True
     stepwise: Annotated[float | None, Opt(
         "Stepwise EM, in one pass: chunk k has the share (k + 2) ** -X, 0.5 < X <= 1.", above=0.5, most=1)] = None
-    standard_errors: Annotated[bool, Opt("Compute standard errors.")] = False
+    standard_errors: Annotated[Literal["information", "scores"] | None, Opt(
+        "Compute standard errors: from the curvature of the objective, a pass for each parameter of incomplete "
+        "families; or, right where the model is, from outer products of the scores of cases, one pass.")] = None
     on_error: Annotated[Literal["error", "flag"], Opt(
         "Rows of probability 0 at the start: error, or flag, which leaves them out and counts them.")] = "error"
     order: Annotated[Any, Opt("Elimination order of the passes.")] = "auto"

@@ -76,7 +76,8 @@ def test_options_of_the_model(cases: Path, tmp_path: Path) -> None:
     table.write_text("\n".join(",".join(line.split(",")[i] for i in keep) for line in [head, *rows]))
     result = run(
         "fit", ASIA, str(table), "-o", str(tmp_path / "h.net"), "--hidden", "smoke=2", "--restarts", "2",
-        "--pseudo-counts", "bdeu:5", "--fixed", "asia", "--iterations", "10", "--standard-errors", "--json",
+        "--pseudo-counts", "bdeu:5", "--fixed", "asia", "--iterations", "10",
+        "--standard-errors", "information", "--json",
     )  # fmt: skip
     found = json.loads(result.stdout)
     assert found["hidden"] == ["smoke"]

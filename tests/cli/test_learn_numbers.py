@@ -192,7 +192,7 @@ def learned(patients: Path) -> Path:
 
 def test_fit(patients: Path, learned: Path, tmp_path: Path) -> None:
     net, report = tmp_path / "fitted.net", tmp_path / "fit.json"
-    done = run("fit", learned, patients, "-o", net, "--report", report, "--standard-errors")
+    done = run("fit", learned, patients, "-o", net, "--report", report, "--standard-errors", "information")
     assert done.exit_code == 0, done.output
     assert "400 rows: EM" in done.stdout
     written = json.loads(report.read_text())

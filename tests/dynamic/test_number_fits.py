@@ -74,9 +74,9 @@ def test_standard_errors_of_observed_slices_are_those_of_regressions() -> None:
         {"s": [[0.9, 0.1], [0.2, 0.8]], "y": jtgpu.Gaussian([100.0, 60.0], {"y[t-1]": [0.5, 0.7]}, sd=[0.5, 1.0])},
         start={"s": [0.5, 0.5], "y": jtgpu.Gaussian([200.0, 200.0])},
     )  # fmt: skip
-    data = net.compile("cpu").sample(20, length=30, seed=1)
+    data = net.compile("cpu").sample(300, length=8, seed=1)
     cells: Any = {v: np.asarray(data[v]) for v in ("s", "y")}
-    fit: Any = jtgpu.learn.fit(net, cells, pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True))
+    fit: Any = jtgpu.learn.fit(net, cells, pseudo_counts=0, em=jtgpu.learn.EM(standard_errors="information"))
     errors, found = fit.standard_errors("y"), fit.network.gaussian("y")
     s, before = (np.asarray(x).ravel() for x in (cells["s"][:, 1:], cells["y"][:, :-1]))
     for k in range(2):
@@ -88,7 +88,11 @@ def test_standard_errors_of_observed_slices_are_those_of_regressions() -> None:
         assert errors.sd[k] == pytest.approx(found.sd[k] / np.sqrt(2 * n), rel=1e-3)
         p, counts = fit.network.cpt("s")[k], fit.counts["s"][k].sum()
         np.testing.assert_allclose(fit.standard_errors("s")[k], np.sqrt(p * (1 - p) / counts), rtol=1e-3)
-    held: Any = jtgpu.learn.fit(net, cells, pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True), fixed=["y", "s"])
+    by_information = jtgpu.learn.EM(standard_errors="information")
+    scored: Any = jtgpu.learn.fit(net, cells, pseudo_counts=0, em=jtgpu.learn.EM(standard_errors="scores"))
+    np.testing.assert_allclose(scored.standard_errors("y").sd, errors.sd, rtol=0.25)
+    np.testing.assert_allclose(scored.standard_errors("s"), fit.standard_errors("s"), rtol=0.25)
+    held: Any = jtgpu.learn.fit(net, cells, pseudo_counts=0, em=by_information, fixed=["y", "s"])
     assert not held.standard_errors("y").sd.any()
     assert not held.standard_errors("s").any()
 

@@ -151,3 +151,22 @@ def test_sums_of_a_moved_family_are_those_of_a_pass() -> None:
             whole = values.evaluate([table if u == v else own for u, own in enumerate(theta)]).sums
             for own, a, b in zip(whole, moved, rest, strict=True):
                 np.testing.assert_allclose(a + b, own, rtol=1e-9, atol=1e-9)
+
+
+def test_scores_of_rows_add_up_to_those_of_a_pass() -> None:
+    cases, weights, strength, *_ = fitted(with_holes(3, 150))._rows
+    net = fitted(with_holes(4, 150)).network
+    with closing(Values(net, cases, weights, strength, {})) as values:
+        whole = values.evaluate(values.first).sums
+        each = [[weight * x for x in sums] for weight, sums in values.each(values.first)]
+        for own, total in zip(zip(*each, strict=True), whole, strict=True):
+            np.testing.assert_allclose(np.sum(own, axis=0), total, rtol=1e-9, atol=1e-9)
+
+
+def test_errors_from_scores_are_near_those_of_the_information() -> None:
+    data = with_holes(8, 1500)
+    found = [fitted(data, em=jtgpu.learn.EM(standard_errors=how, tolerance=1e-9)) for how in ("information", "scores")]
+    for y in ("x", "y"):
+        a, b = (f.standard_errors(y) for f in found)
+        np.testing.assert_allclose(b.mean, a.mean, rtol=0.15)
+        np.testing.assert_allclose(b.sd, a.sd, rtol=0.15)

@@ -195,6 +195,13 @@ class Expectation:
             each = [self.evaluate_block(block, there).sums for block in rows]
             yield [np.sum(own, axis=0) for own in zip(*each, strict=True)]
 
+    def each(self, theta: Tables) -> Iterator[tuple[float, Tables]]:
+        """The weight of each row, and its own expected counts; equal rows are one."""
+        for block in self._cases.blocks:
+            for r in np.flatnonzero(block.weights > 0).tolist():
+                own = Block(block.states[r : r + 1], np.ones(1), block.rows[r : r + 1])
+                yield float(block.weights[r]), self.evaluate_block(own, theta).sums
+
     def error(self, evaluation: Evaluation) -> ImpossibleEvidence | None:
         """The error for the first row of probability 0."""
         return impossible_row(self._cases, evaluation)

@@ -139,6 +139,10 @@ class CptFamily(NamedTuple):
         table = np.maximum(first + 2 * length * r + length**2 * (third - second - r), FLOOR * third)
         return np.asarray(table / table.sum(axis=-1, keepdims=True))
 
+    @property
+    def cells(self) -> int:
+        return int(self.prior.shape[-1])
+
     # Standard errors: `jtgpu.learn.parameters.information.Curved`. The parameters of a row of the CPT are the logits of
     # all entries but the last of those that are free.
 

@@ -177,6 +177,7 @@ def fit(  # noqa: PLR0913
     run = FitRun(
         Rule(em.iterations, em.tolerance, em.accelerate), em.restarts, em.seed, backend, em.order, compute.threads,
         em.on_error == "flag", _listener(compute.progress), checkpoint, em.resume, em.standard_errors, devices, cluster,
+        _tell if compute.progress is True else lambda _: None,
     )
     if keys != Keys() or is_template(structure):
         require_only(compute, "backend threads progress", "sequences")
@@ -220,6 +221,10 @@ def _listener(progress: bool | Progress | None) -> Progress:
     if not callable(progress):
         raise ArgumentError(f"progress must be True, False or a function, not {progress!r}")
     return progress
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def _print_iteration(entry: Iteration) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -133,25 +133,49 @@ class SliceValues(SliceExpectation):
 
     def evaluate(self, tables: Tables) -> Evaluation:
         """Expected counts and sums of all sequences under some parameters."""
-        net = self._net.replace(gaussians=self.densities(tables))
-        self._sequences, offset = with_densities(net, self._rows)
+        offset = self._read(tables)
         evaluation = super().evaluate(tables)
         used = np.where(evaluation.impossible[0], 0.0, self.weights)
         log_density = float((used * sums(offset, self._sequences)).sum())
-        step, read = self._step, self._sequences
-        components = sorted({own[2] for own in self._own if own[2] is not None})
-        numbers = [net.discrete.index(c) for c in components]
-        answer = posteriors((step, step), read, numbers, None, None, "flag", smooth=True)
-        sequence, t = np.repeat(np.arange(read.n), read.lengths), read.slices
-        each = used[sequence, None]
-        shares = {c: answer[c][sequence, t] * each for c in components}
-        moments = [  # einsum: BLAS adds by thread
-            np.einsum("nk,nq->kq", (each if c is None else shares[c])[here], products).reshape(family.prior.shape)
-            for family, _, c, here, products in self._own
-        ]
+        moments = self._moments(self._shares(), used, slice(None))
         return evaluation._replace(
             sums=[*evaluation.sums, *moments], log_likelihood=evaluation.log_likelihood + log_density
         )
+
+    def each(self, theta: Tables) -> Iterator[tuple[float, Tables]]:
+        """The weight of each sequence, and its own sums."""
+        self._read(theta)
+        self._step.reload(self._slices.network_of(theta))
+        shares, ptr = self._shares(), self._sequences.ptr
+        for i, (weight, counts) in zip(np.flatnonzero(self.weights > 0).tolist(), super().each(theta), strict=True):
+            yield weight, [*counts, *self._moments(shares, np.ones(len(self.weights)), slice(ptr[i], ptr[i + 1]))]
+
+    def _read(self, theta: Tables) -> Floats:
+        """Let the sequences have the densities under some parameters; (R,) ln of what these were divided by."""
+        self._sequences, offset = with_densities(self._net.replace(gaussians=self.densities(theta)), self._rows)
+        return offset
+
+    def _shares(self) -> dict[str, Floats]:
+        """(R, K) posteriors of the discrete parents of numbers, in every slice."""
+        read, net = self._sequences, self._net.discrete
+        components = sorted({own[2] for own in self._own if own[2] is not None})
+        answer = posteriors(
+            (self._step, self._step), read, [*map(net.index, components)], None, None, "flag", smooth=True
+        )  # fmt: skip
+        sequence = np.repeat(np.arange(read.n), read.lengths)
+        return {c: answer[c][sequence, read.slices] for c in components}
+
+    def _moments(self, shares: Mapping[str, Floats], weights: Floats, rows: slice) -> list[Floats]:
+        """The sums of the densities over some rows."""
+        each = np.repeat(weights, self._sequences.lengths)[:, None]
+        moments = []
+        for family, _, component, here, products in self._own:
+            first, last, _ = rows.indices(len(each))
+            own = slice(*np.searchsorted(here, [first, last]).tolist())
+            share = each if component is None else shares[component] * each
+            sums = np.einsum("nk,nq->kq", share[here[own]], products[own])  # BLAS adds by thread
+            moments.append(sums.reshape(family.prior.shape))
+        return moments
 
     def digests(self) -> dict[str, str]:
         """Digests of all that decides the result of a run, by name."""
@@ -220,7 +244,7 @@ def fit_mixed_sequences(
     )) as values:  # fmt: skip
         state, more = best_of_starts(values, values, run, values.digests)
         if run.errors:
-            more["_errors"] = _errors(values, slices, setup, state, net, held)
+            more["_errors"] = _errors(values, slices, setup, state, net, held, run)
         used = values.weights
     more |= {"n_weightless": int((weights <= 0).sum()), "missing": MissingReport(holes)}
     fit: Fit[Any] = result_of(slices, setup, state, "em", rows.sequences, used, more)
@@ -234,10 +258,10 @@ def fit_mixed_sequences(
 
 def _errors(
     values: SliceValues, slices: FirstSlices, setup: Setup, state: EMState, net: MixedDynamicNetwork,
-    held: Sequence[str],
+    held: Sequence[str], run: FitRun,
 ) -> dict[str, Any]:  # fmt: skip
     """Standard errors by the names of CPTs and densities; 0 for fixed ones."""
-    found = standard_errors(values.families, state.tables, state.evaluation.sums, values)
+    found = standard_errors(values.families, state.tables, state.evaluation.sums, values, **run.kind_of_errors)
     joined = {name for v in net.joined for name in slices.every(v)}
     errors: dict[str, Any] = {
         title: found.get(v, np.zeros(state.tables[v].shape)) for v, name in enumerate(setup.model)

@@ -10,13 +10,13 @@ import numpy as np
 
 from ...errors import DataError
 from ...mixed.evidence import read_cases
-from ...mixed.fitting import Prior, Sums, best_parameters, one_pass
-from ...mixed.moments import empty_moments, joint_parts
+from ...mixed.fitting import density_of, lines_of, one_pass, regressions
+from ...mixed.moments import joint_parts
 from ...mixed.regressions import warn_of_errors
 from ...mixed.tree import MixedTree
-from ...model.mixed import MixedNetwork
 from ...util.arrays import Floats
 from ...util.elementary import exp, exps, log
+from .families import CptFamily
 
 
 class NumberStream:
@@ -56,19 +56,21 @@ class NumberStream:
             if least < -1e-9:
                 raise DataError(f"the weights would make counts of {v!r} negative")
         counts = {v: np.maximum(table, 0.0) for v, table in counts.items()}
-        none = Prior({v: np.zeros(table.shape) for v, table in counts.items()}, empty_moments(tree.answerer.numbers))
-        try:
-            learned, errors = best_parameters(tree, Sums(counts, moments, 0.0), none)
-        except DataError as error:
-            raise DataError(str(error).replace("a prior > 0", "experience= above 0")) from None
-        warn_of_errors({v: error for v, error in errors.items() if v in self._free})
+        numbers, learned, errors = tree.answerer.numbers, dict[str, Any](), dict[str, float]()
+        for v in self._free:
+            if not net.is_number(v):
+                learned[v] = CptFamily((0,), np.zeros(counts[v].shape)).maximise([counts[v]], np.asarray(net.cpt(v)))
+                continue
+            g = net.numbers.index(v)
+            try:
+                lines, errors[v] = regressions(numbers, g, moments[g], lines_of(numbers, g, net.gaussian(v)))
+            except DataError as error:
+                raise DataError(str(error).replace("a prior > 0", "experience= above 0")) from None
+            learned[v] = density_of(numbers, g, lines)
+        warn_of_errors(errors)
         self.counts, self.moments = counts, moments
-        tree.reload(net.replace({v: _parameters(learned, v) for v in self._free}))
+        tree.reload(net.replace(learned))
         return n
-
-
-def _parameters(net: MixedNetwork, v: str) -> Any:
-    return net.gaussian(v) if net.is_number(v) else net.cpt(v)
 
 
 def _sums(tree: MixedTree, g: int, experience: Floats) -> Floats:

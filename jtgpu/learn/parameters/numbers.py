@@ -29,7 +29,7 @@ from .likelihood_cells import hidden_states, is_likelihood, of_discretiser
 from .result import Fit
 from .runs import FitRun, best_of_starts
 from .setup import read_sharing
-from .value_steps import Values
+from .value_steps import Values, errors_of
 
 if TYPE_CHECKING:
     from ...columns import Table as Cells
@@ -99,8 +99,8 @@ def _fit_table(
     if fixed:
         if given is None:
             raise ArgumentError("fixed requires a network with CPTs and Gaussians as the structure, or as start=")
-        kept: Any = _in_order(given, shell)
-        first = first.replace({v: kept.gaussian(v) if kept.is_number(v) else kept.cpt(v) for v in fixed})
+        own: Any = _in_order(given, shell)
+        first = first.replace({v: own.gaussian(v) if own.is_number(v) else own.cpt(v) for v in fixed})
     held = [v for v in fixed if not shell.is_number(v)]
     sharing = read_sharing(shell.discrete, shell.discrete, held, model.tied)
     values = Values(
@@ -121,16 +121,16 @@ def _fit_table(
         v: sums[:, 0, 0].reshape(network.gaussian(v).mean.shape) if network.is_number(v) else sums
         for v, sums in zip(network, state.evaluation.sums, strict=True) if v not in fixed
     }  # fmt: skip
-    fit = Fit._of(
+    kept = read.part(np.flatnonzero(used)), row_weights[used], strength, fixed, sharing, model.hidden
+    if run.errors and not state.interrupted:
+        more["_errors"] = errors_of(network, method, *kept, **run.kind_of_errors)
+    return Fit._of(
         network.with_codes(model.codes), state, method, counts, int(used.sum()), n_dropped=dropped, fixed=fixed,
         hidden=model.hidden, missing=MissingReport(gaps), **more,
         states_from_data=tuple(v for v, own in labels.items() if own is not float and v not in model.states),
         n_weightless=int((whole <= 0).sum()),
-        _rows=(read.part(np.flatnonzero(used)), row_weights[used], strength, fixed, sharing, model.hidden),
+        _rows=kept,
     )  # fmt: skip
-    if run.errors and not state.interrupted:
-        fit.standard_errors(network.variables[0])
-    return fit
 
 
 def _labels(table: Cells, v: str, kind: str, model: Model) -> Any:

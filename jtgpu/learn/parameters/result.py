@@ -165,7 +165,9 @@ class Fit(Generic[N]):
         """Standard errors of the parameters of a variable; infinite where the data do not determine them.
 
         With missing cells they come from the observed information of all parameters together: the curvature of the
-        objective, by differences of the expected score, a pass over incomplete rows for each parameter.
+        objective, by differences of the expected score, a pass over incomplete rows for each parameter. With
+        ``standard_errors="scores"`` it is the sum of outer products of the scores of cases, which takes one pass and
+        is right only where the model is. Where nothing is missing, both are the closed form.
 
         Parameters
         ----------
@@ -181,12 +183,12 @@ class Fit(Generic[N]):
         Raises
         ------
         ArgumentError
-            If the network was fitted without ``EM(standard_errors=True)``, which numbers of rows do not need; if it
-            has more than 2,000 parameters.
+            If the network was fitted without ``EM(standard_errors=...)``, which numbers of rows do not need; if it has
+            more than 2,000 parameters for "information".
         """
         errors, net = self._errors, self._any
         if errors is None and self._rows is None:
-            raise ArgumentError("standard errors require fit(..., em=EM(standard_errors=True))")
+            raise ArgumentError('standard errors require fit(..., em=EM(standard_errors="information"))')
         if errors is None:
             errors = late_imports.number_fits().errors_of(net, self.method, *(self._rows or ()))
             object.__setattr__(self, "_errors", errors)

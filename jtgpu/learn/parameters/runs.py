@@ -42,9 +42,15 @@ class FitRun(NamedTuple):
     listen: Callable[[Iteration], None]
     checkpoint: str | os.PathLike[str] | None
     resume: bool
-    errors: bool  # whether standard errors are computed
+    errors: str | None  # how standard errors are computed: "information" or "scores"
     devices: Any  # GPUs
     cluster: Any  # on which EM runs
+    tell: Callable[[str], None] = lambda _: None  # what happens after EM
+
+    @property
+    def kind_of_errors(self) -> dict[str, Any]:
+        """The keywords of `standard_errors`."""
+        return {"scores": self.errors == "scores", "tell": self.tell}
 
 
 def counted(setup: Setup, complete_counts: Callable[[], Tables], seed: int) -> EMState:
@@ -84,9 +90,9 @@ def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more
     )  # fmt: skip
 
 
-def named_errors(setup: Setup, state: EMState, passes: Passes | None) -> dict[str, Floats]:
+def named_errors(setup: Setup, state: EMState, passes: Passes | None, run: FitRun) -> dict[str, Floats]:
     """Standard errors of all entries of the CPTs by variable; 0 for fixed ones."""
-    errors = standard_errors(setup.families, state.tables, state.evaluation.sums, passes)
+    errors = standard_errors(setup.families, state.tables, state.evaluation.sums, passes, **run.kind_of_errors)
     return {name: errors.get(v, np.zeros(state.tables[v].shape)) for v, name in enumerate(setup.model)}
 
 
@@ -97,7 +103,7 @@ def fit_rows(setup: Setup, cases: CodedCases, run: FitRun, *, available: bool) -
         state = counted(setup, partial(available_counts, cases), run.seed)
         more: dict[str, Any] = {"restarts": (state.objective,)}
         if run.errors:
-            more["_errors"] = named_errors(setup, state, None)
+            more["_errors"] = named_errors(setup, state, None, run)
         return _result(setup, cases, state, "counts" if cases.is_complete else "available", **more)
     cases.merge_equal_rows()
     first = setup.start_tables(partial(available_counts, cases), run.seed, 0)
@@ -105,7 +111,7 @@ def fit_rows(setup: Setup, cases: CodedCases, run: FitRun, *, available: bool) -
     with closing(engine):
         state, more = best_of_starts(setup, engine, run, lambda: fingerprints(setup, cases.digest()))
         if run.errors:
-            more["_errors"] = named_errors(setup, state, engine)
+            more["_errors"] = named_errors(setup, state, engine, run)
     return _result(setup, cases, state, "em", **more)
 
 

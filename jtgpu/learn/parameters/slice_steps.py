@@ -131,6 +131,13 @@ class SliceExpectation:
         for table in tables:
             yield self.evaluate([table if v in members else own for v, own in enumerate(theta)]).sums
 
+    def each(self, theta: Tables) -> Iterator[tuple[float, Tables]]:
+        """The weight of each sequence, and its own expected counts."""
+        self._step.reload(self._slices.network_of(theta))
+        for i in np.flatnonzero(self.weights > 0).tolist():
+            counts = expected_counts(self._step, self._sequences.some(np.array([i])), np.ones(1))
+            yield float(self.weights[i]), self._slices.tables_of(counts)
+
     def error(self, evaluation: Evaluation) -> ImpossibleEvidence | None:
         """The error for the first sequence of probability 0."""
         dead = np.flatnonzero(evaluation.impossible[0])

@@ -104,7 +104,7 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, ru
         else:
             state, more = best_of_starts(setup, engine, run, lambda: fingerprints(setup, engine.digest()))
         if run.errors:
-            errors = named_errors(setup, state, engine if method == "em" else None)
+            errors = named_errors(setup, state, engine if method == "em" else None, run)
             more["_errors"] = {title: errors[v] for v in errors if (title := slices.title(v)) is not None}
     weightless = {"n_weightless": int((weights <= 0).sum()), "missing": MissingReport(holes)}
     return result_of(slices, setup, state, method, sequences, engine.weights, {**more, **weightless})

@@ -21,6 +21,7 @@ from ...mixed.fitting import (
     moved,
     moved_passes,
     one_pass,
+    passes_of_rows,
     pooled_prior,
     regressions,
 )
@@ -61,6 +62,10 @@ class Density:
         lines = a + 2 * length * (b - a) + length**2 * (c - 2 * b + a)
         lines[:, -1] = np.clip(exps(np.clip(lines[:, -1], -700, 700)), LEAST_SD * third[:, -1], third[:, -1] / LEAST_SD)
         return lines
+
+    @property
+    def cells(self) -> int:
+        return int(self.prior[0].size)
 
     # Standard errors: `jtgpu.learn.parameters.information.Curved`. The parameters are the coefficients of the ones and
     # of the standardised parents, in units of the sd, and ln sd; `unit`: means and sds of the parents.
@@ -245,6 +250,13 @@ class Values:
         for sums in moved_passes(self.tree, self.cases.part(rows), self.weights[rows], names, tables):
             yield [sums.moments[net.numbers.index(v)] if net.is_number(v) else sums.counts[v] for v in net]
 
+    def each(self, theta: Theta) -> Iterator[tuple[float, Theta]]:
+        """The weight of each row, and its own sums."""
+        net = self._network(theta)
+        self.tree.reload(net)
+        for weight, sums in passes_of_rows(self.tree, self.cases, self.weights):
+            yield weight, [sums.moments[net.numbers.index(v)] if net.is_number(v) else sums.counts[v] for v in net]
+
     def counted(self, listen: Callable[[Iteration], None]) -> EMState:
         """The parameters where nothing is missing: one M-step."""
         problem = Problem(self.evaluate, self.families)
@@ -298,13 +310,14 @@ class Values:
         self.tree.close()
 
 
-def errors_of(net: MixedNetwork, method: str, *rows: Any) -> dict[str, Any]:
+def errors_of(net: MixedNetwork, method: str, *rows: Any, **how: Any) -> dict[str, Any]:
     """Standard errors of all parameters of a network that was fitted to some rows; see `Values`."""
     cases, weights, strength, fixed, sharing, hidden = rows
     if method == "counts":
         return {v: (errors_of_number if net.is_number(v) else errors_of_states)(net, v, cases, weights) for v in net}
     with closing(Values(net, cases, weights, strength, {}, fixed=fixed, sharing=sharing, hidden=hidden)) as values:
-        errors = standard_errors(values.families, values.first, values.evaluate(values.first).sums, values)
+        sums = values.evaluate(values.first).sums
+        errors = standard_errors(values.families, values.first, sums, values, **how)
     own = {net.variables[v]: one for v, one in errors.items()}
     return {v: own[v] if v in own else no_errors(net.gaussian(v)) if net.is_number(v) else np.zeros(net.cpt(v).shape)
             for v in net}  # fmt: skip

@@ -257,12 +257,12 @@ def test_standard_errors_of_counting_are_binomial() -> None:
     rng = np.random.default_rng(0)
     states = rng.integers(0, 2, (400, 2)).astype(np.int32)
     states[:, 0] = 0
-    found = fit(net, states, pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True))
+    found = fit(net, states, pseudo_counts=0, em=jtgpu.learn.EM(standard_errors="information"))
     p, n = found.network.cpt("b")[0, 0], 400
     np.testing.assert_allclose(found.standard_errors("b")[0], np.sqrt(p * (1 - p) / n), rtol=1e-9)
     assert np.isinf(found.standard_errors("b")[1]).all()
     assert found.report()["undetermined"] == {"b": 2}
-    with pytest.raises(jtgpu.JtgpuError, match="errors=True"):
+    with pytest.raises(jtgpu.JtgpuError, match="standard_errors="):
         fit(net, states).standard_errors("b")
 
 
@@ -278,7 +278,7 @@ def test_standard_errors_of_hidden_classes_are_those_of_all_parameters() -> None
         data,
         hidden={"h": 2},
         pseudo_counts=0,
-        em=jtgpu.learn.EM(standard_errors=True, seed=1, tolerance=1e-11, iterations=100_000),
+        em=jtgpu.learn.EM(standard_errors="information", seed=1, tolerance=1e-11, iterations=100_000),
     )
     yes = [found.network.states(v).index("yes") for v in data]
 
@@ -301,21 +301,45 @@ def test_standard_errors_of_hidden_classes_are_those_of_all_parameters() -> None
 
 def test_standard_errors_of_what_the_data_do_not_determine_are_infinite() -> None:
     cells = {"x": ["yes"] * 60 + ["no"] * 40}
-    found = fit({"x": ["h"]}, cells, hidden={"h": 2}, pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True, seed=1))
+    em = jtgpu.learn.EM(standard_errors="information", seed=1)
+    found = fit({"x": ["h"]}, cells, hidden={"h": 2}, pseudo_counts=0, em=em)
     assert np.isinf(found.standard_errors("h")).all()
     assert np.isinf(found.standard_errors("x")).all()
+
+
+def test_standard_errors_from_scores_are_those_of_the_information_where_the_model_is_right(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = jtgpu.BayesianNetwork(
+        {"a": ["x", "y"], "b": ["x", "y"], "c": ["x", "y", "z"]}, {"b": ["a"], "c": ["a", "b"]},
+        {"a": [0.4, 0.6], "b": [[0.7, 0.3], [0.2, 0.8]], "c": [[[0.2, 0.3, 0.5], [0.6, 0.2, 0.2]]] * 2},
+    )  # fmt: skip
+    rng, states = np.random.default_rng(4), np.array(net.compile("reference").sample(4000, seed=2).states)
+    states[rng.random(states.shape) < 0.1] = -1
+    by: Any = {"information": jtgpu.Compute(progress=True), "scores": jtgpu.Compute()}
+    found = [
+        fit(net, states, pseudo_counts=0.1, em=jtgpu.learn.EM(standard_errors=how, tolerance=1e-9), compute=compute)
+        for how, compute in by.items()
+    ]
+    for v in net:
+        np.testing.assert_allclose(found[1].standard_errors(v), found[0].standard_errors(v), rtol=0.1)
+    assert found[0].network == found[1].network
+    assert "standard errors: parameter" in capsys.readouterr().err
+    monkeypatch.setattr("jtgpu.learn.parameters.information.MOST_PARAMETERS", 5)
+    with pytest.raises(jtgpu.ArgumentError, match=r"more than 5: about .* s; fit with standard_errors='scores'"):
+        fit(net, states, em=jtgpu.learn.EM(standard_errors="information"))
+    assert np.isfinite(fit(net, states, em=jtgpu.learn.EM(standard_errors="scores")).standard_errors("c")).all()
 
 
 def test_standard_errors_of_complete_families_among_missing_cells() -> None:
     net = bundled("asia")
     states = drawn(net, 500)
     states[::3, net.index("dysp")] = -1
-    found = fit(net, states, pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True))
+    found = fit(net, states, pseudo_counts=0, em=jtgpu.learn.EM(standard_errors="information"))
     p = found.network.cpt("smoke")[0]
     np.testing.assert_allclose(found.standard_errors("smoke"), np.sqrt(p * (1 - p) / 500), rtol=1e-12)
-    alone = fit(
-        net, states[states[:, net.index("dysp")] >= 0], pseudo_counts=0, em=jtgpu.learn.EM(standard_errors=True)
-    )
+    em = jtgpu.learn.EM(standard_errors="information")
+    alone = fit(net, states[states[:, net.index("dysp")] >= 0], pseudo_counts=0, em=em)
     for k in np.ndindex(2, 2):  # rows whose child is missing say nothing
         if np.isfinite(alone.standard_errors("dysp")[k]).all():
             np.testing.assert_allclose(found.standard_errors("dysp")[k], alone.standard_errors("dysp")[k], rtol=0.05)

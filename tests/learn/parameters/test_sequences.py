@@ -352,7 +352,7 @@ def test_standard_errors_of_sequences_of_one_slice_are_those_of_rows() -> None:
         x,
         hidden={"h": 2},
         pseudo_counts=0,
-        em=jtgpu.learn.EM(standard_errors=True, seed=1, tolerance=1e-12, iterations=2000),
+        em=jtgpu.learn.EM(standard_errors="information", seed=1, tolerance=1e-12, iterations=2000),
     )
     net = rows.network
     cpts = {v: net.cpt(v) for v in "xyz"} | {"h": np.full((2, 2), 0.5)}
@@ -365,7 +365,7 @@ def test_standard_errors_of_sequences_of_one_slice_are_those_of_rows() -> None:
         {v: column[:, None] for v, column in x.items()},
         hidden="h",
         pseudo_counts=0,
-        em=jtgpu.learn.EM(standard_errors=True, start="given"),
+        em=jtgpu.learn.EM(standard_errors="information", start="given"),
     )
     np.testing.assert_allclose(found.standard_errors("h[0]"), rows.standard_errors("h"), rtol=1e-3)
     for v in "xyz":
