@@ -125,7 +125,8 @@ def question_cost(
 
     Variables that matter neither for the targets nor for P(evidence) are left out, and those that the findings fix,
     directly or by zeros in tables. A question that is too large is divided into parts, about some of its targets each;
-    the cost is then that of all parts, and the memory that of the largest.
+    the cost is then that of all parts, and the memory that of the largest. Where no plan fits, the states are searched,
+    and the next query of the question uses that search.
 
     Parameters
     ----------
@@ -141,7 +142,7 @@ def question_cost(
     Raises
     ------
     TableTooLarge
-        If the question does not fit; the message names what is left.
+        If neither a plan nor a search fits; the message names what is left.
     ImpossibleEvidence
         If the evidence has probability zero by the zeros of single tables.
     """

@@ -273,7 +273,7 @@ class QuestionCost:
     variables, left : int
         Variables of the model, and those that neither relevance nor the findings fix.
     entries, largest : int
-        Sum of the sizes of the clique tables, and the largest table.
+        Sum of the sizes of the clique tables, and the largest table; of a search, the edges of its trace.
     flops, bytes : int
         Multiplications and additions of one propagation, and its memory.
 
