@@ -28,6 +28,7 @@ from rows import parser_of, row, store
 
 from jtgpu import graphs, load, timing
 from jtgpu.graphs import nx_backend
+from jtgpu.options.compute import Compute
 
 PARTS = ("large", "lengths", "small", "dags")
 
@@ -58,7 +59,9 @@ def with_lengths(graph: Graph, whole: bool) -> Graph:
 def jtgpu(graph: Graph, share: float) -> NDArray[np.float64]:
     """All sources, whatever the share is."""
     n, ends, lengths = graph
-    found: NDArray[np.float64] = graphs.betweenness((n, ends), weight=lengths, normalized=False, threads=1)
+    found: NDArray[np.float64] = graphs.betweenness(
+        (n, ends), weight=lengths, normalized=False, compute=Compute(threads=1)
+    )
     return found
 
 
@@ -216,7 +219,7 @@ def dags(smoke: bool) -> Rows:
     for _ in range(1 if smoke else 7):
         for threads, name in enumerate(seconds, 1):
             start = time.process_time()
-            graphs.betweenness_posterior(sample, threads=threads)
+            graphs.betweenness_posterior(sample, compute=Compute(threads=threads))
             seconds[name].append(time.process_time() - start)
     for name, times in seconds.items():
         yield row("graphs dags", f"{n_graphs:,} DAGs of 37 variables", name, timing.Spread.of(times))

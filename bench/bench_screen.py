@@ -80,7 +80,7 @@ def numbers(smoke: bool, runs: int) -> Rows:
     neighbors, faiss, pyod = peer("sklearn.neighbors"), peer("faiss"), peer("pyod.models.knn")
     for n, a, k, share in shapes:
         x = np.random.default_rng(n + a).standard_normal((n, a))
-        found = screen.top_outliers(x, TOP, k, threads=1)
+        found = screen.top_outliers(x, TOP, k, compute=jtgpu.Compute(threads=1))
         some = np.random.default_rng(1).choice(n, int(n * share), replace=False)
 
         def scipy_(x: Floats = x, k: int = k, some: Any = some, share: float = share) -> float:
@@ -93,11 +93,15 @@ def numbers(smoke: bool, runs: int) -> Rows:
         d, _ = cKDTree(x).query(x[found.index], k)
         check(d.reshape(TOP, -1).sum(axis=1), found.weight, 1e-12, "SciPy")
         engines: dict[str, Work] = {
-            "jtgpu, top 10": lambda x=x, k=k: seconds_of(lambda: screen.top_outliers(x, TOP, k, threads=1)),  # type: ignore[misc]
+            "jtgpu, top 10": lambda x=x, k=k: seconds_of(
+                lambda: screen.top_outliers(x, TOP, k, compute=jtgpu.Compute(threads=1))
+            ),  # type: ignore[misc]
             "SciPy cKDTree": scipy_,
         }
         if a <= 3 and n <= 100_000:
-            engines["jtgpu, all weights"] = lambda x=x, k=k: seconds_of(lambda: screen.weights(x, k, threads=1))  # type: ignore[misc]
+            engines["jtgpu, all weights"] = lambda x=x, k=k: seconds_of(
+                lambda: screen.weights(x, k, compute=jtgpu.Compute(threads=1))
+            )  # type: ignore[misc]
         if n <= 20_000 and neighbors:
 
             def brute(x: Floats = x, k: int = k) -> Floats:
@@ -140,7 +144,7 @@ def states(smoke: bool, runs: int) -> Rows:
         tables: dict[str, Any] = {"32 columns, 4 states": rng.integers(0, 4, (n, 32)), "Alarm": alarm}
     k = 21
     for name, codes in tables.items():
-        found = screen.weights(codes, k, "hamming", threads=1)
+        found = screen.weights(codes, k, "hamming", compute=jtgpu.Compute(threads=1))
         few = codes[: n // 10].astype(np.float64)
 
         def sklearn_(codes: Any = codes, few: Any = few) -> Floats:
@@ -157,8 +161,12 @@ def states(smoke: bool, runs: int) -> Rows:
             return index.search(bits, k)[0].sum(axis=1)
 
         engines: dict[str, Work] = {
-            "jtgpu, all weights": lambda c=codes: seconds_of(lambda: screen.weights(c, k, "hamming", threads=1)),  # type: ignore[misc]
-            "jtgpu, top 10": lambda c=codes: seconds_of(lambda: screen.top_outliers(c, TOP, k, "hamming", threads=1)),  # type: ignore[misc]
+            "jtgpu, all weights": lambda c=codes: seconds_of(
+                lambda: screen.weights(c, k, "hamming", compute=jtgpu.Compute(threads=1))
+            ),  # type: ignore[misc]
+            "jtgpu, top 10": lambda c=codes: seconds_of(
+                lambda: screen.top_outliers(c, TOP, k, "hamming", compute=jtgpu.Compute(threads=1))
+            ),  # type: ignore[misc]
         }
         if neighbors:
             check(sklearn_(), found[: len(few)], 1e-12, "scikit-learn")
@@ -180,7 +188,9 @@ def certificate(smoke: bool, runs: int) -> Rows:
     for n, a, k in (
         [(2000, 3, 21)] if smoke else [(100_000, 3, 21), (1_000_000, 2, 51), (100_000, 10, 21), (20_000, 32, 21)]
     ):
-        found = screen.top_outliers(np.random.default_rng(n + a).standard_normal((n, a)), TOP, k, threads=1)
+        found = screen.top_outliers(
+            np.random.default_rng(n + a).standard_normal((n, a)), TOP, k, compute=jtgpu.Compute(threads=1)
+        )
         seconds = seconds_of(lambda: found.solving_set)  # noqa: B023 (called at once)
         yield row(
             "screen certificate", f"{n} x {a}, k={k}", "jtgpu", timing.Spread.of([seconds]),

@@ -28,6 +28,7 @@ from jtgpu.device.context import open_device
 from jtgpu.graphs import gpu, layout, posterior
 from jtgpu.graphs.engine import Target, dependencies
 from jtgpu.graphs.inputs import Arcs, arcs_of, read_graph
+from jtgpu.options.compute import Compute
 from jtgpu.published import betweenness as published
 from jtgpu.util.system import cores
 
@@ -110,7 +111,7 @@ def large(smoke: bool, devices: list[int]) -> Rows:
             yield row("graphs gpu shape", title, engine, spread, device=device.name)
         gpu.SHAPE = None
         for used in ([devices[0]], devices)[-1 if len(devices) == 1 else 0 :]:
-            spread = timed(partial(graphs.betweenness, graph, backend="gpu", devices=used), 3, 8)
+            spread = timed(partial(graphs.betweenness, graph, compute=Compute(backend="gpu", devices=used)), 3, 8)
             engine = f"GPU x{len(used)}"
             yield row("graphs gpu", title, engine, spread, device=device.name, error=error, arcs=len(arcs.head))
 
@@ -122,17 +123,17 @@ def middle(smoke: bool, devices: list[int]) -> Rows:
     for name, graph in made.items():
         for edges in (False, True):
             title = f"{name}, {graph[0]:,}{', edges' * edges}"
-            found, wanted = (graphs.betweenness(graph, backend=b, edges=edges) for b in ("gpu", "cpu"))
+            found, wanted = (graphs.betweenness(graph, compute=b, edges=edges) for b in ("gpu", "cpu"))
             error = check(title, found, wanted)
-            for engine, options in engines(devices).items():
-                spread = timed(partial(graphs.betweenness, graph, edges=edges, **options), 5, 2)
+            for engine, on in engines(devices).items():
+                spread = timed(partial(graphs.betweenness, graph, edges=edges, compute=on), 5, 2)
                 yield row("graphs gpu", title, engine, spread, device=device.name, error=error)
 
 
-def engines(devices: list[int]) -> dict[str, dict[str, Any]]:
+def engines(devices: list[int]) -> dict[str, Compute]:
     """The CPU and the GPUs."""
-    on_gpu = {"backend": "gpu", "devices": devices}
-    return {f"CPU, {cores()} threads": {"backend": "cpu"}, f"GPU x{len(devices)}": on_gpu}
+    on_gpu = Compute(backend="gpu", devices=devices)
+    return {f"CPU, {cores()} threads": Compute(backend="cpu"), f"GPU x{len(devices)}": on_gpu}
 
 
 def dags(smoke: bool, devices: list[int]) -> Rows:
@@ -144,8 +145,8 @@ def dags(smoke: bool, devices: list[int]) -> Rows:
     everything = np.ones(arcs.n)
     title = f"{n_graphs:,} DAGs of {n} variables"
     found = []
-    for engine, options in engines(devices).items():
-        target = Target(**options)
+    for engine, on in engines(devices).items():
+        target = Target(on.backend, on.threads, on.devices)
         found.append(node_sums(arcs, everything, target))
         spread = timed(partial(node_sums, arcs, everything, target), 5, 2)
         yield row("graphs gpu", title, engine, spread, device=open_device(devices[0]).name)
@@ -160,7 +161,8 @@ def threads(smoke: bool, devices: list[int]) -> Rows:
         whole, real = random.integers(1, 8, len(ends)).astype(np.float64), random.uniform(1, 7, len(ends))
         weight = {"equal": None, "whole": whole, "real": real}[kind]
         for n_threads in (1, cores()):
-            work = partial(graphs.betweenness, (n, ends), weight=weight, backend="cpu", threads=n_threads)
+            on_cpu = Compute(backend="cpu", threads=n_threads)
+            work = partial(graphs.betweenness, (n, ends), weight=weight, compute=on_cpu)
             work()
             title = f"Barabasi-Albert, m = 4, {n:,}, {kind} lengths"
             yield row("graphs threads", title, f"CPU, {n_threads} threads", timed(work, 5, 4))

@@ -69,11 +69,12 @@ def on_gpu(smoke: bool, n_devices: int, runs: int = 3) -> Iterator[dict[str, Any
     small = 500 if smoke else 1
     for n, a, k in [(1_000_000, 2, 51), (10_000_000, 2, 51)]:
         x = np.random.default_rng(n + a).standard_normal((n // small // (10 if smoke and n > 1_000_000 else 1), a))
-        found = screen.top_outliers(x, TOP, k, backend="gpu", devices=devices)
-        wanted = screen.top_outliers(x, TOP, k, backend="cpu")
+        found = screen.top_outliers(x, TOP, k, compute=jtgpu.Compute(backend="gpu", devices=devices))
+        wanted = screen.top_outliers(x, TOP, k, compute="cpu")
         _alike(found.index, wanted.index, f"{n} x {a}")
         _alike(found.weight, wanted.weight, f"{n} x {a}")
-        spread = _spread(lambda: screen.top_outliers(x, TOP, k, backend="gpu", devices=devices), runs)  # noqa: B023
+        on = jtgpu.Compute(backend="gpu", devices=devices)
+        spread = _spread(lambda: screen.top_outliers(x, TOP, k, compute=on), runs)  # noqa: B023
         yield row(
             "screen gpu", f"{len(x)} x {a}, k={k}", "jtgpu, top 10", spread, **where,
             **_stages(x, k, "auto", devices, every=False) | {"pairs": found.stats["pairs"] / len(x) ** 2},
@@ -99,11 +100,11 @@ def _solving_set(found: screen.Outliers, name: str, where: dict[str, Any]) -> It
 def _all_weights(
     x: Any, k: int, metric: Any, name: str, devices: list[int], where: dict[str, Any], runs: int
 ) -> Iterator[dict[str, Any]]:
-    found = screen.weights(x, k, metric, backend="gpu", devices=devices)
+    found = screen.weights(x, k, metric, compute=jtgpu.Compute(backend="gpu", devices=devices))
     screened = Screened(Columns.learn(open_rows(x), x, metric, "auto", None), k, Target("cpu", None))
     some = np.random.default_rng(1).choice(len(x), min(SAMPLE, len(x)), replace=False)
     _alike(found[some], screened.against(screened.rows.take(some), None), name)
-    spread = _spread(lambda: screen.weights(x, k, metric, backend="gpu", devices=devices), runs)
+    spread = _spread(lambda: screen.weights(x, k, metric, compute=jtgpu.Compute(backend="gpu", devices=devices)), runs)
     yield row(
         "screen gpu", name, "jtgpu, all weights", spread, **where, **_stages(x, k, metric, devices, every=True)
     )  # fmt: skip

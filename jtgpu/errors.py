@@ -6,7 +6,6 @@ machine, but does not hide bugs in jtgpu.
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -170,6 +169,8 @@ def closest(word: str, known: Iterable[str], n: int = 3) -> str:
     # returns For example ``"; did you mean 'lung' or 'bronc'?"``. Empty for words of more than 100 characters, too.
     if len(word) > MAX_WORD:
         return ""
+    import difflib  # takes milliseconds, and most processes suggest nothing
+
     known = [k for k in known if len(k) <= 2 * MAX_WORD]
     similar = difflib.get_close_matches(word, known, n=n, cutoff=0.6)
     if not similar:

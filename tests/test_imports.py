@@ -33,11 +33,11 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "networkx": (
         "plans/clique_tree.py", "model/network.py", "model/mixed.py", "inference/network_plan.py",
         "interop/networkx.py", "model/equivalence.py", "graphs/nx_backend.py",
-        "learn/dags/posterior/graph_files.py",
+        "learn/dags/posterior/result.py",
     ),
     "pgmpy": ("interop/pgmpy.py", "compat/pgmpy.py"),
     "pycuda": ("device/*.py", "published/junction_trees/*.py", "backends/gpu/**/*.py"),
-    "arviz": ("learn/dags/posterior/arviz_data.py",),
+    "arviz": ("learn/dags/posterior/result.py",),
     "skcuda": ("device/*.py",),
     "cuda": ("device/*.py", "published/junction_trees/*.py", "backends/gpu/**/*.py"),
     "matplotlib": ("published/junction_trees/measure.py", "draw/plots.py"),

@@ -73,6 +73,7 @@ class StateMap:
         self.numbers[ranges(self.begin, self.begin + cards)] = number
         self._source = source[: len(source) - n_sets]
         self._changed = np.flatnonzero(size[self._source] < cards[self._source])
+        self._has_changed = len(self._changed) > 0
         self._begin_changed = self.begin[self._source[self._changed]]
         self.inner = np.full(len(cards), -1, np.int64)  # the first copy of each outer variable
         self.inner[source[::-1]] = np.arange(len(source))[::-1]
@@ -82,6 +83,9 @@ class StateMap:
         self._inner_cells = ranges((end - size)[free], end[free])
         self._is_kept = inside & np.repeat(free, cards)
         self._cells = np.flatnonzero(self._is_kept)
+        self._n_cells = int(first[-1 - n_sets]), int(first[-1])  # without sets, and with them
+        self._fixed = np.flatnonzero(self.fixed)
+        self._fixed_cells, self._has_fixed = first[self._fixed], len(self._fixed) > 0
         self._columns: LRU[tuple[int, ...] | None, Columns] = LRU(MOST_TARGETS)
 
     def within(self, outer: StateMap) -> StateMap:
@@ -93,7 +97,7 @@ class StateMap:
     def case(self, state: NDArray[np.int32]) -> NDArray[np.int32] | None:
         """(W,) the observed states of a case; None if a variable lacks one of them."""
         own = state if self.is_identity else state[self._source]
-        if len(self._changed):
+        if self._has_changed:
             numbers = self.numbers.take(self._begin_changed + own.take(self._changed))
             if numbers.min() < -1:
                 return None
@@ -137,10 +141,10 @@ class StateMap:
         """Posteriors of all outer variables, with those of the sets if the answer has them, zeros for other states."""
         cells = inner if self.is_identity else inner[self._inner_cells]
         has_sets = len(cells) == len(self._cells)
-        posterior = np.zeros(int(self.first[-1 if has_sets else -1 - self.n_sets]))
-        posterior[self._cells[: len(cells)]] = cells
-        fixed = np.flatnonzero(self.fixed)
-        posterior[self.first[fixed] + state[fixed]] = 1.0
+        posterior = np.zeros(self._n_cells[has_sets])
+        posterior[self._cells if has_sets else self._cells[: len(cells)]] = cells
+        if self._has_fixed:
+            posterior[self._fixed_cells + state[self._fixed]] = 1.0
         return posterior
 
     def table(

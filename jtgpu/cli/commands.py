@@ -18,7 +18,6 @@ from ..errors import ArgumentError, closest
 from ..options.record import REQUIRED, Field, fields_of, kinds_of
 from ..util.version import __version__
 from .declared import COMMANDS, Command
-from .shell_request import SPLIT, match_findings, match_networks, match_variables, read_names
 
 HYPHEN = "\u2011"  # one that does not end a line
 FEW = 16  # options that are all in the short help
@@ -64,12 +63,11 @@ class _FieldType(click.ParamType):  # type: ignore[type-arg]
 
     def shell_complete(self, ctx: Any, param: Any, incomplete: str) -> list[CompletionItem]:
         """Words, variables and states, or files."""
-        kind, before = self.field.opt.complete, os.environ.get(SPLIT, "")
-        if kind == "networks":
-            words = match_networks(incomplete)
-        elif kind:
-            match = match_findings if kind == "findings" else match_variables
-            words = [w[len(before) :] for w in match(read_names(ctx.params.get("file")), before + incomplete)]
+        kind = self.field.opt.complete
+        if kind:
+            from .shell_request import matching  # help needs none of it
+
+            words = matching(kind, ctx.params.get("file"), incomplete)
         elif self.field.choices:
             words = [word for word in self.field.choices if word.startswith(incomplete)]
         else:

@@ -4,6 +4,8 @@ The class of a command has its arguments and options, its help as docstring, and
 that it shares with others.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -11,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from click import BadParameter
 
 from ..errors import ArgumentError
-from ..options.compute import Compute, CutPlanning, Devices, Planning, Progress, Threads
+from ..options.compute import Compute, CutPlanning, Planning, Progress, Threads
 from ..options.learning import EM, Chains, Constraints, Search
 from ..options.record import Opt, Record, fields_of
 from ..options.serving import Limits
@@ -452,8 +454,6 @@ class Screen(TableColumns, WithCodes, Printed, Force, Shown):
         "-o, --output PATH")] = None
     drop: Annotated[str | None, Opt(
         "File for the table without the outliers; its cells are written as they were read.", "--drop PATH")] = None
-    threads: Threads = None
-    devices: Devices = None
 
 
 class Whiten(TableColumns, Printed, Force):
@@ -753,7 +753,6 @@ class Rank(Printed, Force):
     published: Annotated[bool, Opt(
         "Time Wolonciej's GPU program (streams, neighbours, blocks) next to this one instead.")] = False
     top: Annotated[int, Opt("Rows to print.", least=1)] = 20
-    threads: Threads = None
     output: Annotated[Path | None, Opt(
         "Draw the network to an .svg or .html file, with circles of the size of the betweenness.",
         "-o, --output PATH")] = None
@@ -853,7 +852,7 @@ COMMANDS = {
     "fit": Command(TABLES, Fit, {
         FitModel: "", EM: FITS, FitCases: "", CsvOptions: INPUT, ClusterOptions: "", Compute: BUT_DTYPE}),
     "validate": Command(TABLES, Validate, {CsvOptions: INPUT}),
-    "screen": Command(TABLES, Screen, {CsvOptions: INPUT, ClusterOptions: "cluster"}, "preprocess"),
+    "screen": Command(TABLES, Screen, {CsvOptions: INPUT, Compute: "threads devices cluster"}, "preprocess"),
     "whiten": Command(TABLES, Whiten, {CsvOptions: INPUT}, "preprocess"),
     "sample": Command(TABLES, Sample, {
         CsvOptions: "escape_formulas", Planning: "", Compute: ONE_BY_ONE}),
@@ -865,7 +864,7 @@ COMMANDS = {
     "convert": Command(NETWORKS, Convert, {}, "export"),
     "show": Command(NETWORKS, Show, {Planning: "", Compute: LOCAL}, "export"),
     "serve": Command(NETWORKS, Serve, {Address: "", Access: "", Limits: "", CutPlanning: "", Compute: LOCAL}),
-    "rank": Command(NETWORKS, Rank, {CsvOptions: INPUT}),
+    "rank": Command(NETWORKS, Rank, {CsvOptions: INPUT, Compute: "threads"}),
     "plan": Command(NETWORKS, Plan, {CutPlanning: ""}),
     "time": Command(SPEED, Time, {Planning: "", Compute: ONE_BY_ONE}, "speed"),
     "warmup": Command(SPEED, Warmup, {}, "speed"),

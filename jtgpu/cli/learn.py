@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from click import BadParameter, echo
@@ -45,11 +46,11 @@ ARCS = {"forbidden": "--forbid", "required": "--require"}
 
 
 def compute_posterior(
-    table: CodedTable, files: LearnFiles, chains: Chains, progress: bool | None, options: dict[str, Any]
+    table: CodedTable, files: LearnFiles, chains: Chains, progress: Any, options: dict[str, Any]
 ) -> StructurePosterior:
     """Compute the posterior, and write all files but the network."""
     if chains.checkpoint is not None and not files.resume:
-        chains.checkpoint.unlink(missing_ok=True)  # --force: another run may have written it
+        Path(chains.checkpoint).unlink(missing_ok=True)  # --force: another run may have written it
     with status("scoring families", progress) as step, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         options["compute"] = options["compute"].replaced(progress=step)
@@ -164,12 +165,12 @@ def _check(o: Learn, model: LearnModel, files: LearnFiles, chains: Chains, is_wa
             raise BadParameter(f"{path.name!r} ends in neither .svg nor .html", param_hint=option)
     if files.resume and chains.checkpoint is None:
         raise BadParameter("--resume requires --checkpoint", param_hint="--resume")
-    if files.resume and chains.checkpoint is not None and not chains.checkpoint.is_file():
+    if files.resume and chains.checkpoint is not None and not Path(chains.checkpoint).is_file():
         raise BadParameter(f"{chains.checkpoint}: there is no run to continue", param_hint="--resume")
-    outputs = (files.edges, files.draw, files.draw_network, files.save, None if files.resume else chains.checkpoint)
-    for path in outputs:
-        if path is not None:
-            check_output(path, o.force)
+    checkpoint = None if files.resume else chains.checkpoint
+    for output in (files.edges, files.draw, files.draw_network, files.save, checkpoint):
+        if output is not None:
+            check_output(output, o.force)
 
 
 def _network(file: str) -> BayesianNetwork:

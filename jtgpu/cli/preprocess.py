@@ -12,6 +12,7 @@ from click import BadParameter
 from ..cases.answer_table import write_file
 from ..cases.writing.formats import writer_for
 from ..columns.files import read_file, time_column
+from ..options.compute import Compute
 from ..screen.columns import like_cases, open_rows, take_rows
 from ..screen.outliers import Outliers, top_outliers
 from ..screen.reference import RareCells, cell_surprise, row_surprise
@@ -20,7 +21,7 @@ from ..series.autoregression import whiten as residuals
 from ..series.slices import lag_parents, two_slices
 from ..util.atomic_file import write_text
 from .console import print_json, reading
-from .declared import ClusterOptions, CsvOptions, Screen, Whiten
+from .declared import CsvOptions, Screen, Whiten
 from .networks import check_output, read_network, split_names, with_codes
 from .tables import print_rows, status
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def screen(o: Screen, csv: CsvOptions, cluster: ClusterOptions) -> None:
+def screen(o: Screen, csv: CsvOptions, run: Compute) -> None:
     """Run ``jtgpu screen``."""
     if o.surprise and o.net is None:
         raise BadParameter("--surprise requires a network", param_hint="--net")
@@ -41,7 +42,7 @@ def screen(o: Screen, csv: CsvOptions, cluster: ClusterOptions) -> None:
     files = [os.path.realpath(path) for path in (o.data, o.output, o.drop) if path is not None]
     if len(set(files)) < len(files):
         raise BadParameter("CASES, --output and --drop must be different files", param_hint="--output")
-    if cluster.cluster is not None and o.devices is not None:
+    if run.cluster is not None and run.devices is not None:
         raise BadParameter("each worker of a cluster uses one GPU", param_hint="--devices")
     model = None if o.net is None else with_codes(read_network(o.net), o.codes)
     with status("reading", o.progress) as step:
@@ -50,8 +51,8 @@ def screen(o: Screen, csv: CsvOptions, cluster: ClusterOptions) -> None:
         names = None if o.columns is None else split_names(o.columns, table.column_names, "column")
         outliers = top_outliers(
             table, o.n, o.k, o.metric, o.missing, scale=o.scale, net=model, columns=names,
-            method="all" if o.every else "auto", threads=o.threads, cluster=cluster.cluster, devices=o.devices,
-            progress=lambda done, total, text: step(f"{text}: {done:,} of {total:,} rows"),
+            method="all" if o.every else "auto",
+            compute=run.replaced(progress=lambda done, total, text: step(f"{text}: {done:,} of {total:,} rows")),
         )  # fmt: skip
         scores: dict[str, Any] = {}
         if o.surprise and model is not None:

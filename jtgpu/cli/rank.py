@@ -10,6 +10,7 @@ from click import BadParameter
 from ..columns.files import read_file
 from ..graphs.centrality import betweenness
 from ..model.discrete import DiscreteModel
+from ..options.compute import Compute
 from ..util.atomic_file import write_text
 from .console import print_json
 from .declared import CsvOptions, Rank
@@ -20,7 +21,7 @@ TABLES = (".csv", ".tsv", ".parquet")
 
 
 
-def rank(o: Rank, csv: CsvOptions) -> None:
+def rank(o: Rank, csv: CsvOptions, run: Compute) -> None:
     """Run ``jtgpu rank``."""
     graph = _read(o.file, csv)
     if o.published:
@@ -36,7 +37,8 @@ def rank(o: Rank, csv: CsvOptions) -> None:
     with status("ranking") as report:
         values: dict[Any, float] = betweenness(
             graph, directed=False if o.skeleton else o.directed or None, weight=o.weight, k=o.samples, seed=o.seed,
-            edges=o.edges, threads=o.threads, progress=lambda done, total, _: report(f"{done:,} of {total:,} sources"),
+            edges=o.edges,
+            compute=run.replaced(progress=lambda done, total, _: report(f"{done:,} of {total:,} sources")),
         )  # fmt: skip
     if o.output is not None:
         from ..draw import show_ranks

@@ -6,18 +6,23 @@ is imported: its names are stored in ``completion.json`` in the cache folder.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from ..util import atomic_file
-from ..util.system import cache_folder
 from ..util.version import __version__
 
 Names = Mapping[str, Sequence[str]]  # variables and their states
+
+
+def matching(kind: str, file: str | None, text: str) -> list[str]:
+    """Words that complete a text: networks, or variables or findings of a network."""
+    if kind == "networks":
+        return match_networks(text)
+    match, before = match_findings if kind == "findings" else match_variables, os.environ.get(SPLIT, "")
+    return [word[len(before) :] for word in match(read_names(file), before + text)]
 
 
 def match_networks(text: str) -> list[str]:
@@ -82,6 +87,10 @@ def _state(path: str) -> list[object]:
 def _stored(file: str) -> Names | None:
     """Cached names, or None if the file has changed."""
     with suppress(OSError, ValueError, KeyError, TypeError, RuntimeError):
+        import json
+
+        from ..util.system import cache_folder
+
         stored = json.loads((cache_folder() / "completion.json").read_bytes())
         if stored["key"] == _key(file) and stored["state"] == _state(stored["state"][0]):
             return {v: list(states) for v, states in stored["names"].items()}
@@ -90,7 +99,11 @@ def _stored(file: str) -> Names | None:
 
 def _read(file: str) -> Names:
     """Read the network, and store its names in place of those of another one."""
+    import json
+
     from ..formats.bundled import bundled_files
+    from ..util import atomic_file
+    from ..util.system import cache_folder
 
     bundled = None if os.path.lexists(file) else bundled_files().get(file)
     path = os.path.abspath(bundled or file)

@@ -23,7 +23,6 @@ from ..errors import ParseError
 from ..model.discrete import DiscreteModel
 from ..model.network import BayesianNetwork
 from ..util.arrays import Floats
-from .bif_bare import quoted
 from .bif_rows import BifRows, written
 from .block_reader import BlockReader, skipped, token_pattern
 from .draft import Draft
@@ -45,6 +44,12 @@ _PROPERTY = re.compile(rf"({_WITH_STRINGS}|[^;]*+);")
 _OTHERS = r"""|"[^"\\]*+(?:\\.[^"\\]*+)*+"|//[^\r\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/|/(?![*])"""
 _HEAD = re.compile(rf'(?:[^{{}}"/]++{_OTHERS})*+', re.DOTALL)
 _BODY = re.compile(rf'(?:[^{{}}"/p]++|(?<![^\s;{{}}])property\b(?:{_WITH_STRINGS}|[^;]*+)|p{_OTHERS})*+', re.DOTALL)
+_VARIABLE = re.compile(r"(?<=\n)([ \t]*+variable[ \t]++)([^\n{}\"]++)(\{)", re.ASCII)
+_TYPE = re.compile(r"(type[ \t]++discrete[ \t]*+\[[ \t]*+([0-9]{1,7})[ \t]*+\][ \t]*+\{)([^\n\"]*+)", re.ASCII)
+_BARE_HEAD = re.compile(r"(?<=\n)([ \t]*+probability[ \t]*+\()([^\n{}\"]+)(\)[ \t]*+\{)", re.ASCII)
+_ROW = re.compile(r"(?<=\n)([ \t]*+\()([^\n\"]+)(\)[ \t]*+[0-9.][^\n();]*+;)")
+_STATE = re.compile(r"[ \t]*+([\[(][^,\[\]()]++,[^,\[\]()]++[\])]|[^,]++)[ \t]*+(?:,|\Z)")
+_PLAIN = re.compile(r"[^\s{}()\[\];,|\"/]++")
 
 
 def sniff(text: str) -> bool:
@@ -191,6 +196,7 @@ parse_draft, parse = parsers_of(_read)
 # not plain words are in double quotes, and a variable whose parents have several states of the same name gets
 # ``table``, whose numbers are identified by their order.
 
+
 def dumps(net: DiscreteModel) -> str:
     """The text of a BIF file with `net`; it reads back equal, bit for bit, including its properties."""
     # raises FormatError: If the model is not a Bayesian network, or the format cannot represent a property.
@@ -233,3 +239,59 @@ def _property(value: str) -> str:
     """A property's text as it stands where it reads back so, else as one quoted string."""
     plain = value and value == value.strip() and not re.search(r'[;"\\{}]|[^\S ]|//|/\*', value)
     return value if plain else quote(value)
+
+
+def quoted(text: str) -> str | None:
+    """A BIF text with quotes round the names that need them; None if it is not of this kind."""
+    text = "\n" + text
+    names = [m[2].strip() for m in _VARIABLE.finditer(text)]
+    bodies = list(_TYPE.finditer(text))
+    if not names or not len(set(names)) == len(names) == len(bodies):
+        return None
+    states: dict[str, list[str]] = {}
+    for name, m in zip(names, bodies, strict=True):
+        listed = m[3].rpartition("}")[0]
+        labels = [part.strip() for part in listed.split(",")]
+        if len(labels) != int(m[2]):
+            labels = [part[1].strip() for part in _STATE.finditer(listed)]
+        if len(labels) != int(m[2]):
+            return None
+        states[name] = labels
+    if all(_PLAIN.fullmatch(x) for name, labels in states.items() for x in (name, *labels)):
+        return None
+    text = _VARIABLE.sub(lambda m: f"{m[1]}{quote(m[2].strip())} {m[3]}", text)
+    lists = iter(states.values())
+    text = _TYPE.sub(lambda m: f"{m[1]} {', '.join(map(quote, next(lists)))} }}{m[3].rpartition('}')[2]}", text)
+    done, parts, parents = 0, [], list[str]()
+    for m in sorted([*_BARE_HEAD.finditer(text), *_ROW.finditer(text)], key=re.Match.start):
+        if m[1].strip().startswith("probability"):
+            child, _, above = m[2].partition("|")
+            parents = [p.strip() for p in above.split(",")] if above.strip() else []
+            given = f" | {', '.join(map(quote, parents))}" if parents else ""
+            inner = f" {quote(child.strip())}{given} "
+        else:
+            key = _split(m[2], [states.get(p, []) for p in parents])
+            if key is None:
+                return None
+            inner = ", ".join(map(quote, key))
+        parts += [text[done : m.end(1)], inner]
+        done = m.start(3)
+    return "".join([*parts, text[done:]])[1:]
+
+
+def _split(key: str, parents: list[list[str]]) -> list[str] | None:
+    """The states of a row: at each place the longest name of a state of the parent that fits."""
+    key_states, at = list[str](), 0
+    for i, names in enumerate(parents):
+        while at < len(key) and key[at] in " \t":
+            at += 1
+        end = ")" if i == len(parents) - 1 else ","
+        for name in sorted(names, key=len, reverse=True):
+            rest = key[at + len(name) :].lstrip(" \t")
+            if key.startswith(name, at) and (rest.startswith(",") if end == "," else not rest):
+                key_states.append(name)
+                at = len(key) - len(rest) + (end == ",")
+                break
+        else:
+            return None
+    return key_states

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, DataError
+from ..options.compute import Compute
 from ..util.arguments import flag, whole_number
 from ..util.arrays import Floats
-from ..util.options import Devices, EngineName
+from ..util.options import EngineName
 from ..util.system import cores
-from .engine import RATE, Progress, Target, dependencies
+from .engine import RATE, Target, dependencies
 from .inputs import Arcs, arcs_of, read_graph
 
 if TYPE_CHECKING:
@@ -32,11 +33,7 @@ def betweenness(  # noqa: PLR0913 (public API)
     k: int | None = None,
     seed: int | None = None,
     edges: bool = False,
-    backend: EngineName = "auto",
-    threads: int | None = None,
-    devices: Devices = None,
-    cluster: Any = None,
-    progress: Progress | None = None,
+    compute: Compute | EngineName = Compute(),
 ) -> Any:
     """Betweenness: the share of shortest paths that pass through each vertex, or through each edge.
 
@@ -67,17 +64,11 @@ def betweenness(  # noqa: PLR0913 (public API)
         Of the sample; the same sources as networkx chooses.
     edges : bool
         Return values of edges instead of vertices.
-    backend : {"auto", "cpu", "gpu", "reference"}
-        ``"auto"`` uses a GPU for work of many seconds, if there is one. Graphs with different weights run on the CPU.
-    threads : int, optional
-        Default: one for each core.
-    devices : "all" or sequence of int, optional
-        GPUs that share the sources. Default: the fastest one. Results are bit-identical for any number of them.
-    cluster : str or jtgpu.cluster.Cluster, optional
-        A Ray cluster that shares the sources, such as ``"local"`` or ``"auto"``, on its CPUs, or with
-        ``backend="gpu"`` a GPU for each worker. Results are bit-identical to those without.
-    progress : callable, optional
-        Called with the number of sources that are done, the number of all, and a text.
+    compute : Compute or {"auto", "cpu", "gpu", "reference"}
+        Where the sources are shared: threads, GPUs, or the workers of a cluster, on their CPUs, or with
+        ``backend="gpu"`` a GPU for each. Results are bit-identical for any number of them. ``"auto"`` uses a GPU for
+        work of many seconds, if there is one. Graphs with different weights run on the CPU. A function ``progress`` is
+        called with the number of sources that are done, the number of all, and a text.
 
     Returns
     -------
@@ -102,15 +93,16 @@ def betweenness(  # noqa: PLR0913 (public API)
     """
     for name, value in (("normalized", normalized), ("endpoints", endpoints), ("edges", edges)):
         flag(name, value)
-    target = Target.checked(backend, threads, devices, cluster, progress)
+    compute = Compute.of(compute, "backend threads devices cluster progress", "betweenness")
+    target = Target.checked(compute.backend, compute.threads, compute.devices, compute.cluster, compute.progress)
     if seed is not None:
         whole_number("seed", seed)
     edge_list = read_graph(graph, directed, weight)
     sources = _sample(edge_list.n, k, seed, least=1 if edges or endpoints else 2)
     arcs = arcs_of(edge_list)
-    if backend == "auto" and devices is None and cluster is None:
-        _check_time(arcs, edge_list.n if sources is None else len(sources), threads)
-    values = compute(arcs, sources, normalized=normalized, endpoints=endpoints, edges=edges, target=target)
+    if compute.backend == "auto" and compute.devices is None and compute.cluster is None:
+        _check_time(arcs, edge_list.n if sources is None else len(sources), compute.threads)
+    values = centralities(arcs, sources, normalized=normalized, endpoints=endpoints, edges=edges, target=target)
     if edge_list.names is None:
         return values
     names = edge_list.names
@@ -138,7 +130,7 @@ def _check_time(arcs: Arcs, n_sources: int, threads: int | None) -> None:
         )
 
 
-def compute(
+def centralities(
     arcs: Arcs,
     sources: list[int] | None,
     *,

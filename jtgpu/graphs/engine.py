@@ -219,7 +219,7 @@ class Target(NamedTuple):
     progress: Progress | None = None
 
     @classmethod
-    def checked(cls, backend: str, threads: int | None, devices: Any, cluster: Any, progress: Progress | None) -> Self:
+    def checked(cls, backend: str, threads: int | None, devices: Any, cluster: Any, progress: Any) -> Self:
         """The options, if they are of the right types."""
         choice("backend", backend, BACKENDS)
         if threads is not None:

@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ..errors import JtgpuError
-from .centrality import compute
+from .centrality import centralities
 from .inputs import Arcs, EdgeList, arcs_of, read_graph
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def betweenness_centrality(
     """Betweenness of nodes; see `networkx.betweenness_centrality`."""
     graph, edges, arcs = _compute(G, weight, False)
     sources = None if k == len(graph) else _sources(graph, k, seed)
-    values = compute(arcs, sources, normalized=normalized, endpoints=endpoints, edges=False)
+    values = centralities(arcs, sources, normalized=normalized, endpoints=endpoints, edges=False)
     return dict(zip(edges.names or (), values.tolist(), strict=True))
 
 
@@ -103,7 +103,7 @@ def edge_betweenness_centrality(
 ) -> dict[tuple[Any, Any], float]:
     """Betweenness of edges; see `networkx.edge_betweenness_centrality`."""
     graph, _, arcs = _compute(G, weight, True)
-    values = compute(arcs, _sources(graph, k, seed), normalized=normalized, endpoints=False, edges=True)
+    values = centralities(arcs, _sources(graph, k, seed), normalized=normalized, endpoints=False, edges=True)
     return dict(zip(graph.original.edges(), values.tolist(), strict=True))
 
 

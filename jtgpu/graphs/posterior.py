@@ -11,11 +11,12 @@ import numpy as np
 
 from ..errors import ArgumentError, DataError, shown
 from ..inference.results.result import Columns, Result
+from ..options.compute import Compute
 from ..util.arguments import check_keywords, described, flag, number, several
 from ..util.arrays import Floats, Ints
-from ..util.options import Devices, EngineName
-from .centrality import compute, scale
-from .engine import Progress, Target
+from ..util.options import EngineName
+from .centrality import centralities, scale
+from .engine import Target
 from .inputs import EdgeList, arcs_of, read_graph
 
 if TYPE_CHECKING:
@@ -96,17 +97,13 @@ class BetweennessPosterior(Result):
         return Columns([name.replace("_", " ") for name in columns], [*columns.values()])
 
 
-def betweenness_posterior(  # noqa: PLR0913 (public API)
+def betweenness_posterior(
     dags: Any,
     variables: Sequence[str] | None = None,
     *,
     directed: bool = False,
     quantiles: Sequence[float] = (0.05, 0.5, 0.95),
-    backend: EngineName = "auto",
-    threads: int | None = None,
-    devices: Devices = None,
-    cluster: Any = None,
-    progress: Progress | None = None,
+    compute: Compute | EngineName = Compute(),
 ) -> BetweennessPosterior:
     """Rank variables by betweenness over many sampled graphs, with the uncertainty of the ranks.
 
@@ -122,7 +119,7 @@ def betweenness_posterior(  # noqa: PLR0913 (public API)
         well.
     quantiles : sequence of float
         Levels, between 0 and 1.
-    backend, threads, devices, cluster, progress
+    compute
         See `betweenness`.
 
     Returns
@@ -141,7 +138,8 @@ def betweenness_posterior(  # noqa: PLR0913 (public API)
     >>> found.rank_probabilities[:, 0].tolist()
     [0.5, 0.5, 0.0]
     """
-    target = Target.checked(backend, threads, devices, cluster, progress)
+    compute = Compute.of(compute, "backend threads devices cluster progress", "betweenness_posterior")
+    target = Target.checked(compute.backend, compute.threads, compute.devices, compute.cluster, compute.progress)
     listed = several(quantiles)
     if not listed:
         raise ArgumentError(f"quantiles must be levels between 0 and 1, such as (0.5,), not {described(quantiles)}")
@@ -156,7 +154,7 @@ def betweenness_posterior(  # noqa: PLR0913 (public API)
             raise ArgumentError(f"variables must be {n} different names, not {shown(variables)}")
         names = [str(v) for v in given]
     arcs = arcs_of(edges)
-    counts = compute(arcs, None, normalized=False, endpoints=False, edges=False, target=target)
+    counts = centralities(arcs, None, normalized=False, endpoints=False, edges=False, target=target)
     counts *= 1 if directed else 2  # ordered pairs
     values = counts.reshape(n_graphs, n) * scale(n, None, normalized=True, directed=directed, endpoints=False)[0]
     return BetweennessPosterior(

@@ -1,5 +1,7 @@
 """Where and how exact inference computes: `Compute`, and `Planning`, how a network is planned."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
@@ -56,7 +58,7 @@ class Compute(Record, title="Computation"):
     progress: Progress = None
 
     @classmethod
-    def of(cls, given: "Compute | str", used: str, what: str) -> "Compute":
+    def of(cls, given: Compute | str, used: str, what: str) -> Compute:
         """The argument ``compute`` of a function, which uses some fields; a text is the name of the backend."""
         # used, what: See `require_only`
         compute = cls(backend=given) if isinstance(given, str) else given  # type: ignore[arg-type]

@@ -1,5 +1,7 @@
 """How networks are learned: `EM`, of parameters; `Search`, `Constraints` and `Chains`, of structures."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal

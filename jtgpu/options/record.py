@@ -1,5 +1,6 @@
 """`Record`, a set of options, and `Opt`, what is said about one of them."""
 
+import sys
 from collections.abc import Callable
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, dataclass_transform, get_args, get_origin
@@ -61,7 +62,9 @@ def fields_of(record: type) -> dict[str, Field]:
         return _FIELDS[record]
     fields = _FIELDS[record] = {}
     for cls in reversed(record.__mro__):
-        for name, hint in vars(cls).get("__annotations__", {}).items():
+        for name, text in vars(cls).get("__annotations__", {}).items():
+            # of the records that a command has: making all of them takes longer than its help
+            hint = eval(text, vars(sys.modules[cls.__module__])) if isinstance(text, str) else text
             if get_origin(hint) is Annotated:
                 kind, opt = get_args(hint)[:2]
                 fields[name] = Field(kind, opt, vars(cls).get(name, REQUIRED), cls)

@@ -1,5 +1,7 @@
 """Limits of a server: `Limits`."""
 
+from __future__ import annotations
+
 from typing import Annotated, Literal
 
 from .record import Opt, Record

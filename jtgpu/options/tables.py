@@ -1,5 +1,7 @@
 """Options of all functions on tables of cases: what is computed, and how files are read and written."""
 
+from __future__ import annotations
+
 import codecs
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

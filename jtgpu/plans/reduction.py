@@ -10,7 +10,6 @@ go into ln P, and tables of equal scope are multiplied. What remains is often sm
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 _loops = loops("jtgpu.plans.loops.possible")
 
 LARGE_CLIQUE = 64  # bits of a clique that is named without looking for a larger one
+HUGE_CLIQUE = 128  # bits of a clique at which a fast elimination order ends
 SMALLEST = 2.0**-500  # numbers of a product that loses no digits
 LARGE = 10_000_000  # entries of the cliques of an order from which a second one is tried
 EQUAL = 1e-14  # of its largest entry: how far the entries of a sum may differ to be equal but for rounding
@@ -119,20 +119,20 @@ class Reduction:
         """A plan of what is left: of a fast order, or of one that is searched for if that does not fit."""
         # search: Whether the order is searched for: True: in any case; False: never
         # raises TableTooLarge: With the fewest bits that a table can have, or the sizes of the plan of the last order
-        cards = self.n_possible[self.free]
-        neighbours = interaction_graph(len(cards), [*self.scopes, *self.sets])
-        fast = check_bound(cards.tolist(), neighbours, memory_limit, max_table)
+        cards, neighbours = self.n_possible[self.free], self.neighbours
 
         def of(order: Sequence[int]) -> Plan:
             return build_plan(
                 cards, self.scopes, neighbours, order, self.sets, memory_limit=memory_limit, max_table=max_table
             )
 
+        if self.least_work > LARGE:
+            check_bound(cards.tolist(), neighbours, memory_limit, max_table)
         if not search:
-            order = fast
-            if order_cost(cards, neighbours, fast).entries > LARGE:
+            order = self.order
+            if self.least_work > LARGE:
                 other = find_order(cards, neighbours, "min-fill", seed=0).order.tolist()
-                order = min(fast, other, key=lambda o: order_cost(cards, neighbours, o).entries)
+                order = min(order, other, key=lambda o: order_cost(cards, neighbours, o).entries)
             try:
                 return of(order)
             except TableTooLarge:
@@ -140,21 +140,31 @@ class Reduction:
                     raise
         return of(find_order(cards, neighbours, "auto", seed=0).order.tolist())
 
-    def least_work(self) -> int:
-        """Entries of the cliques of a fast elimination order: a case takes about as many multiplications or more."""
-        cards = self.n_possible[self.free].tolist()
-        neighbours = interaction_graph(len(cards), [*self.scopes, *self.sets])
-        return order_cost(cards, neighbours, fast_order(cards, neighbours, sys.maxsize)[0]).entries
+    @cached_property
+    def neighbours(self) -> list[tuple[int, ...]]:
+        """The interaction graph of the variables that are left."""
+        return interaction_graph(len(self.free), [*self.scopes, *self.sets])
+
+    @cached_property
+    def order(self) -> list[int]:
+        """A fast elimination order of the variables that are left; it ends before a huge clique."""
+        return fast_order(self.n_possible[self.free].tolist(), self.neighbours, HUGE_CLIQUE)[0]
+
+    @cached_property
+    def least_work(self) -> float:
+        """Entries of the cliques of the fast order: a case takes about as many multiplications or more."""
+        if len(self.order) < len(self.free):
+            return math.inf
+        return order_cost(self.n_possible[self.free].tolist(), self.neighbours, self.order).entries
 
     def largest_clique(self) -> tuple[int, ...]:
         """The variables of the model in the largest clique of a fast elimination order, or in the first huge one."""
-        cards = self.n_possible[self.free]
-        neighbours = interaction_graph(len(cards), [*self.scopes, *self.sets])
+        cards, neighbours = self.n_possible[self.free], self.neighbours
         order, best = fast_order(cards.tolist(), neighbours, LARGE_CLIQUE)
         if not best:
             cliques, _ = elimination_cliques(neighbours, order)
             best = [*max(cliques, key=lambda c: (math.prod(cards[list(c)].tolist()), c))]
-        degree = [len(neighbours[v]) for v in range(len(cards))]
+        degree = [len(around) for around in neighbours]
         return tuple(self.free[sorted(best, key=lambda v: (-degree[v], v))].tolist())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -11,11 +11,12 @@ import numpy as np
 
 from ..columns import Table
 from ..errors import DataError
+from ..options.compute import Compute
 from ..util import late_imports
 from ..util.arguments import callback, check_keywords, choice, whole_number
 from ..util.arrays import Bools, Floats, Ints
 from ..util.equality import ByValue
-from ..util.options import Against, Devices, EngineName, Metric, OutlierMethod, Scale, ScreenMissing, TableLike
+from ..util.options import Against, EngineName, Metric, OutlierMethod, Scale, ScreenMissing, TableLike
 from . import reference
 from .columns import Columns, as_array_like, like_cases, open_rows, take_rows
 from .engine import Target
@@ -188,26 +189,29 @@ class Outliers(ByValue):
         return outlying
 
 
-def _screen(  # noqa: PLR0913
-    cases: Any, k: Any, metric: str, missing: str, scale: str | None, net: Any, columns: Iterable[str] | None,
-    backend: str, threads: int | None, devices: Devices, *, every: bool, cluster: Any, progress: Any,
-) -> tuple[Table, Screened]:  # fmt: skip
+USED = "backend threads devices cluster progress"  # of Compute
+
+
+def _screen(
+    cases: Any, k: Any, columns: Callable[[Table], Columns], compute: Compute, every: bool
+) -> tuple[Table, Screened]:
     whole_number("k", k, 1)
-    callback("progress", progress)
+    callback("progress", compute.progress)
     table = open_rows(cases)
     if not table.n:
         raise DataError("the table has no rows")
-    target = Target.resolve(backend, threads, devices, table.n, int(k), every=every, cluster=cluster)
-    learned = Columns.learn(table, cases, metric, missing, scale, net, columns)
+    target = Target.resolve(
+        compute.backend, compute.threads, compute.devices, table.n, int(k), every=every, cluster=compute.cluster
+    )
+    learned = columns(table)
     if table.n < k:
         raise DataError(f"the table has {table.n} rows, fewer than k={k}; use a smaller k")
     return table, Screened(learned, int(k), target)
 
 
-def _weights(
-    screened: Screened, cluster: Any, progress: Progress | None
-) -> tuple[Floats, int]:  # fmt: skip
-    result = screened.weights(progress) if cluster is None else weights_on(cluster, screened, progress)
+def _weights(screened: Screened, compute: Compute) -> tuple[Floats, int]:
+    progress: Any = compute.progress
+    result = screened.weights(progress) if compute.cluster is None else weights_on(compute.cluster, screened, progress)
     check_finite(result[0])
     return result
 
@@ -215,8 +219,7 @@ def _weights(
 def top_outliers(  # noqa: PLR0913 (public)
     cases: TableLike, n: int = 50, k: int = 21, metric: Metric = "auto", missing: ScreenMissing = "auto", *,
     scale: Scale | None = None, method: OutlierMethod = "auto", net: Any = None, columns: Iterable[str] | None = None,
-    backend: EngineName = "auto", threads: int | None = None, devices: Devices = None, cluster: Any = None,
-    progress: Progress | None = None,
+    compute: Compute | EngineName = Compute(),
 ) -> Outliers:  # fmt: skip
     """Find the n rows of a table that are farthest from their nearest rows. The result is exact.
 
@@ -244,17 +247,10 @@ def top_outliers(  # noqa: PLR0913 (public)
         Compare the columns that are its variables, by their states.
     columns : list of str, optional
         Columns to compare. Default: all. Leave out columns that number or name the rows.
-    backend : {"auto", "cpu", "gpu", "reference"}
-        Results are bit-identical on all of them. ``"auto"``: ``"gpu"`` for large tables where there is one.
-    threads : int, optional
-        Of the CPU. Default: one for each core.
-    devices : "all" or sequence of int, optional
-        GPUs. Default: the first one.
-    cluster : str or jtgpu.cluster.Cluster, optional
-        A Ray cluster, such as ``"local"`` or ``"auto"``, whose workers search parts of the rows; the table has to fit
-        the memory of each.
-    progress : callable, optional
-        Called with the number of rows that are settled, the number of all rows, and what is computed.
+    compute : Compute or {"auto", "cpu", "gpu", "reference"}
+        Results are bit-identical on all of them. ``"auto"``: ``"gpu"`` for large tables where there is one. The workers
+        of a cluster search parts of the rows; the table has to fit the memory of each. A function ``progress`` is
+        called with the number of rows that are settled, the number of all rows, and what is computed.
 
     Returns
     -------
@@ -276,21 +272,23 @@ def top_outliers(  # noqa: PLR0913 (public)
     whole_number("n", n, 1)
     choice("method", method, METHODS)
     every = method == "all"
+    compute = Compute.of(compute, USED, "top_outliers")
     table, screened = _screen(
-        cases, k, metric, missing, scale, net, columns, backend, threads, devices, every=every,
-        cluster=cluster, progress=progress,
-    )  # fmt: skip
+        cases, k, lambda t: Columns.learn(t, cases, metric, missing, scale, net, columns), compute, every
+    )
     if table.n < n:
         raise DataError(f"the table has {table.n} rows, fewer than n={n}; use a smaller n")
     outliers = None
     if every or screened.target.backend == "reference":
-        outliers, pairs = _weights(screened, cluster, progress)
+        outliers, pairs = _weights(screened, compute)
         top = Top.of(n)
         top.add(outliers, np.arange(table.n))
         different = len(screened.kinds[0])
         stats = {"rows": table.n, "different": different, "searched": different, "pairs": pairs}
     else:
-        top, stats = screened.top(n, progress) if cluster is None else top_on(cluster, screened, n, progress)
+        progress: Any = compute.progress
+        on = compute.cluster
+        top, stats = screened.top(n, progress) if on is None else top_on(on, screened, n, progress)
     learned = screened.columns
     return Outliers(
         top.index, top.weight, float(top.weight[-1]), screened.k, learned.measure.metric, learned.missing,
@@ -300,9 +298,8 @@ def top_outliers(  # noqa: PLR0913 (public)
 
 def weights(  # noqa: PLR0913 (public)
     cases: TableLike, k: int = 21, metric: Metric = "auto", missing: ScreenMissing = "auto", *,
-    scale: Scale | None = None, net: Any = None, columns: Iterable[str] | None = None, backend: EngineName = "auto",
-    threads: int | None = None, devices: Devices = None,
-    cluster: Any = None, progress: Progress | None = None,
+    scale: Scale | None = None, net: Any = None, columns: Iterable[str] | None = None,
+    compute: Compute | EngineName = Compute(),
 ) -> Any:  # fmt: skip
     """The weights of all rows of a table: the sums of their k smallest distances.
 
@@ -311,7 +308,7 @@ def weights(  # noqa: PLR0913 (public)
 
     Parameters
     ----------
-    cases, k, metric, missing, scale, net, columns, backend, threads, devices, cluster, progress
+    cases, k, metric, missing, scale, net, columns, compute
         See `top_outliers`.
 
     Returns
@@ -325,9 +322,9 @@ def weights(  # noqa: PLR0913 (public)
     >>> screen.weights([[0.0], [1.0], [5.0]], k=2).tolist()
     [1.0, 1.0, 4.0]
     """
+    compute = Compute.of(compute, USED, "weights")
     table, screened = _screen(
-        cases, k, metric, missing, scale, net, columns, backend, threads, devices, every=True,
-        cluster=cluster, progress=progress,
-    )  # fmt: skip
-    result, _ = _weights(screened, cluster, progress)
+        cases, k, lambda t: Columns.learn(t, cases, metric, missing, scale, net, columns), compute, True
+    )
+    result, _ = _weights(screened, compute)
     return result if as_array_like(cases) else like_cases(cases, table, {"weight": result})

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 FOLDER, SUFFIX = "loops", "_loops.py"  # a folder of compiled loops; the end of a module's name next to its caller
 # other files, whose constants and types are compiled into the loops
 DATA = (
-    "plans/arrays.py", "plans/program.py", "plans/specialise.py", "plans/ordering/anneal.py",
+    "plans/arrays.py", "plans/program.py", "plans/search_records.py", "plans/specialise.py", "plans/ordering/anneal.py",
     "columns/csv_records.py", "backends/cpu/records.py", "backends/cpu/slice_records.py", "backends/cpu/backward.py",
     "backends/cpu/parallel.py", "learn/dags/chain_records.py", "graphs/records.py", "screen/arrays.py",
     "util/array_types.py", "util/elementary/__init__.py", "util/jit.py",

@@ -86,7 +86,7 @@ def test_arguments_that_a_message_advises_are_options_on_the_command_line(capsys
         (("plan", ASIA, "--order", "worst"), 2, "worst"),
         (("plan", ASIA, "--order", "no/such.num"), 2, "no/such.num"),
         (("plan", ASIA, "--order-time", "-1"), 2, "time"),
-        (("query", ASIA, "P(dysp)", "--max-table", "3"), 3, "max_table"),
+        (("query", ASIA, "P(dysp)", "--max-table", "3", "--memory-limit", "1000"), 3, "max_table"),
         (("query", ASIA, "P(dysp)", "--memory-limit", "10"), 3, "memory_limit"),
         (("query", ASIA, "-e", "xray"), 2, "name=state"),
         (("query", ASIA, "-e", "xrai=yes"), 2, "'xray'"),

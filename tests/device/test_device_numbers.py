@@ -20,9 +20,9 @@ HELD: dict[str, Callable[[Any], object]] = {
     "fit": lambda n: learn.fit(NET, {**TABLE, "a": [None, *TABLE["a"][1:]]}, compute=jtgpu.Compute(devices=n)),
     "structure": lambda n: learn.structure(TABLE, compute=jtgpu.Compute(backend="gpu", devices=n)),
     "posterior": lambda n: learn.posterior(TABLE, compute=jtgpu.Compute(backend="gpu", devices=n)),
-    "betweenness": lambda n: graphs.betweenness((3, [(0, 1), (1, 2)]), devices=n),
+    "betweenness": lambda n: graphs.betweenness((3, [(0, 1), (1, 2)]), compute=jtgpu.Compute(devices=n)),
     "ar": lambda n: series.ar(np.arange(9.0) % 4, 2, backend="gpu", devices=n),
-    "screen": lambda n: screen.weights(TABLE, 3, backend="gpu", devices=n),
+    "screen": lambda n: screen.weights(TABLE, 3, compute=jtgpu.Compute(backend="gpu", devices=n)),
 }
 
 

@@ -11,6 +11,7 @@ import pytest
 from jtgpu import graphs
 from jtgpu.errors import ArgumentError, BackendUnavailable, DataError, TableTooLarge
 from jtgpu.graphs import engine, gpu
+from jtgpu.options.compute import Compute
 from jtgpu.published import betweenness as published
 from tests.graphs.exact import diamond_sums, diamonds, edge_sums, node_sums
 from tests.graphs.test_betweenness import GRAPHS, agree, arrays_of, halves
@@ -38,8 +39,8 @@ __all__ = [
 @pytest.mark.parametrize("name", GRAPHS)
 def test_nodes_and_edges_agree_with_rational_arithmetic_on_the_gpu(name: str) -> None:
     graph = GRAPHS[name]
-    agree(graphs.betweenness(graph, normalized=False, backend="gpu"), halves(node_sums(graph), graph))
-    agree(graphs.betweenness(graph, normalized=False, edges=True, backend="gpu"), halves(edge_sums(graph), graph))
+    agree(graphs.betweenness(graph, normalized=False, compute="gpu"), halves(node_sums(graph), graph))
+    agree(graphs.betweenness(graph, normalized=False, edges=True, compute="gpu"), halves(edge_sums(graph), graph))
 
 
 def large() -> dict[str, Any]:
@@ -61,7 +62,7 @@ def test_large_graphs_have_the_values_of_the_cpu(name: str) -> None:
     for directed in (False, True):
         for edges in (False, True):
             found, wanted = (
-                graphs.betweenness(graph, directed=directed, edges=edges, backend=b) for b in ("gpu", "cpu")
+                graphs.betweenness(graph, directed=directed, edges=edges, compute=b) for b in ("gpu", "cpu")
             )
             np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-17)
 
@@ -72,7 +73,7 @@ def test_options_have_the_values_of_the_cpu(options: dict[str, Any]) -> None:
     for name in ("hubs", "components"):
         for directed in (False, True):
             found, wanted = (
-                graphs.betweenness(large()[name], directed=directed, backend=b, **options) for b in ("gpu", "cpu")
+                graphs.betweenness(large()[name], directed=directed, compute=b, **options) for b in ("gpu", "cpu")
             )
             np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-17)
 
@@ -81,14 +82,14 @@ def many_paths(n: int, k: int | None) -> None:
     """A chain of n diamonds."""
     graph = arrays_of(diamonds(n))
     for edges in (False, True):
-        found, wanted = (graphs.betweenness(graph, k=k, seed=1, edges=edges, backend=b) for b in ("gpu", "cpu"))
+        found, wanted = (graphs.betweenness(graph, k=k, seed=1, edges=edges, compute=b) for b in ("gpu", "cpu"))
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
 @pytest.mark.slow
 def test_more_paths_than_float64_counts_on_the_gpu() -> None:
     graph = diamonds(40)
-    agree(graphs.betweenness(graph, normalized=False, backend="gpu"), halves(diamond_sums(40), graph))
+    agree(graphs.betweenness(graph, normalized=False, compute="gpu"), halves(diamond_sums(40), graph))
     many_paths(1030, 2)
 
 
@@ -96,9 +97,9 @@ def test_more_paths_than_float64_counts_on_the_gpu() -> None:
 def test_any_number_of_cards_has_the_same_bits() -> None:
     for name in ("hubs", "components"):
         for edges in (False, True):
-            one = graphs.betweenness(large()[name], edges=edges, backend="gpu")
+            one = graphs.betweenness(large()[name], edges=edges, compute="gpu")
             for devices in ([0, 0, 0], "all"):
-                found = graphs.betweenness(large()[name], edges=edges, devices=devices)
+                found = graphs.betweenness(large()[name], edges=edges, compute=Compute(devices=devices))
                 assert found.tobytes() == one.tobytes()
 
 
@@ -106,7 +107,7 @@ def test_any_number_of_cards_has_the_same_bits() -> None:
 def test_dags_have_the_values_of_the_cpu() -> None:
     dags = sample(30, 12)
     for directed in (False, True):
-        found, wanted = (graphs.betweenness_posterior(dags, directed=directed, backend=b) for b in ("gpu", "cpu"))
+        found, wanted = (graphs.betweenness_posterior(dags, directed=directed, compute=b) for b in ("gpu", "cpu"))
         np.testing.assert_allclose(found.values, wanted.values, rtol=1e-12, atol=1e-17)
         assert found.rank_probabilities.tolist() == wanted.rank_probabilities.tolist()
 
@@ -115,23 +116,23 @@ def test_weights_run_on_the_cpu(caplog: pytest.LogCaptureFixture) -> None:
     graph = GRAPHS["grid"].copy()
     for i, (u, v) in enumerate(graph.edges):
         graph[u][v]["w"] = 1 + i % 3
-    wanted = graphs.betweenness(graph, weight="w", backend="cpu")
+    wanted = graphs.betweenness(graph, weight="w", compute="cpu")
     with caplog.at_level("WARNING", "jtgpu"):
-        assert graphs.betweenness(graph, weight="w", backend="gpu") == wanted
+        assert graphs.betweenness(graph, weight="w", compute="gpu") == wanted
     assert "on the CPU: its kernels do not know lengths" in caplog.text
 
 
 def test_graphs_without_room_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "SHARE", 1e-9)
     with pytest.raises(TableTooLarge, match="100 vertices need"):
-        graphs.betweenness(large()["hubs"], backend="gpu")
+        graphs.betweenness(large()["hubs"], compute="gpu")
 
 
 def test_a_card_that_is_not_there() -> None:
     with pytest.raises(BackendUnavailable, match="no CUDA device 99"):
-        graphs.betweenness(GRAPHS["grid"], devices=[99])
+        graphs.betweenness(GRAPHS["grid"], compute=Compute(devices=[99]))
     with pytest.raises(ArgumentError, match="devices are GPUs"):
-        graphs.betweenness(GRAPHS["grid"], devices=[0], backend="cpu")
+        graphs.betweenness(GRAPHS["grid"], compute=Compute(devices=[0], backend="cpu"))
 
 
 @pytest.mark.slow
@@ -143,7 +144,7 @@ def test_a_card_that_is_not_there() -> None:
 def test_published_kernels(options: dict[str, Any]) -> None:
     for name in ("trees on a cycle", "disconnected", "loops", "1 vertices", "0 vertices"):
         found = published.betweenness(GRAPHS[name], **options)
-        wanted = graphs.betweenness(GRAPHS[name], normalized=False, backend="cpu")
+        wanted = graphs.betweenness(GRAPHS[name], normalized=False, compute="cpu")
         assert found == pytest.approx({v: 2 * x for v, x in wanted.items()}, rel=1e-12, abs=1e-12)
 
 

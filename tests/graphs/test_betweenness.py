@@ -76,9 +76,9 @@ GRAPHS = sample_graphs()
 @pytest.mark.parametrize("name", GRAPHS)
 def test_nodes_and_edges_agree_with_rational_arithmetic(name: str, backend: Any) -> None:
     graph = GRAPHS[name]
-    found = graphs.betweenness(graph, normalized=False, backend=backend)
+    found = graphs.betweenness(graph, normalized=False, compute=backend)
     agree(found, halves(node_sums(graph), graph))
-    found = graphs.betweenness(graph, normalized=False, edges=True, backend=backend)
+    found = graphs.betweenness(graph, normalized=False, edges=True, compute=backend)
     agree(found, halves(edge_sums(graph), graph))
 
 
@@ -99,9 +99,9 @@ def test_weights_agree_with_rational_arithmetic(kind: str, directed: bool, backe
     graph = nx.gnp_random_graph(20, 0.15, 7, directed=directed)
     for u, v in graph.edges:
         graph[u][v]["cost"] = float(rng.choice(WEIGHTS[kind]))
-    found = graphs.betweenness(graph, weight="cost", normalized=False, backend=backend)
+    found = graphs.betweenness(graph, weight="cost", normalized=False, compute=backend)
     agree(found, halves(node_sums(graph, "cost"), graph))
-    found = graphs.betweenness(graph, weight="cost", normalized=False, edges=True, backend=backend)
+    found = graphs.betweenness(graph, weight="cost", normalized=False, edges=True, compute=backend)
     agree(found, halves(edge_sums(graph, "cost"), graph))
 
 
@@ -129,7 +129,7 @@ def test_scales_are_those_of_networkx(graph: Any, normalized: bool, endpoints: b
     options: dict[str, Any] = {"normalized": normalized, "endpoints": endpoints, "k": k, "seed": 8}
     wanted = nx.betweenness_centrality(graph, **options)
     for backend in BACKENDS:
-        assert graphs.betweenness(graph, **options, backend=backend) == pytest.approx(wanted, rel=1e-12, abs=1e-15)
+        assert graphs.betweenness(graph, compute=backend, **options) == pytest.approx(wanted, rel=1e-12, abs=1e-15)
     del options["endpoints"]
     wanted = nx.edge_betweenness_centrality(graph, **options)
     assert graphs.betweenness(graph, **options, edges=True) == pytest.approx(wanted, rel=1e-12, abs=1e-15)
@@ -230,9 +230,11 @@ def test_bits_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     weights = np.random.default_rng(1).integers(1, 5, len(graph[1])) / 3.0
     cases: list[dict[str, Any]] = [{}, {"edges": True}, {"weight": weights}, {"directed": True, "endpoints": True}]
     for options in cases:
-        one = graphs.betweenness(graph, threads=1, **options)
+        one = graphs.betweenness(graph, compute=jtgpu.Compute(threads=1), **options)
         for threads in (2, 5):
-            assert graphs.betweenness(graph, threads=threads, **options).tobytes() == one.tobytes()
+            assert (
+                graphs.betweenness(graph, compute=jtgpu.Compute(threads=threads), **options).tobytes() == one.tobytes()
+            )
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -251,13 +253,15 @@ def test_interruption_does_not_wait_for_a_group(threads: int, monkeypatch: pytes
 
     monkeypatch.setattr(cpu, "_sweep", SimpleNamespace(sweep=sweep))
     with pytest.raises(KeyboardInterrupt):
-        graphs.betweenness(nx.gnp_random_graph(900, 0.01, 1), threads=threads)
+        graphs.betweenness(nx.gnp_random_graph(900, 0.01, 1), compute=jtgpu.Compute(threads=threads))
     assert n < 40  # of 57 batches
 
 
 def test_progress_counts_sources() -> None:
     calls: list[tuple[int, int]] = []
-    graphs.betweenness(nx.cycle_graph(50), progress=lambda done, total, text: calls.append((done, total)))
+    graphs.betweenness(
+        nx.cycle_graph(50), compute=jtgpu.Compute(progress=lambda done, total, text: calls.append((done, total)))
+    )
     assert calls[-1] == (50, 50)
     assert calls == sorted(calls)
 
@@ -273,7 +277,7 @@ def test_memory_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_groups_respect_the_memory_of_results(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "MAX_SUMS", 3 * 8 * 300)
     graph = arrays_of(nx.barabasi_albert_graph(300, 3, seed=2))
-    assert graphs.betweenness(graph) == pytest.approx(graphs.betweenness(graph, backend="reference"), rel=1e-12)
+    assert graphs.betweenness(graph) == pytest.approx(graphs.betweenness(graph, compute="reference"), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +309,7 @@ def test_errors_in_data_name_the_edge(graph: Any, options: dict[str, Any], messa
         (nx.path_graph(4), {"k": 9}, "k is 9, but there are 4 vertices"),
         (nx.path_graph(4), {"k": 1}, "k must be an integer of at least 2"),
         (nx.path_graph(4), {"weight": 3}, "weight must be the name"),
-        (nx.path_graph(4), {"backend": "gpu2"}, "backend must be"),
+        (nx.path_graph(4), {"compute": "gpu2"}, "backend must be"),
         (jtgpu.load("asia"), {"weight": "w"}, "have no weights"),
     ],
 )
@@ -318,4 +322,4 @@ def test_graphs_that_would_take_days_are_refused() -> None:
     n = 3_000_000
     ends = np.stack([np.arange(n), (np.arange(n) * 7 + 1) % n], axis=1)
     with pytest.raises(DataError, match=r"days; pass k=\d"):
-        graphs.betweenness((n, ends), threads=1)
+        graphs.betweenness((n, ends), compute=jtgpu.Compute(threads=1))

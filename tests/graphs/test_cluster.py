@@ -15,6 +15,7 @@ import pytest
 from jtgpu import graphs
 from jtgpu.cluster import Cluster, tasks
 from jtgpu.errors import ArgumentError, DataError, JtgpuError
+from jtgpu.options.compute import Compute
 from tests.graphs.test_betweenness import arrays_of
 
 
@@ -76,16 +77,16 @@ GRAPH = arrays_of(nx.barabasi_albert_graph(300, 3, seed=2))
 def test_a_cluster_has_the_bits_of_one_machine() -> None:
     cases: list[dict[str, Any]] = [{}, {"edges": True}, {"directed": True, "endpoints": True}]
     for options in cases:
-        found = graphs.betweenness(GRAPH, cluster="auto", **options)
-        assert found.tobytes() == graphs.betweenness(GRAPH, backend="cpu", **options).tobytes()
+        found = graphs.betweenness(GRAPH, compute=Compute(cluster="auto"), **options)
+        assert found.tobytes() == graphs.betweenness(GRAPH, compute="cpu", **options).tobytes()
     assert FakeRay.running == 0
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray", "emulated_gpu")
 def test_gpus_of_a_cluster_have_the_bits_of_one() -> None:
-    found = graphs.betweenness(GRAPH, cluster="auto", backend="gpu", k=70, seed=1)
-    assert found.tobytes() == graphs.betweenness(GRAPH, backend="gpu", k=70, seed=1).tobytes()
+    found = graphs.betweenness(GRAPH, compute=Compute(cluster="auto", backend="gpu"), k=70, seed=1)
+    assert found.tobytes() == graphs.betweenness(GRAPH, compute="gpu", k=70, seed=1).tobytes()
 
 
 def fail(shared: Any, task: int, threads: int) -> int:
@@ -106,7 +107,7 @@ def test_errors_and_abandoned_results_leave_nothing_running() -> None:
     found.close()
     assert FakeRay.running == 0
     with pytest.raises(ArgumentError, match="a cluster's workers have one each"):
-        graphs.betweenness(GRAPH, cluster="auto", devices=[0])
+        graphs.betweenness(GRAPH, compute=Compute(cluster="auto", devices=[0]))
 
 
 @pytest.mark.slow
@@ -115,10 +116,10 @@ def test_a_real_cluster() -> None:
     ray: Any = importlib.import_module("ray")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
-        found = graphs.betweenness(GRAPH, cluster="local", edges=True)
-        np.testing.assert_array_equal(found, graphs.betweenness(GRAPH, backend="cpu", edges=True))
+        found = graphs.betweenness(GRAPH, compute=Compute(cluster="local"), edges=True)
+        np.testing.assert_array_equal(found, graphs.betweenness(GRAPH, compute="cpu", edges=True))
         with pytest.raises(JtgpuError, match="cores"):
-            graphs.betweenness(GRAPH, cluster=Cluster("local", cpus=10_000))
+            graphs.betweenness(GRAPH, compute=Compute(cluster=Cluster("local", cpus=10_000)))
     finally:
         if ray.is_initialized():
             ray.shutdown()

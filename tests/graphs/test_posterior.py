@@ -29,7 +29,7 @@ def sample(n_graphs: int, n: int, seed: int = 1) -> NDArray[np.bool_]:
 @pytest.mark.parametrize("directed", [False, True])
 def test_values_are_those_of_each_graph(directed: bool, backend: Any) -> None:
     dags = sample(40, 9)
-    found = graphs.betweenness_posterior(dags, directed=directed, backend=backend)
+    found = graphs.betweenness_posterior(dags, directed=directed, compute=backend)
     for dag, values in zip(dags, found.values, strict=True):
         graph = nx.from_numpy_array(dag, create_using=nx.DiGraph)
         wanted = nx.betweenness_centrality(graph if directed else graph.to_undirected())
@@ -85,7 +85,7 @@ def test_frame() -> None:
 
 def test_bits_do_not_depend_on_threads() -> None:
     dags = sample(800, 20)
-    one, two = (graphs.betweenness_posterior(dags, threads=threads) for threads in (1, 2))
+    one, two = (graphs.betweenness_posterior(dags, compute=jtgpu.Compute(threads=threads)) for threads in (1, 2))
     assert one.values.tobytes() == two.values.tobytes()
 
 

@@ -405,7 +405,7 @@ def test_the_command_for_some_variables() -> None:
         (["-e", "tub=yes", "-e", "either=no"], 4, "either = 'no'"),
         (["-e", "xray=perhaps"], 2, "perhaps"),
         (["-t", "lungs"], 2, "did you mean 'lung'"),
-        (["-t", "lung", "--max-table", "1"], 3, "max_table"),
+        (["-t", "lung", "--max-table", "1", "--memory-limit", "1000"], 3, "max_table"),
         (["-k", "0"], 2, ""),
     ],
 )

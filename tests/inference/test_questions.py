@@ -25,6 +25,13 @@ from jtgpu.plans.compiler import plan_tables
 from tests.support.examples import some
 
 
+@pytest.fixture(autouse=True)
+def short_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is too large is refused at once, not after a search of seconds."""
+    monkeypatch.setattr("jtgpu.backends.wrappers.questions.FEW_STEPS", 10_000)
+    monkeypatch.setattr("jtgpu.backends.wrappers.questions.MOST_STEPS", 20_000)
+
+
 def zeros(seed: int, n: int = 8, density: float = 0.4) -> BayesianNetwork:
     """A random network most of whose CPT entries are zero; some variables have one state."""
     rng = np.random.default_rng(seed)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu import JunctionTreeClassifier
 from jtgpu.errors import ArgumentError
-from jtgpu.learn.feature_arcs import tree_augmented
+from jtgpu.learn.classifier import tree_augmented
 from tests.learn.test_classifier import EXPECTED_FAILURES
 
 

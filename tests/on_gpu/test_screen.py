@@ -17,9 +17,11 @@ RNG = np.random.default_rng
 
 def same(cases: Any, k: int, metric: Any = "auto", n: int = 10, devices: Any = None, **more: Any) -> None:
     """Check weights, outliers and the threshold against the CPU, bit for bit, and that runs agree."""
-    wanted = screen.top_outliers(cases, n, k, metric, backend="cpu", method="all", **more)
-    found = screen.top_outliers(cases, n, k, metric, backend="gpu", devices=devices, **more)
-    again = screen.top_outliers(cases, n, k, metric, backend="gpu", devices=devices, method="all", **more)
+    wanted = screen.top_outliers(cases, n, k, metric, compute="cpu", method="all", **more)
+    found = screen.top_outliers(cases, n, k, metric, compute=jtgpu.Compute(backend="gpu", devices=devices), **more)
+    again = screen.top_outliers(
+        cases, n, k, metric, compute=jtgpu.Compute(backend="gpu", devices=devices), method="all", **more
+    )
     assert wanted.all_weights is not None
     assert again.all_weights is not None
     assert found.index.tolist() == wanted.index.tolist()
@@ -52,8 +54,8 @@ def test_shapes_of_data(gpu: Device, kind: str) -> None:
 
 def test_a_million_rows(gpu: Device) -> None:
     x = RNG(0).standard_normal((1_000_000, 2))
-    wanted = screen.top_outliers(x, 10, 51, backend="cpu")
-    found = screen.top_outliers(x, 10, 51, backend="gpu")
+    wanted = screen.top_outliers(x, 10, 51, compute="cpu")
+    found = screen.top_outliers(x, 10, 51, compute="gpu")
     assert found.index.tolist() == wanted.index.tolist()
     assert found.weight.tolist() == wanted.weight.tolist()
     assert found.stats["pairs"] < 0.0005 * len(x) ** 2
@@ -104,6 +106,6 @@ def test_published_selections(gpu: Device, name: str) -> None:
 @pytest.mark.parametrize("mode", published.MODES)
 def test_published_solving_set(gpu: Device, mode: str) -> None:
     x = RNG(1).standard_normal((200_000, 3)).astype(np.float32).astype(float)
-    found, wanted = published.gpu_solving_set(x, 10, 50, mode=mode), screen.top_outliers(x, 10, 50, backend="cpu")
+    found, wanted = published.gpu_solving_set(x, 10, 50, mode=mode), screen.top_outliers(x, 10, 50, compute="cpu")
     assert sorted(found.index.tolist()) == sorted(wanted.index.tolist())
     np.testing.assert_allclose(np.sort(found.weight), np.sort(wanted.weight), rtol=1e-5)

@@ -25,7 +25,7 @@ SEARCHES = [
 def test_searches_find_the_same_rows(search: Callable[..., published.Published], n_rows: int, n: int, k: int) -> None:
     x = np.random.default_rng(n_rows).integers(-4, 5, (n_rows, 2)).astype(float)
     found = search(x, n, k)
-    wanted = screen.top_outliers(x, n, k, backend="reference")
+    wanted = screen.top_outliers(x, n, k, compute="reference")
     assert found.index.tolist() == wanted.index.tolist()
     np.testing.assert_allclose(found.weight, wanted.weight, rtol=1e-14)
     assert set(found.index.tolist()) <= set(found.solving_set.tolist())

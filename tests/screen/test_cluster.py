@@ -13,6 +13,7 @@ import pytest
 
 from jtgpu import screen
 from jtgpu.errors import ArgumentError
+from jtgpu.options.compute import Compute
 from tests.graphs.test_cluster import FakeRay
 from tests.screen.test_outliers import RNG, column, mixed, states
 from tests.support.emulated.install import emulated_gpu, needs_compiler
@@ -39,15 +40,17 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def same(cases: Any, n: int, k: int, **more: Any) -> None:
-    wanted = screen.top_outliers(cases, n, k, backend="cpu")
+    wanted = screen.top_outliers(cases, n, k, compute="cpu")
     reports: list[tuple[int, int, str]] = []
-    found = screen.top_outliers(cases, n, k, cluster="auto", progress=lambda *r: reports.append(r), **more)
+    found = screen.top_outliers(
+        cases, n, k, compute=Compute(cluster="auto", progress=lambda *r: reports.append(r)), **more
+    )
     assert found.reason == "on a cluster"
     assert found.index.tolist() == wanted.index.tolist()
     assert found.weight.tolist() == wanted.weight.tolist()
     assert reports[-1][:2] == (len(found._screened.rows),) * 2
-    every = screen.weights(cases, k, cluster="auto", **more)
-    np.testing.assert_array_equal(column(cases, every), column(cases, screen.weights(cases, k, backend="cpu")))
+    every = screen.weights(cases, k, compute=Compute(cluster="auto"), **more)
+    np.testing.assert_array_equal(column(cases, every), column(cases, screen.weights(cases, k, compute="cpu")))
     assert set(found.index.tolist()) <= set(found.solving_set.tolist())
 
 
@@ -71,9 +74,9 @@ def test_gpus_of_a_cluster() -> None:
 def test_errors() -> None:
     x = RNG(1).standard_normal((30, 2))
     with pytest.raises(ArgumentError, match="a cluster's workers have one each"):
-        screen.weights(x, 5, cluster="auto", devices=[0])
+        screen.weights(x, 5, compute=Compute(cluster="auto", devices=[0]))
     with pytest.raises(ArgumentError, match="not 'reference'"):
-        screen.weights(x, 5, cluster="auto", backend="reference")
+        screen.weights(x, 5, compute=Compute(cluster="auto", backend="reference"))
 
 
 @pytest.mark.slow
@@ -81,8 +84,8 @@ def test_errors() -> None:
 def test_a_real_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")]))
     try:
-        same_as_local = screen.top_outliers(RNG(1).standard_normal((700, 3)), 10, 21, backend="cpu")
-        found = screen.top_outliers(RNG(1).standard_normal((700, 3)), 10, 21, cluster="local")
+        same_as_local = screen.top_outliers(RNG(1).standard_normal((700, 3)), 10, 21, compute="cpu")
+        found = screen.top_outliers(RNG(1).standard_normal((700, 3)), 10, 21, compute=Compute(cluster="local"))
         assert found.weight.tolist() == same_as_local.weight.tolist()
     finally:
         importlib.import_module("ray").shutdown()

@@ -11,6 +11,7 @@ import pytest
 from jtgpu import screen
 from jtgpu.device.context import Device
 from jtgpu.errors import ArgumentError, TableTooLarge
+from jtgpu.options.compute import Compute
 from jtgpu.published import outliers as published
 from jtgpu.published import outliers_gpu
 from jtgpu.screen import engine, reference
@@ -32,13 +33,13 @@ pytestmark = needs_compiler
 
 def same_as_cpu(cases: Any, n: int, k: int, devices: Any = None, **more: Any) -> screen.Outliers:
     """Check all results against those of the CPU, bit for bit; the certificate by its definition."""
-    wanted = screen.top_outliers(cases, n, k, backend="cpu", **more)
-    found = screen.top_outliers(cases, n, k, backend="gpu", devices=devices, **more)
+    wanted = screen.top_outliers(cases, n, k, compute="cpu", **more)
+    found = screen.top_outliers(cases, n, k, compute=Compute(backend="gpu", devices=devices), **more)
     assert found.backend == "gpu"
     assert found.index.tolist() == wanted.index.tolist()
     assert found.weight.tolist() == wanted.weight.tolist()
-    every = screen.weights(cases, k, backend="gpu", devices=devices, **more)
-    np.testing.assert_array_equal(column(cases, every), column(cases, screen.weights(cases, k, backend="cpu", **more)))
+    every = screen.weights(cases, k, compute=Compute(backend="gpu", devices=devices), **more)
+    np.testing.assert_array_equal(column(cases, every), column(cases, screen.weights(cases, k, compute="cpu", **more)))
     chosen, rows = found.solving_set, found._screened.rows
     assert set(found.index.tolist()) <= set(chosen.tolist())
     others = np.setdiff1d(np.arange(len(rows)), chosen)
@@ -107,13 +108,13 @@ def test_several_gpus_have_the_bits_of_one(gpus: None, monkeypatch: pytest.Monke
 @pytest.mark.slow
 def test_new_rows(gpus: None) -> None:
     x, new = RNG(1).standard_normal((100, 3)), RNG(2).standard_normal((40, 3)) * 2
-    found, wanted = (screen.top_outliers(x, 4, 6, backend=b) for b in ("gpu", "cpu"))
+    found, wanted = (screen.top_outliers(x, 4, 6, compute=b) for b in ("gpu", "cpu"))
     assert found.weights(new).tolist() == wanted.weights(new).tolist()
     assert (found.weights(new, "solving_set") >= found.weights(new)).all()
     assert found.predict(new).tolist() == wanted.predict(new).tolist()
     cases = states(60, 8, 3)
     unseen = np.array([["7"] + ["s0"] * 7, ["0"] + ["other"] * 7], object)
-    found, wanted = (screen.top_outliers(cases, 4, 6, backend=b) for b in ("gpu", "cpu"))
+    found, wanted = (screen.top_outliers(cases, 4, 6, compute=b) for b in ("gpu", "cpu"))
     assert found.weights(unseen).tolist() == wanted.weights(unseen).tolist()
 
 
@@ -121,8 +122,8 @@ def test_new_rows(gpus: None) -> None:
 def test_many_outliers_in_small_batches(gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jtgpu.screen.gpu_engine.FIRST_BATCH", 4)
     x = RNG(9).standard_cauchy((300, 2))
-    wanted = screen.top_outliers(x, 3, 5, backend="cpu")
-    found = screen.top_outliers(x, 3, 5, backend="gpu")
+    wanted = screen.top_outliers(x, 3, 5, compute="cpu")
+    found = screen.top_outliers(x, 3, 5, compute="gpu")
     assert found.weight.tolist() == wanted.weight.tolist()
     assert found.stats["searched"] < 300
 
@@ -144,8 +145,8 @@ def test_rows_are_sorted_by_their_places(emulated_gpu: Device, n: int) -> None:
 @pytest.mark.slow
 def test_a_tree_of_three_levels(gpus: None) -> None:
     x = RNG(0).standard_cauchy((32 * 32 * 33, 2))
-    wanted = screen.top_outliers(x, 20, 21, backend="cpu")
-    found = screen.top_outliers(x, 20, 21, backend="gpu")
+    wanted = screen.top_outliers(x, 20, 21, compute="cpu")
+    found = screen.top_outliers(x, 20, 21, compute="gpu")
     assert found.index.tolist() == wanted.index.tolist()
     assert found.weight.tolist() == wanted.weight.tolist()
     new = RNG(1).standard_normal((50, 2))
@@ -192,12 +193,12 @@ def test_published_solving_set_of_a_micro_cluster(gpus: None, mode: str) -> None
 def test_errors(gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
     x = RNG(1).standard_normal((50, 2))
     with pytest.raises(ArgumentError, match="k must be at most 1024 on a GPU, not 2000; use backend='cpu'"):
-        screen.weights(x, 2000, backend="gpu")
+        screen.weights(x, 2000, compute="gpu")
     with pytest.raises(ArgumentError, match="backend='cpu' does not use"):
-        screen.weights(x, 5, backend="cpu", devices=[0])
+        screen.weights(x, 5, compute=Compute(backend="cpu", devices=[0]))
     monkeypatch.setattr(Device, "free_memory", lambda self: 100)
     with pytest.raises(TableTooLarge, match=r"screening 50 rows of 2 cells takes 1\.0 MiB of GPU memory"):
-        screen.weights(x, 5, backend="gpu")
+        screen.weights(x, 5, compute="gpu")
     monkeypatch.setattr(engine, "FEWEST_TOP", 10)
     found = screen.top_outliers(x, 3, 5)
     assert found.backend == "cpu"

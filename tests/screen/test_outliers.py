@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from jtgpu import DataError, load, screen
 from jtgpu.errors import ArgumentError
+from jtgpu.options.compute import Compute
 from jtgpu.screen import Outliers
 from tests.screen import brute
 from tests.support.examples import examples, slow
@@ -50,14 +51,14 @@ def column(cases: Any, found: Any) -> NDArray[np.float64]:
 
 def same_as_reference(cases: Any, n: int = 10, k: int = 21, **more: Any) -> Outliers:
     """Check all results against those of the reference, bit for bit; the certificate by its definition."""
-    wanted = screen.top_outliers(cases, n, k, backend="reference", **more)
+    wanted = screen.top_outliers(cases, n, k, compute="reference", **more)
     assert wanted.all_weights is not None
     found = screen.top_outliers(cases, n, k, **more)
     assert found.index.tolist() == wanted.index.tolist()
     assert found.weight.tolist() == wanted.weight.tolist()
     assert found.threshold == found.weight[-1]
     np.testing.assert_array_equal(column(cases, screen.weights(cases, k, **more)), wanted.all_weights)
-    by_all = screen.top_outliers(cases, n, k, method="all", threads=2, **more)
+    by_all = screen.top_outliers(cases, n, k, method="all", compute=Compute(threads=2), **more)
     assert by_all.index.tolist() == wanted.index.tolist()
     rows, chosen = found._screened.rows, found.solving_set
     assert set(found.index.tolist()) <= set(chosen.tolist())
@@ -104,8 +105,8 @@ def test_blocks_of_states(a: int, n_states: int, k: int) -> None:
     codes[100:140] = codes[5]  # equal rows
     keys = np.concatenate([(part[:, None, :] != codes).sum(axis=2) for part in np.array_split(codes, 50)])
     wanted = np.sort(keys, axis=1)[:, :k].sum(axis=1) / a
-    np.testing.assert_array_equal(screen.weights(codes, k, "hamming", backend="cpu"), wanted)
-    found = screen.top_outliers(codes, 10, k, "hamming", backend="cpu")
+    np.testing.assert_array_equal(screen.weights(codes, k, "hamming", compute="cpu"), wanted)
+    found = screen.top_outliers(codes, 10, k, "hamming", compute="cpu")
     assert found.index.tolist() == np.lexsort((np.arange(2200), -wanted))[:10].tolist()
     new = np.concatenate([codes[:5], RNG(1).integers(0, n_states, (40, a))])
     new_keys = (new[:, None, :] != codes).sum(axis=2)
@@ -162,7 +163,7 @@ def test_gower_against_exact_arithmetic() -> None:
 
 def test_results_do_not_depend_on_threads() -> None:
     x = RNG(5).standard_normal((3000, 4))
-    one, *others = [screen.top_outliers(x, 20, 11, threads=t) for t in (1, 2, 4)]
+    one, *others = [screen.top_outliers(x, 20, 11, compute=Compute(threads=t)) for t in (1, 2, 4)]
     for other in others:
         assert one.index.tolist() == other.index.tolist()
         assert one.weight.tolist() == other.weight.tolist()
@@ -195,7 +196,7 @@ def test_new_rows(metric: Any) -> None:
     exact = found.weights(new)
     assert (bounds >= exact).all()
     assert not (found.predict(new) & ~found.predict(new, against="solving_set")).any()
-    reference = screen.top_outliers(cases, 5, 9, metric, backend="reference")
+    reference = screen.top_outliers(cases, 5, 9, metric, compute="reference")
     np.testing.assert_array_equal(exact, reference.weights(new))
 
 
@@ -209,7 +210,7 @@ def test_rows_with_states_that_the_references_do_not_have(more: str) -> None:
         cases["c3"] = [None if i < 0.2 else c for i, c in zip(rng.random(100), cases["c3"], strict=True)]
     weights = []
     for backend in ("cpu", "reference"):
-        screened = screen.top_outliers(cases, 3, 4, backend=backend)._screened
+        screened = screen.top_outliers(cases, 3, 4, compute=backend)._screened
         weights.append(screened.against(screened.rows, np.arange(20)))
     np.testing.assert_array_equal(weights[0], weights[1])
 
@@ -220,7 +221,7 @@ def test_new_rows_with_states_of_the_model_that_the_table_does_not_have() -> Non
     cases = {name: [net.states(name)[i % 2] for i in range(40 + j)][j:] for j, name in enumerate(names)}
     new = {name: [net.states(name)[0], net.states(name)[-1]] for name in names}
     weights = [
-        screen.top_outliers(cases, 3, 4, net=net, backend=backend).weights(new) for backend in ("cpu", "reference")
+        screen.top_outliers(cases, 3, 4, net=net, compute=backend).weights(new) for backend in ("cpu", "reference")
     ]
     np.testing.assert_array_equal(weights[0], weights[1])
     assert weights[0][1] == 4.0  # it differs from all rows in all columns
@@ -275,7 +276,9 @@ def test_words_are_states_in_a_table_in_memory() -> None:
 
 def test_progress_reports_rows() -> None:
     seen: list[tuple[int, int, str]] = []
-    screen.top_outliers(RNG(1).standard_normal((500, 2)), 5, 5, progress=lambda *report: seen.append(report))
+    screen.top_outliers(
+        RNG(1).standard_normal((500, 2)), 5, 5, compute=Compute(progress=lambda *report: seen.append(report))
+    )
     assert seen[-1] == (500, 500, "outliers")
     assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
 
@@ -297,7 +300,6 @@ TABLE = {"x": [1.0, 2.0, 3.0], "y": [0.0, 1.0, 5.0]}
         (TABLE, {"net": "asia"}, "net must be a network"),
         (TABLE, {"n": 0}, "n must be an integer of at least 1"),
         (TABLE, {"k": 0}, "k must be an integer of at least 1"),
-        (TABLE, {"threads": 0}, "threads must be an integer of at least 1"),
         ({**TABLE, "x": [1.0, np.nan, 2.0]}, {}, "row 1, column 'x': the value is missing .NaN.*metric='gower'"),
         ({**TABLE, "x": [1.0, np.inf, 2.0]}, {}, "row 1, column 'x': the value is infinite"),
         ({**TABLE, "x": [1.0, -np.inf, 2.0]}, {"metric": "gower"}, "row 1, column 'x': the value is infinite"),

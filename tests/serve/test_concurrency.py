@@ -100,7 +100,7 @@ def test_exact_answers_have_the_same_bits_in_any_company(alarm: JunctionTree) ->
 
 def test_a_question_that_is_too_large_is_its_own_error() -> None:
     """It was that of all requests of its batch."""
-    tree = jtgpu.network("a->d<-b; c->d", "{n|y}", seed=1).compile("cpu", max_table=4)
+    tree = jtgpu.network("a->d<-b; c->d", "{n|y}", seed=1).compile("cpu", max_table=4, memory_limit=2000)
     batcher = Batcher(tree, TOGETHER, max_batch=9)
     codes = np.array([[0, -1, 0, -1], [-1, 1, -1, -1], [1, 1, -1, 0]], np.int32)  # of a, d, b, c
     answers = batcher._answer([_Waiting(Evidence(row), [0], str, None) for row in codes])

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App
-from jtgpu.serve.distributions import decimals, flat_json
 from jtgpu.serve.registry import rounded
-from jtgpu.serve.replies import encoding_of, round_all
+from jtgpu.serve.replies import decimals, encoding_of, flat_json, round_all
 from tests.serve.client import Client, posts, together
 
 SEEN = {"evidence": {"xray": "yes"}}

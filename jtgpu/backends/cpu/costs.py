@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .records import BY_CASE, FIRST_LOOP, INPUTS, KEPT, PACKED, REDUCED, ROW, SIZE, Records
+from .records import BY_CASE, FIRST_LOOP, INPUTS, KEPT, LISTED, PACKED, REDUCED, ROW, SIZE, Records
 
 if TYPE_CHECKING:
     from ...util.arrays import Ints
@@ -19,6 +19,10 @@ LARGE = 1 << 17  # cells, all cases together: 1 MB
 PER_SWEEP, PER_RECORD, PER_CELL, PER_TERM, PER_LARGE_TERM = 5.0, 0.09, 2.4e-3, 6.3e-5, 4.3e-4
 PER_ROW, PER_ROW_RECORD, PER_PACKED_TERM, PER_OTHER_TERM = 9.0, 0.06, 1.3e-4, 3.5e-4
 PER_GROUP, PER_DERIVED_RECORD = 100.0, 0.6  # what a program of its own costs before its first sweep
+PER_LISTED_TERM = 1.3e-3
+# Of one case on several threads: what a thread shall have at least, in microseconds. Parts of a packed contraction pack
+# the same numbers again, which takes up to PACKING of its time; those below WHOLE are hardly split.
+EACH_THREAD, PACKING, WHOLE = 600.0, 1000.0, 30.0
 MARGIN = 1.25  # rows are answered one by one where that is so many times quicker
 
 
@@ -60,6 +64,17 @@ class Times(NamedTuple):
     sweep: float  # of one sweep, whatever the number of cases side by side
     case: float  # more for each case
     derivation: float
+
+
+def threads_of(records: Records) -> int:
+    """The number of threads that pays for one case: each has enough work that can be split without loss."""
+    r, at = records.records, records.record_ptr[:-1]
+    terms, listed, packed = _terms(records), r[at + LISTED], r[at + PACKED] == 1
+    time = np.where(packed, PER_PACKED_TERM, PER_OTHER_TERM) * terms
+    time = np.where(listed > 0, PER_LISTED_TERM * listed * r[at + SIZE], time)
+    time = np.where(listed < 0, PER_LISTED_TERM * r[at + FIRST_LOOP + 1], time)
+    useful = np.where(packed & (listed == 0) & (time > WHOLE), np.maximum(time - PACKING, 0.0), time)
+    return max(1, int((useful.sum() + PER_ROW_RECORD * len(at)) / EACH_THREAD))
 
 
 def times_of(records: Records, lanes: int) -> Times:

@@ -81,8 +81,7 @@ MOST_AT_ONCE = 4  # tables of cases
 
 class Cpu(Backend):
     """`jtgpu.backends.base.Backend` in compiled code. Thread-safe: queries run at the same time."""
-    # threads: Cores that one query or one table of cases may use; default: all that the process may use. The answers
-    #     are bit-identical for every number.
+    # threads: See `Runner`
     # maximal: Whether posteriors are those by maximum, see `jtgpu.plans.program.posterior_program`
 
     def __init__(
@@ -136,7 +135,7 @@ class Cpu(Backend):
     @cached_property
     def _families(self) -> Runner:
         """The runner that computes expected counts."""
-        return Runner(family_program(self.plan), self._factors, self.runner.threads)
+        return Runner(family_program(self.plan), self._factors, self.runner.asked)
 
     @property
     def families(self) -> Runner:
@@ -227,7 +226,7 @@ class Cpu(Backend):
     @cached_property
     def without_evidence(self) -> Runner:
         """The runner of posteriors without P(e)."""
-        return Runner(replace(self.runner.program, roots=()), self._factors, self.runner.threads)
+        return Runner(replace(self.runner.program, roots=()), self._factors, self.runner.asked)
 
     def session(self) -> CpuSession:
         return CpuSession(self)

@@ -14,7 +14,7 @@ from ...plans.specialise import FREE, HARD, SOFT, FlatProgram, densities, flatte
 from ...util.loops import loops
 from ...util.lru import LRU
 from .backward import Steps, steps_of
-from .costs import Times, times_of
+from .costs import Times, threads_of, times_of
 from .parallel import Tasks, make_tasks
 from .records import CELLS, HEADER, Layout, Lowering, Records
 from .reuse import reuse_cells
@@ -94,6 +94,7 @@ class CachedProgram:
         self._reused: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
         self._records: Records | None = None
         self._tasks: tuple[int, Records, Tasks] | None = None
+        self._threads: tuple[Records, int] | None = None
         self._hashes: tuple[Records, tuple[NDArray[np.uint64], NDArray[np.uint64]]] | None = None
 
     @property
@@ -118,6 +119,14 @@ class CachedProgram:
     def hard(self) -> NDArray[np.int64]:
         """Observed variables."""
         return np.flatnonzero(np.frombuffer(self.key[0], np.bool_))
+
+    @property
+    def threads(self) -> int:
+        """Threads that pay for one case."""
+        records, threads = self.records, self._threads
+        if threads is None or threads[0] is not records:
+            self._threads = threads = records, threads_of(records)
+        return threads[1]
 
     def tasks(self, records: Records, n_exponents: int, threads: int) -> Tasks:
         """The records, those of this program at some time, split for some threads."""

@@ -41,12 +41,13 @@ class Model:
 class Runner:
     """Runs a program for cases. Thread-safe; each query that runs at the same time has its own workspace."""
     # factors: sequence of arrays: The model's tables, axes in the model's order
-    # threads: Cores that one query may use; default: all that the process may use. The bits are the same for every
-    #     number.
+    # threads: Cores that one query or table may use. Default: for a table all that the process may use, for one case as
+    #     many of these as pay. The bits are the same for every number.
 
     def __init__(self, program: Program, factors: Sequence[NDArray[np.float64]], threads: int | None = None):
         self.program = program
         self.threads = cores() if threads is None else max(1, threads)
+        self.asked = threads
         self.by_rank = program.by_rank
         self.cards = program.cardinality[self.by_rank]
         most = max((len(tables) for tables in program.ins), default=2)
@@ -118,10 +119,13 @@ class Runner:
         if log_scale != IMPOSSIBLE and (log_scale != log_scale or space.numbers.is_lossy):
             log_evidence = math.nan
         elif log_scale != IMPOSSIBLE:
+            n = 1
             if self.threads > 1 and cached.terms >= PARALLEL and not zeros:
+                n = min(self.threads, cached.threads) if self.asked is None else self.threads
+            if n > 1:
                 own = state if states is None else states.case(state)
                 if own is not None:
-                    log_evidence = self._run_with_threads(space, cached, (own[self.by_rank], weights, weight_ptr))
+                    log_evidence = self._run_with_threads(space, cached, (own[self.by_rank], weights, weight_ptr), n)
             else:
                 log_evidence = _sweep.run(
                     code, space.arena, space.exponent, self.by_rank, state, NOTHING if states is None else states.code,
@@ -161,13 +165,14 @@ class Runner:
         space: Workspace,
         cached: CachedProgram,
         case: tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]],
+        threads: int,
     ) -> float:
         """`sweep.run` on several cores."""
         p = cached.records
-        tasks = cached.tasks(p, len(space.exponent), self.threads)
+        tasks = cached.tasks(p, len(space.exponent), threads)
         run = _sweep.load_all(space.arena, p.loads, p.load_ptr, *case, space.exponent, self.limit, space.block)
         if run == 0.0:
-            run = run_tasks(tasks, p.records, space, self.limit, self.threads)
+            run = run_tasks(tasks, p.records, space, self.limit, threads)
         return float(_sweep.evidence_log(space.arena, p.roots, space.exponent) if run == 0.0 else run)
 
 

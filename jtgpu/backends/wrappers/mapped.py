@@ -67,9 +67,12 @@ class MappedBackend(DelegatingBackend):
     def _case(self, evidence: Evidence) -> Evidence | None:
         """A case of the inner model; None if it observes a state that it lacks."""
         states = self.states
-        state, weights = states.case(evidence.state), states.weights(evidence.likelihood)
+        state = states.case(evidence.state)
         if state is None:
             return None
+        if not evidence.likelihood:
+            return Evidence(state)
+        weights = states.weights(evidence.likelihood)
         if isinstance(evidence, ExtendedEvidence):
             powers = {int(states.inner[v]): x[states.states_inside[v]] for v, x in evidence.exponents.items()}
             return ExtendedEvidence(state, weights, powers)

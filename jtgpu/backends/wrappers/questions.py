@@ -1,6 +1,7 @@
 """Backends that plan each question by itself: of models whose whole tree is too large, or needs far more work.
 
 A case is reduced by its findings (`jtgpu.plans.reduction`), what is left is planned, and a backend of that answers it.
+Where tables of it would be too large, its states are searched (`jtgpu.plans.search`).
 Plans are kept by the variables, states and scopes that are left, reductions by the question. A table is answered row
 by row, rows that observe the same variables one after the other, so that they share the plans.
 """
@@ -11,7 +12,6 @@ import contextlib
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from ...errors import ImpossibleEvidence, TableTooLarge
 from ...plans.compiler import MAX_TABLE
 from ...plans.program import Program, collect_program
 from ...plans.reduction import Reducer, Reduction
+from ...plans.search import Search
 from ...util.elementary import log
 from ...util.lru import LRU
 from ...util.system import new_lock
@@ -55,6 +56,9 @@ LOOK = 2_000_000  # multiplications of cases, for each variable, after which a p
 AGAIN = 50  # factor by which the next examination is later
 GAIN = 20  # how much less work a question has to need
 LEAST_BYTES = 1 << 26  # of plans, or of reductions, that are kept even if little memory is free
+HUGE = 100_000_000  # multiplications of a plan by a fast order, from which a search is tried before another order
+MOST_NUMBERS = 1 << 22  # random ones that are made at a time
+FEW_STEPS, MOST_STEPS = 30_000_000, 80_000_000  # of such a search, 3 s; of one when all else has failed
 
 
 class Limits(NamedTuple):
@@ -69,7 +73,7 @@ class _Engine:
     """A plan, and a backend that has the numbers of one reduction at a time."""
 
     def __init__(self, plan: Plan, left: Reduction, make: Make):
-        self.plan = plan
+        self.plan, self.sets, self.cards = plan, plan.sets, plan.cards_with_sets
         self._tables: Factors = left.tables
         self._ones = _ones(left, plan)
         self._backend = make(plan, [*left.tables, *self._ones])
@@ -105,6 +109,10 @@ class QuestionBackend(Backend):
             MOST_QUESTIONS, LEAST_BYTES, lambda left: len(left.possible) + 8 * sum(t.size for t in left.tables)
         )
 
+        self._searches: LRU[Hashable, tuple[Reduction, int, Search | TableTooLarge]] = LRU(
+            16, most, lambda search: search[2].bytes if isinstance(search[2], Search) else 0
+        )
+
     def _reducer_of(self, factors: Factors) -> Reducer:
         n = self._n_own
         return Reducer(self._plan.cardinality, self._plan.factor_scopes[:n], list(factors[:n]))
@@ -124,7 +132,9 @@ class QuestionBackend(Backend):
         wanted = None if targets is None else tuple(sorted(set(targets)))
         return self._questions.get_or_make((key, wanted, families), lambda: self._reduced(evidence, wanted, families))
 
-    def _reduced(self, evidence: Evidence, targets: Sequence[int] | None, families: bool) -> Reduction:
+    def _reduced(
+        self, evidence: Evidence, targets: Sequence[int] | None, families: bool, together: Sequence[int] = ()
+    ) -> Reduction:
         n, sets = self._plan.n_variables, self._plan.sets
         far = exponents_of(evidence)  # weights that stay weights, of variables and sets that are left
         more = [
@@ -132,7 +142,7 @@ class QuestionBackend(Backend):
             for v, w in sorted(evidence.likelihood.items())
         ]
         own = None if targets is None else [v for v in (*targets, *far) if v < n]
-        joint = [sets[v - n] for v in (*(targets or ()), *far) if v >= n]
+        joint = [*(sets[v - n] for v in (*(targets or ()), *far) if v >= n), *([together] if together else ())]
         return self._reducer.reduce(evidence.state, more, own, joint, families=families)
 
     def plan_of(self, left: Reduction, search: bool | None = None) -> Plan:
@@ -166,13 +176,47 @@ class QuestionBackend(Backend):
                     self._engines.put(left.key, engine)
         return engine
 
+    def search(self, left: Reduction, evidence: Evidence, most: int) -> Search:
+        """The states of what is left, searched in so many steps, unless it was searched before."""
+        # raises TableTooLarge: saying what was tried
+        case, _ = self.case(left, evidence, left.sets)
+        weights = [(w, np.asarray(case.likelihood[w]), powers) for w, powers in exponents_of(case).items()]
+
+        key = id(left), *((w, m.tobytes(), powers.tobytes()) for w, m, powers in weights)
+        _, steps, found = self._searches.get(key) or (left, 0, TableTooLarge(""))
+        if isinstance(found, TableTooLarge) and steps < most:
+            try:
+                found = Search(left, self.limits.memory_limit // 2, most, weights)
+            except TableTooLarge as error:
+                found = error
+            self._searches.put(key, (left, most, found))  # which holds the reduction, so no other one has this id
+        if isinstance(found, TableTooLarge):
+            raise found
+        return found
+
+    def search_first(self, left: Reduction, evidence: Evidence) -> Search | None:
+        """A search that was made before; or one in few steps, if a plan would be huge."""
+        is_huge = left.least_work >= min(HUGE, self.limits.max_table) and left.key not in self._engines
+        if not is_huge:
+            return None
+        with contextlib.suppress(TableTooLarge):
+            return self.search(left, evidence, FEW_STEPS)
+        return None
+
+    def search_last(self, left: Reduction, evidence: Evidence, error: TableTooLarge) -> Search:
+        """A search in many steps, after everything else has failed."""
+        try:
+            return self.search(left, evidence, MOST_STEPS)
+        except TableTooLarge as other:
+            raise error.saying(f"{error.message}; {other.message}") from None
+
     def is_cheap(self, left: Reduction, most: float) -> bool:
         """Whether a case of what is left takes at most so many multiplications."""
         if not len(left.free):
             return True
         engine = self._engines.get(left.key)
         if engine is None:
-            if left.least_work() > most:
+            if left.least_work > most:
                 return False
             try:
                 engine = self._engine(left)
@@ -183,7 +227,11 @@ class QuestionBackend(Backend):
     # Answers --------------------------------------------------------------------------------------------------
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        parts = list(self._parts(targets, lambda some, search: self._run(evidence, some, search)))
+        try:
+            parts = list(self._parts(targets, lambda some, search: self._run(evidence, some, search)))
+        except TableTooLarge as error:
+            left = self.reduce(evidence, targets)
+            return self._result(left, evidence, self.search_last(left, evidence, error), targets)
         if len(parts) == 1:
             return parts[0][1]
         posterior = np.zeros(int(self.posterior_ptr[-1]))
@@ -192,14 +240,21 @@ class QuestionBackend(Backend):
             posterior[cells] = result.posterior[cells]
         return Result(posterior, parts[-1][1].log_evidence)
 
-    def costs(self, evidence: Evidence, targets: Sequence[int] | None = None) -> list[tuple[int, Cost | None]]:
-        """Variables that are left of a question and the cost of its plan, or those of each of its parts."""
+    def costs(self, evidence: Evidence, targets: Sequence[int] | None = None) -> list[tuple[int, Cost | Search | None]]:
+        """Variables that are left of a question and the cost of its plan or search, or those of each of its parts."""
         # raises TableTooLarge, ImpossibleEvidence: as `run` does
-        def planned(some: Sequence[int] | None, search: bool | None) -> tuple[int, Cost | None]:
+        def planned(some: Sequence[int] | None, search: bool | None) -> tuple[int, Cost | Search | None]:
             left = self.reduce(evidence, some)
-            return len(left.free), self.plan_of(left, search).cost() if len(left.free) else None
+            if not len(left.free):
+                return 0, None
+            found = None if search is False else self.search_first(left, evidence)
+            return len(left.free), found or self.plan_of(left, search).cost()
 
-        return [cost for _, cost in self._parts(targets, planned)]
+        try:
+            return [cost for _, cost in self._parts(targets, planned)]
+        except TableTooLarge as error:
+            left = self.reduce(evidence, targets)
+            return [(len(left.free), self.search_last(left, evidence, error))]
 
     def _parts(
         self, targets: Sequence[int] | None, ask: Callable[[Sequence[int] | None, bool | None], T]
@@ -233,45 +288,48 @@ class QuestionBackend(Backend):
             waiting += [(part[half:], times + 1), (part[:half], times + 1)]
 
     def _run(self, evidence: Evidence, targets: Sequence[int] | None, search: bool | None) -> Result:
-        left, n = self.reduce(evidence, targets), self._plan.n_variables
-        free = None if targets is None else [*left.inside(v for v in targets if v < n)]
+        left = self.reduce(evidence, targets)
         if not len(left.free):
             constant = self.case(left, evidence)[1]
             return Result(self._posterior(left, targets, lambda _: np.ones(1)), left.log_constant + constant)
-        engine = self._engine(left, search)
-        case, constant = self.case(left, evidence, engine.plan)
-        place = partial(_place, left, engine.plan)
-        if targets is not None and free is not None:
-            more = [place(self._plan.sets[v - n]) for v in targets if v >= n]
-            free = [*dict.fromkeys([*free, *(w for w in more if w >= 0)])]
-        result = engine.ask(left.tables, lambda backend: backend.run(case, free))
-        ptr = np.concatenate([[0], np.cumsum(engine.plan.cards_with_sets)])
+        found = None if search is False else self.search_first(left, evidence)
+        return self._result(left, evidence, found or self._engine(left, search), targets)
+
+    def _result(
+        self, left: Reduction, evidence: Evidence, solver: _Engine | Search, targets: Sequence[int] | None
+    ) -> Result:
+        """The answer about the model from that about what is left."""
+        case, constant = self.case(left, evidence, solver.sets)
+        if isinstance(solver, Search):
+            result = Result(solver.posterior, solver.log_evidence)
+        else:
+            free, n = None, self._plan.n_variables
+            if targets is not None:
+                more = [_place(left, solver.sets, self._plan.sets[v - n]) for v in targets if v >= n]
+                own = left.inside(v for v in targets if v < n)
+                free = [*dict.fromkeys([*own, *(w for w in more if w >= 0)])]
+            result = solver.ask(left.tables, lambda backend: backend.run(case, free))
+        inner = result.posterior[: int(left.n_possible[left.free].sum())]
 
         def cells(scope: Sequence[int]) -> NDArray[np.float64]:
-            """The joint posterior of what is left of a set, by ascending variable."""
-            w = place(scope)
-            if w < 0:
-                return np.ones(1)
-            part = result.posterior[ptr[w] : ptr[w + 1]]
-            own = engine.plan.sets[w - len(left.free)] if w >= len(left.free) else (w,)
-            shape = left.n_possible[left.free[list(own)]].tolist()
-            return part.reshape(shape).transpose(np.argsort(own))
+            return _joint_cells(left, solver, result.posterior, scope)
 
-        inner = result.posterior[: int(left.n_possible[left.free].sum())]
         return Result(self._posterior(left, targets, cells, inner), result.log_evidence + left.log_constant + constant)
 
-    def case(self, left: Reduction, evidence: Evidence, plan: Plan | None = None) -> tuple[Evidence, float]:
+    def case(
+        self, left: Reduction, evidence: Evidence, sets: Sequence[Sequence[int]] | None = None
+    ) -> tuple[Evidence, float]:
         """What is left of a case: weights that are no ordinary numbers; and ln of those of states that are certain."""
-        # plan: of what is left, if there is something
+        # sets: of the plan or search of what is left, if there is something
         weights: dict[int, NDArray[np.float64]] = {}
         powers: dict[int, NDArray[np.int64]] = {}
         n, constant = self._plan.n_variables, 0.0
         for v, exponents in exponents_of(evidence).items():
             scope = (v,) if v < n else self._plan.sets[v - n]
             cells = np.ix_(*(left.states(u) for u in scope))
-            inner, w = left.inside(scope), -1 if plan is None else _place(left, plan, scope)
+            inner, w = left.inside(scope), -1 if sets is None else _place(left, sets, scope)
             shape = left.n_possible[left.free[list(inner)]].tolist()
-            own = inner if plan is None or w < len(left.free) else plan.sets[w - len(left.free)]
+            own = inner if sets is None or w < len(left.free) else sets[w - len(left.free)]
             axes = [inner.index(u) for u in own]
             mantissa, power = (
                 np.reshape(table, self._plan.cardinality[list(scope)].tolist())[cells].reshape(shape).transpose(axes)
@@ -284,6 +342,18 @@ class QuestionBackend(Backend):
                 powers[w] = powers.get(w, 0) + power.ravel()
         nothing = np.full(len(left.free), -1, np.int32)
         return (ExtendedEvidence(nothing, weights, powers) if weights else Evidence(nothing)), constant
+
+    def joint(self, evidence: Evidence, scope: Sequence[int]) -> tuple[NDArray[np.float64], float]:
+        """The joint posterior of some variables, by a search, and ln P(evidence)."""
+        ascending = sorted(scope)
+        left = self._reduced(evidence, scope, families=False, together=ascending)
+        cells = np.ones(1)
+        log_evidence = left.log_constant + self.case(left, evidence, left.sets if len(left.free) else None)[1]
+        if len(left.free):
+            found = self.search(left, evidence, MOST_STEPS)
+            cells = _joint_cells(left, found, found.posterior, scope)
+            log_evidence += found.log_evidence
+        return left.table(ascending, cells).transpose([ascending.index(v) for v in scope]), log_evidence
 
     def _posterior(
         self, left: Reduction, targets: Sequence[int] | None, cells: Callable[[Sequence[int]], NDArray[np.float64]],
@@ -364,6 +434,7 @@ class QuestionBackend(Backend):
     def reload(self, factors: Factors) -> None:
         self._reducer = self._reducer_of(factors)
         self._questions.clear()
+        self._searches.clear()
 
     def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
         return int(self._plan.cardinality.sum())
@@ -371,19 +442,13 @@ class QuestionBackend(Backend):
     def close(self) -> None:
         self._engines.clear()
         self._questions.clear()
+        self._searches.clear()
 
 
 def _ones(left: Reduction, plan: Plan) -> list[NDArray[np.float64]]:
     """The factors of a plan's sets."""
     cards = left.n_possible[left.free]
     return [np.ones(cards[list(scope)].tolist()) for scope in plan.sets]
-
-
-def _place(left: Reduction, plan: Plan, scope: Sequence[int]) -> int:
-    """The inner variable or set variable of a set; -1 if no variable of it is left."""
-    inner = left.inside(sorted(scope))
-    joint = {tuple(sorted(s)): len(left.free) + i for i, s in enumerate(plan.sets)}
-    return joint.get(inner, inner[0] if inner else -1)
 
 
 @contextlib.contextmanager
@@ -395,6 +460,26 @@ def _row(i: int) -> Iterator[None]:
         except TableTooLarge as error:
             error.row = i
             raise
+
+
+def _place(left: Reduction, sets: Sequence[Sequence[int]], scope: Sequence[int]) -> int:
+    """The inner variable or set variable of a set of the model; -1 if no variable of it is left."""
+    inner = left.inside(sorted(scope))
+    joint = {tuple(sorted(s)): len(left.free) + i for i, s in enumerate(sets)}
+    return joint.get(inner, inner[0] if inner else -1)
+
+
+def _joint_cells(
+    left: Reduction, solver: _Engine | Search, posterior: NDArray[np.float64], scope: Sequence[int]
+) -> NDArray[np.float64]:
+    """The joint posterior of what is left of a set, by ascending variable."""
+    w = _place(left, solver.sets, scope)
+    if w < 0:
+        return np.ones(1)
+    begin = int(solver.cards[:w].sum())
+    own = solver.sets[w - len(left.free)] if w >= len(left.free) else (w,)
+    shape = left.n_possible[left.free[list(own)]].tolist()
+    return posterior[begin : begin + int(solver.cards[w])].reshape(shape).transpose(np.argsort(own))
 
 
 class CheaperQuestions(DelegatingBackend):
@@ -461,8 +546,8 @@ class QuestionSweep:
         self._questions, self._maximal, self._make = questions, maximal, make
         self._sweeps: LRU[int, tuple[Reduction, Sweep, Plan]] = LRU(16)
 
-    def _sweep(self, evidence: Evidence) -> tuple[Reduction, Sweep | None, Evidence, float]:
-        """What is left of a case: a sweep, the evidence, and ln of all that is certain."""
+    def _sweep(self, evidence: Evidence) -> tuple[Reduction, Sweep | Search | None, Evidence, float]:
+        """What is left of a case: a sweep or a search, the evidence, and ln of all that is certain."""
         left = self._questions.reduce(evidence)
 
         def make() -> tuple[Reduction, Sweep, Plan]:  # the value holds the reduction, so no other one has this id
@@ -470,14 +555,28 @@ class QuestionSweep:
             program = collect_program(plan, maximal=self._maximal)
             return left, self._make(program, [*left.tables, *_ones(left, plan)]), plan
 
-        made = self._sweeps.get_or_make(id(left), make) if len(left.free) else (left, None, None)
-        case, constant = self._questions.case(left, evidence, made[2])
-        return left, made[1], case, left.log_constant + constant
+        solver: Sweep | Search | None = None
+        sets: Sequence[Sequence[int]] | None = None
+        if len(left.free):
+            solver, sets = self._questions.search_first(left, evidence), left.sets
+        if len(left.free) and solver is None:
+            try:
+                _, solver, plan = self._sweeps.get_or_make(id(left), make)
+                sets = plan.sets
+            except TableTooLarge as error:
+                solver = self._questions.search_last(left, evidence, error)
+        case, constant = self._questions.case(left, evidence, sets)
+        return left, solver, case, left.log_constant + constant
 
     def best(self, evidence: Evidence, k: int = 1) -> Best:
         left, sweep, case, constant = self._sweep(evidence)
         if sweep is None:
             return Best(left.state[None], np.array([constant]))
+        if isinstance(sweep, Search):
+            if k > 1:
+                raise TableTooLarge("the tables of this question are too large for more than one best configuration")
+            states, log_value = sweep.best()
+            return Best(left.expanded(states[None]), np.array([log_value + constant]))
         best = sweep.best(case, k)
         return Best(left.expanded(best.states), best.log_value + constant)
 
@@ -493,6 +592,10 @@ class QuestionSweep:
         left, sweep, case, _ = self._sweep(evidence)
         if sweep is None:
             return np.tile(left.state, (n, 1))
+        if isinstance(sweep, Search):
+            block = max(1, MOST_NUMBERS // len(left.state))
+            numbers = [uniforms(min(block, n - i))[:, left.free] for i in range(0, n, block)]
+            return left.expanded(sweep.draw(np.concatenate([np.zeros((0, len(left.free))), *numbers])))
         return left.expanded(sweep.draw(case, n, lambda m: np.ascontiguousarray(uniforms(m)[:, left.free])))
 
     def draw_rows(

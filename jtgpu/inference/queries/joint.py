@@ -26,7 +26,7 @@ from ..results.rankings import JointCost
 from ..results.tables import Conditional, Joint
 from . import variable_elimination
 from .posteriors import n_configurations, scope_of
-from .reduced import reduced
+from .reduced import reduced, searched
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -233,7 +233,13 @@ def _joint_of_question(
 ) -> Joint:  # fmt: skip
     """The same, of a tree whose questions are planned one by one: from the joint posterior of what is left."""
     _check_entries(tree.model, scope, limit)
-    left, sub, names = reduced(tree, scope, resolved)
+    try:
+        left, sub, names = reduced(tree, scope, resolved)
+    except TableTooLarge as error:
+        if how != "auto":
+            raise
+        cells, log_evidence = searched(tree, scope, resolved, error)
+        return Joint(*_labels(tree.model, scope), cells, log_evidence + resolved.log_shift)
     cells, log_evidence = np.ones(1), 0.0
     if sub is not None and names:
         joint = joint_of(sub, names, sub.resolve(), how, limit)
@@ -303,14 +309,7 @@ def conditional(
     if self.whole:
         table = _rows(self, both, targets, resolved, axes)
     else:
-        _check_entries(model, both, MAX_TABLE)
-        left, sub, free = reduced(self, both, resolved)
-        cells, targeted = np.ones(1), [i for i, v in enumerate(free) if model.index(v) in targets]
-        if sub is not None and free:
-            inner = scope_of(sub.model, free)
-            last = [inner[i] for i in targeted] or inner
-            cells = _rows(sub, inner, last, sub.resolve(), tuple(targeted))
-        table = left.table(both, cells)
+        table = _rows_of_question(self, both, targets, resolved)
     sums = table.sum(axis=axes, keepdims=True)
     possible = sums > 0
     table = np.divide(table, sums, out=np.zeros_like(table), where=possible)
@@ -331,6 +330,23 @@ def _rows(
     log_table, _ = log_joint_table(tree, scope, resolved, last)
     top = log_table.max(axis=axes, keepdims=True)
     return np.asarray(np.exp(log_table - np.where(np.isneginf(top), 0.0, top)))
+
+
+def _rows_of_question(
+    tree: CompiledModel, scope: list[int], targets: Sequence[int], resolved: ResolvedEvidence
+) -> Floats:
+    """The same, of a tree whose questions are planned one by one."""
+    _check_entries(tree.model, scope, MAX_TABLE)
+    try:
+        left, sub, free = reduced(tree, scope, resolved)
+    except TableTooLarge as error:
+        return searched(tree, scope, resolved, error)[0]
+    cells, targeted = np.ones(1), [i for i, v in enumerate(free) if tree.model.index(v) in targets]
+    if sub is not None and free:
+        inner = scope_of(sub.model, free)
+        last = [inner[i] for i in targeted] or inner
+        cells = _rows(sub, inner, last, sub.resolve(), tuple(targeted))
+    return left.table(scope, cells)
 
 
 def _labels(model: DiscreteModel, scope: Sequence[int]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:

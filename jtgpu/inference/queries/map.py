@@ -109,7 +109,10 @@ def _map_of_question(
     max_table: int | None,
 ) -> Explanation:  # fmt: skip
     """The same, of a tree whose questions are planned one by one."""
-    left, sub, names = reduced(tree, scope, resolved)
+    try:
+        left, sub, names = reduced(tree, scope, resolved)
+    except TableTooLarge:
+        return _from_joint(tree, scope, resolved, check_k(tree.model, k, scope, resolved.case))
     log_evidence = evidence_of(tree, resolved)
     if sub is None or not names:
         check_k(tree.model, k, (), resolved.case)
@@ -178,7 +181,7 @@ def _cheaper(tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence, 
 
 def _from_joint(tree: CompiledModel, scope: list[int], resolved: ResolvedEvidence, k: int) -> Explanation:
     """The k largest entries of the joint posterior."""
-    free = [v for v in scope if resolved.case.state[v] < 0]
+    free = [v for v in scope if resolved.case.state[v] < 0] or scope
     table = joint_of(tree, free, resolved)
     flat = table.probabilities.ravel()
     order = np.argsort(-flat, kind="stable")[:k]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ...backends.wrappers.questions import Limits, QuestionBackend
-from ...errors import ImpossibleEvidence
+from ...errors import ImpossibleEvidence, TableTooLarge
 from ...model.discrete import Factor
 from ...model.markov import MarkovNetwork
 from ...plans.compiler import MAX_TABLE, MEMORY_SHARE, unplanned
@@ -55,6 +55,18 @@ def reduction(
         return questions.reduce(case, targets)
     except ImpossibleEvidence:
         raise ImpossibleEvidence(tree.impossible(case)) from None
+
+
+def searched(
+    tree: CompiledModel, scope: Sequence[int], resolved: ResolvedEvidence, refusal: TableTooLarge
+) -> tuple[Floats, float]:
+    """The joint posterior of some variables by a search over states, and ln P(evidence), after a plan was refused."""
+    try:
+        return questions_of(tree, resolved.factors).joint(resolved.case, scope)
+    except TableTooLarge as error:
+        raise refusal.saying(f"{refusal.message}; {error.message}") from None
+    except ImpossibleEvidence:
+        raise ImpossibleEvidence(tree.impossible(resolved.case)) from None
 
 
 class ReducedTree(NamedTuple):

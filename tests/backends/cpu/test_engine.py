@@ -232,6 +232,26 @@ def test_threads_give_the_same_bits(name: str, share: float, monkeypatch: pytest
     np.testing.assert_allclose(one.posterior, definition.run(evidence).posterior, atol=1e-12)
 
 
+@pytest.mark.parametrize(("name", "least", "most"), [("mildew", 1, 1), ("barley", 1, 1), ("munin1", 4, 8)])
+def test_the_default_number_of_threads_is_that_which_pays(
+    name: str, least: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts of large packed products pack the same numbers again: mildew and barley lose with two threads."""
+    monkeypatch.setattr(runner, "cores", lambda: 16)
+    used, run_tasks = [1], parallel.run_tasks
+
+    def noted(*task: Any) -> float:
+        used.append(task[-1])
+        return run_tasks(*task)
+
+    monkeypatch.setattr(runner, "run_tasks", noted)
+    plan = network(name).plan()
+    evidence = Evidence.none(len(plan.plan.cardinality))
+    result = backend_of(plan.compile("cpu")).run(evidence)
+    assert least <= max(used) <= most
+    assert np.array_equal(result.posterior, backend_of(plan.compile("cpu", threads=1)).run(evidence).posterior)
+
+
 def test_impossible_evidence_ends_every_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "PARALLEL", 0)
     net = chain(50, 2)

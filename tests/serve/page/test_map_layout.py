@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 import jtgpu
-from jtgpu.serve.map_boxes import COMPACT, FULL, box_size
-from jtgpu.serve.map_layout import MAX_NODES, map_layout, overview
+from jtgpu.serve.map_layout import COMPACT, FULL, MAX_NODES, box_size, map_layout, overview
 
 
 @pytest.mark.parametrize("name", ["asia", "alarm", "hepar2"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import jtgpu
-from jtgpu.serve.map_boxes import COMPACT, title_lines
+from jtgpu.serve.map_layout import COMPACT, title_lines
 from tests.serve.page.conftest import Site, Visit
 
 NETWORKS = ("alarm", "hepar2", "win95pts", "andes", "munin")

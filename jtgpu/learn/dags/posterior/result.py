@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....errors import ArgumentError
+from ....errors import ArgumentError, BackendUnavailable
 from ....formats.files import write_bytes
 from ....model.equivalence import digraph
 from ....model.network import BayesianNetwork
 from ....util import late_imports
 from ....util.arguments import check_keywords, file_path, number, whole_number
-from ....util.arrays import Bools, Ints
+from ....util.arrays import Bools, Floats, Ints
 from ....util.text_table import counted
 from ...state_file import file_contents
 from ..graphs import fitted_network
 from ..scores.numeric_table import NumericTable, cases_like, with_states
 from .arcs import ArcProbabilities, ArcTable
-from .arviz_data import arviz_data
 from .averaging import AveragedNetworks, arcs_of, clique_entries, distinct, evenly, fewest_errors, most_probable_first
-from .graph_files import write_graphs
 from .records import PosteriorRecord, Source
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from ....util.late_imports import Drawing
     from ....util.options import BackendName
+
+SUFFIXES = (".csv", ".gml", ".graphml")
 
 
 @check_keywords()
@@ -352,3 +354,45 @@ class StructurePosterior(ArcProbabilities):
         text = f"Posterior of {len(self.names)} variables, {state}: {arcs}"
         parts = [text, *self._record.table.missing_lines()]
         return "\n".join(filter(None, ["; ".join(parts), self.printed_arcs()[0]]))
+
+
+def arviz_data(names: tuple[str, ...], graphs: Ints, parents: Ints, trace: Floats) -> Any:
+    """Kept graphs as ``arc``, (chain, draw, parent, child), and the trace as ``log_weight`` of the statistics."""
+    # graphs: (T, C, n) bits of the candidates `parents`, (n, m); trace: (C, S), with the burn-in
+    # raises ArgumentError: If there are no chains.
+    if not trace.size:
+        raise ArgumentError("an exact posterior has no chains; to_arviz requires method='mcmc'")
+    try:
+        import arviz
+    except ImportError:
+        raise BackendUnavailable("to_arviz requires the package arviz: pip install arviz") from None
+    arcs = arcs_of(graphs.swapaxes(0, 1), parents)
+    groups = {"posterior": {"arc": arcs.astype(np.int8)}, "sample_stats": {"log_weight": trace}}
+    named: dict[str, Any] = {
+        "coords": {"parent": [*names], "child": [*names]}, "dims": {"arc": ["parent", "child"]},
+    }  # fmt: skip
+    if hasattr(arviz, "InferenceData"):  # before 1.0
+        return arviz.from_dict(**groups, **named)
+    return arviz.from_dict(groups, **named)
+
+
+def write_graphs(path: Path, graphs: Sequence[networkx.DiGraph[str]]) -> list[Path]:
+    """Write graphs, those of CSV to one file, others to a file each; the files that were written."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ArgumentError(f"the path must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, not {suffix!r}")
+    if suffix == ".csv":
+        buffer = io.StringIO()
+        rows = csv.writer(buffer, lineterminator="\n")
+        rows.writerow(("graph", "parent", "child"))
+        rows.writerows((i, u, v) for i, graph in enumerate(graphs) for u, v in graph.edges)
+        write_bytes(path, buffer.getvalue().encode())
+        return [path]
+    import networkx
+
+    generate = networkx.generate_gml if suffix == ".gml" else networkx.generate_graphml
+    width = len(str(len(graphs) - 1))
+    files = [path.with_name(f"{path.stem}-{i:0{width}}{path.suffix}") for i in range(len(graphs))]
+    for file, graph in zip(files, graphs, strict=True):
+        write_bytes(file, ("\n".join(generate(graph)) + "\n").encode())
+    return files
