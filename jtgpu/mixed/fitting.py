@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import DataError
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
-from .answers import CELLS, JOINT_CONFIGURATIONS
+from .answers import CELLS
 from .components import with_lines
 from .evidence import MixedCases
 from .moments import Moments, add_moments, empty_moments
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+JOINED = 1 << 12  # configurations of the variables of sets that are added to those of a pattern
 MANY = 500  # rows of a pattern from which it is a call of its own
 FAR = 1e3  # standard deviations from 0 from which the mean of a number is subtracted
 FEW_DIGITS = 1e-6  # of a sum of squares over its terms, from which it is computed from rows
@@ -79,7 +80,7 @@ class _Group:
 
 
 def _groups(answerer: Answerer, cases: MixedCases, weights: Floats, families: int = 0) -> Iterator[_Group]:
-    """Cases whose patterns have the same sets, or sets of few variables, together; a large pattern by itself."""
+    """Cases whose patterns have the same sets, or others of few variables, together; a large pattern by itself."""
     # families: cells of each case besides those of the sets
     waiting: dict[Any, list[tuple[ObservedPattern, NDArray[np.intp]]]] = {}
     for pattern, rows in answerer.by_pattern(cases, ()):
@@ -91,16 +92,16 @@ def _groups(answerer: Answerer, cases: MixedCases, weights: Floats, families: in
             else:
                 waiting.setdefault(pattern.sets, []).append(own)
     joined: list[tuple[ObservedPattern, NDArray[np.intp]]] = []
-    variables: set[int] = set()
+    variables: set[int] = set()  # of the sets that the first pattern does not have; a plan has each one by itself
     cells = 0
     for sets, patterns in waiting.items():
         for pattern, rows in patterns:
             own_cells = len(rows) * (families + sum(map(answerer.size, pattern.scopes.values())))
-            more = variables.union(*sets)
-            is_other = not joined or joined[-1][0].sets != sets
-            if joined and (cells + own_cells > CELLS or (is_other and answerer.size([*more]) > JOINT_CONFIGURATIONS)):
+            others = {s for s in sets if len(s) > 1}.difference(joined[0][0].sets) if joined else set()
+            more = variables.union(*others)
+            if joined and (cells + own_cells > CELLS or answerer.size([*more]) > JOINED):
                 yield _Group(cases, weights, joined)
-                joined, more, cells = [], set().union(*sets), 0
+                joined, more, cells = [], set(), 0
             joined.append((pattern, rows))
             variables, cells = more, cells + own_cells
     if joined:
