@@ -10,9 +10,6 @@ posteriors of all variables, by rows and, ``columns_``, as columns: so frames an
 multiply-adds that are not always zero at the card's rate. With ``--share`` another share is observed in tables
 eight times as large, and the numbers are kept as ``filled``.
 
-With ``--observed`` tables eight times as large, by the usual kernels and then with kernels for what cases observe,
-after as many calls as it takes until no more of them are made.
-
 With ``--peers`` others on the same card instead (bench/peers/einsum_peer.py): they compile together on the cores there
 are, the first named first, and are timed one after another with the card to themselves.
 
@@ -65,7 +62,6 @@ HAND_OVER = 0.9  # microseconds from a level to the next, measured
 BATCH_CELLS = 1 << 32  # cells of all cases of a table
 MOST_CASES = 1 << 20  # of a table
 PEER_BATCH = 1 << 17  # larger ones do not fit what the peers allocate
-QUIET, MOST_US = 40, 3e5  # calls that make no kernels, after which no more are expected; of a call with default kernels
 SHARE = 0.1  # of the cells of tables of cases, observed
 CPU_FLOPS = 1e9  # of the CPU's share of a batch
 PEER_CELLS = 1 << 28
@@ -300,43 +296,6 @@ def measure_batch(given: Loaded, share: float, options: dict[str, Any]) -> dict[
     return {"network": given.name, "share": share, "filled": row}
 
 
-def measure_observed(given: Loaded, seconds: float, n_targets: int) -> dict[str, Any]:
-    """Larger tables by rows, whose cases have kernels without some of the variables that they observe, or not."""
-    states = sampled_cases(given, 8)
-    targets = None if not n_targets else list(range(0, given.plan.n_variables, -(-given.plan.n_variables // n_targets)))
-    row: dict[str, Any] = {"network": given.name, "targets": n_targets or given.plan.n_variables}
-    usual = resident.prepare(given.plan, given.tables, single=False)
-    usual.run_batch(states, None, targets)
-    states = states[: max(1024, round(len(states) * min(1.0, MOST_US / usual.batch_device_us)))]
-    row["observed_batch"] = len(states)
-    expected = usual.run_batch(states, None, targets).posterior
-    calls, device = in_turns(usual, lambda: usual.run_batch(states, None, targets))
-    row |= {"usual_us": spread(device), "usual_call_us": spread(calls)}
-    usual.close()
-    backend = resident.prepare(given.plan, given.tables, single=False)
-    backend.with_patterns(given.tables, resident.prepare)
-    start, n_calls, last = time.perf_counter(), 0, 0
-    while True:
-        before = len(backend.tables.fixed)
-        found = backend.run_batch(states, None, targets)
-        n_calls += 1
-        last = n_calls if len(backend.tables.fixed) > before else last
-        if n_calls >= last + QUIET or time.perf_counter() - start >= seconds:
-            break
-    row |= {"calls_before": n_calls, "last_made_in": last, "seconds_before": round(time.perf_counter() - start, 1)}
-    calls, device = in_turns(backend, lambda: backend.run_batch(states, None, targets))
-    row |= {
-        "observed_us": spread(device),
-        "observed_call_us": spread(calls),
-        "usual_cases_per_s": round(len(states) / row["usual_us"]["median"] * 1e6),
-        "observed_cases_per_s": round(len(states) / statistics.median(device) * 1e6),
-        "parts": len(backend.tables.share(states, None, targets).parts),
-        "error": float(np.abs(found.posterior - expected).max()),
-    }
-    backend.close()
-    return row
-
-
 def peer_jobs(words: Sequence[str], chosen: Sequence[tuple[str, Path, Any]], batches: Sequence[int]) -> list[Job]:
     """What ``--peers`` asks for, the first word first."""
     jobs = []
@@ -368,11 +327,9 @@ def our_rows(chosen: Sequence[tuple[str, Path, Any]], options: argparse.Namespac
             print(f"{name}: not begun, {options.within:.0f} s are over", file=sys.stderr)
             continue
         given = Loaded(name, path, order)
-        if not options.batch and not options.observed:
+        if not options.batch:
             yield measure(given, 20 if options.smoke else options.runs, options.indexed, made)
-        if options.observed:
-            yield measure_observed(given, options.settling, options.targets)
-        elif not options.single:
+        if not options.single:
             yield measure_batch(given, options.share, made)
         given.judge.close()
 
@@ -384,10 +341,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--single", action="store_true", help="single cases only")
     parser.add_argument("--batch", action="store_true", help="tables of cases only")
-    parser.add_argument("--observed", action="store_true", help="tables with kernels for what cases observe only")
     parser.add_argument("--share", type=float, default=SHARE, help="of the cells that --batch observes")
-    parser.add_argument("--settling", type=float, default=16.0, help="most seconds of calls before those of --observed")
-    parser.add_argument("--targets", type=int, default=0, help="variables that --observed asks for, if not all")
     parser.add_argument("--dtype", default="float64", help="what tables are made of: float64, float32")
     parser.add_argument("--indexed", action="store_true", help="also the published engine")
     parser.add_argument("--peers", nargs="*", default=[], metavar="PEER", help="others on the same card instead")

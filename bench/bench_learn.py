@@ -214,7 +214,7 @@ def posteriors(smoke: bool, runs: int) -> Rows:
         yield row("posterior", name, "jtgpu, exact", once(time.process_time() - begin), rows=1000)
         for tolerance in (0.05,) if smoke else (0.01, 0.003):
             begin = time.process_time()
-            found = jtgpu.learn.posterior(table, method="mcmc", tolerance=tolerance)
+            found = jtgpu.learn.posterior(table, method="mcmc", chains=jtgpu.learn.Chains(tolerance=tolerance))
             seconds = time.process_time() - begin
             gap_to_exact = float(np.abs(found.edge_probabilities.values - exact).max())
             yield row(
@@ -249,9 +249,14 @@ def best_graphs(smoke: bool, runs: int) -> Rows:
                 raise SystemExit(f"{engine} has a better graph; nothing is timed")
         for threads in (1, 2):
             begin = time.perf_counter()
-            jtgpu.learn.structure(table, max_parents=3, threads=threads)
+            jtgpu.learn.structure(table, max_parents=3, compute=jtgpu.Compute(threads=threads))
             wall = time.perf_counter() - begin
-            spread = cpu_seconds(lambda t=threads, d=table: jtgpu.learn.structure(d, max_parents=3, threads=t), runs)  # type: ignore[misc]
+            spread = cpu_seconds(
+                lambda t=threads, d=table: jtgpu.learn.structure(  # type: ignore[misc]
+                    d, max_parents=3, compute=jtgpu.Compute(threads=t)
+                ),
+                runs,
+            )
             yield row(
                 "structure", name, f"jtgpu, {threads} threads", spread, rows=n_rows, score=found.score,
                 arcs=int(arcs.sum()), shd=structural_hamming_distance(arcs, true), wall=wall,

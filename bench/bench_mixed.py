@@ -152,7 +152,7 @@ def scores(n: int, runs: int) -> list[dict[str, Any]]:
             np.linalg.slogdet(matrix[s[:, :, None], s[:, None, :]])
 
     def table() -> jtgpu.learn.ScoreTable:
-        return jtgpu.learn.score_table(x, score="bge", max_parents=3, threads=1)
+        return jtgpu.learn.score_table(x, score="bge", max_parents=3, compute=jtgpu.Compute(threads=1))
 
     timed: dict[str, Callable[[], object]] = {"jtgpu": table, "numpy determinants": determinants}
     return [

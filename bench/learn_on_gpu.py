@@ -37,6 +37,8 @@ from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families
 from jtgpu.learn.dags.scores.set_values import MAX_CELLS
 from jtgpu.learn.dags.set_tables import outer_sets, set_tables
+from jtgpu.options.compute import Compute
+from jtgpu.options.learning import Chains
 from jtgpu.published.ordering import aligned_rows
 from jtgpu.published.ordering_gpu import FamilyKernels
 from jtgpu.published.ordering_scores import FamilyScores, published_seconds, table_bytes
@@ -410,7 +412,7 @@ def gpu_exact(name: str, table: CodedTable, smoke: bool, runs: int, only: str) -
                 run()
                 seconds.append(time.perf_counter() - begin)
                 begin = time.perf_counter()
-                learn.posterior(own, prior=cast(Any, prior), method="exact", backend="gpu")
+                learn.posterior(own, graph_prior=cast(Any, prior), method="exact", compute="gpu")
                 whole.append(time.perf_counter() - begin)
             kernels = {k: round(x, 5) for k, x in _launch_seconds(run).items()}
             print(f"{prior} {n}: {kernels}", flush=True)
@@ -424,14 +426,18 @@ def gpu_posteriors(cases: list[tuple[str, CodedTable]], runs: int, devices: int)
     """The default posterior by chains to a standard error of .002; two seeds are compared, and one with the CPU's."""
     tolerance = 0.002
     limits: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("one round", {"steps": 1}), (f"tolerance {tolerance}", {"time": 15.0}),
+        ("one round", {"chains": Chains(tolerance=tolerance, steps=1)}),
+        (f"tolerance {tolerance}", {"chains": Chains(tolerance=tolerance), "seconds": 15.0}),
     )  # fmt: skip
     for name, table in cases:
-        found = [learn.posterior(table, backend="gpu", tolerance=tolerance, seed=s, time=15.0) for s in (0, 1)]
+        found = [
+            learn.posterior(table, compute="gpu", chains=learn.Chains(tolerance=tolerance), seed=s, seconds=15.0)
+            for s in (0, 1)
+        ]
         gap = float(np.abs(found[0].edge_probabilities.values - found[1].edge_probabilities.values).max())
         if not gap <= 20 * tolerance and all(post.converged for post in found):
             raise SystemExit(f"the posteriors of two seeds differ by {gap:g}; nothing is timed")
-        on_cpu = learn.posterior(table, tolerance=0.01, seed=2, time=10.0)
+        on_cpu = learn.posterior(table, chains=learn.Chains(tolerance=0.01), seed=2, seconds=10.0)
         of_cpu = float(np.abs(found[0].edge_probabilities.values - on_cpu.edge_probabilities.values).max())
         if not of_cpu <= 0.06 and found[0].converged and on_cpu.converged:
             raise SystemExit(f"the posterior differs from the CPU's by {of_cpu:g}; nothing is timed")
@@ -440,17 +446,16 @@ def gpu_posteriors(cases: list[tuple[str, CodedTable]], runs: int, devices: int)
             f"{name}: converged {[post.converged for post in found]}, R-hat {[post.rhat for post in found]}", flush=True
         )
         for cards in sorted({1, devices}):
+            on_cards = Compute(backend="gpu", devices=list(range(cards)))
             for label, options in limits:
                 seconds, post = [], found[0]
                 for seed in range(runs):
                     begin = time.perf_counter()
-                    post = learn.posterior(
-                        table, backend="gpu", tolerance=tolerance, seed=seed, devices=list(range(cards)), **options
-                    )
+                    post = learn.posterior(table, compute=on_cards, seed=seed, **options)
                     seconds.append(time.perf_counter() - begin)
                 stages = _stage_seconds(
-                    lambda table=table, cards=cards, options=options: learn.posterior(  # type: ignore[misc]
-                        table, backend="gpu", tolerance=tolerance, seed=0, devices=list(range(cards)), **options
+                    lambda table=table, on=on_cards, options=options: learn.posterior(  # type: ignore[misc]
+                        table, compute=on, seed=0, **options
                     )
                 )
                 print(f"{name}, {label}: {stages}", flush=True)

@@ -178,7 +178,7 @@ def whiten(smoke: bool) -> Found:
         cases, new = ({name: np.asarray(c) for name, c in t.items()} for t in tables)
         now = [name for name in cases if name.endswith("[t]")]
         tiers = [[name for name in cases if name not in now], now] if lags else None
-        net = jtgpu.learn.structure(cases, tiers=tiers).network()
+        net = jtgpu.learn.structure(cases, constraints=jtgpu.learn.Constraints(tiers=tiers)).network()
         yield "log-score of the next states", how, {"value": next_state_score(net, new, now), "columns": len(cases)}
 
     rng = np.random.default_rng(3)

@@ -59,24 +59,13 @@ extern "C" __global__ void __launch_bounds__(256) batch_enter(Batch b) {
     const Group g = group_of(b, warp % groups, lane);
     const u32 at = warp % groups * 32 + lane;
     real top = 0;
-    double scale = 1.0;
-    u32 cell = f.cell;
-    for (u32 v = 0; v < f.n_cut; v++) {
-        const Axis axis = b.axes[f.axes + v];
-        const u32 row = b.weight_row[axis.variable], state = b.state[(u64)axis.variable * b.stride + at];
-        if (state >= axis.card) scale = 0.0;
-        else {
-            cell += state * axis.inner;
-            if (axis.weight && row != NONE) scale *= b.weight[(u64)(row + state) * b.stride + at];
-        }
-    }
     for (u32 first = 0; first < 32; first += 8) {
         const u32 used = f.used >> first & 255u;
         if (!used) continue;
         double value[8];
 #pragma unroll
-        for (u32 i = 0; i < 8; i++) value[i] = used >> i & 1 ? (double)b.shared[cell + first + i] : 0.0;
-        for (u32 v = f.n_cut; v < f.n_axes; v++) {
+        for (u32 i = 0; i < 8; i++) value[i] = used >> i & 1 ? (double)b.shared[f.cell + first + i] : 0.0;
+        for (u32 v = 0; v < f.n_axes; v++) {
             const Axis axis = b.axes[f.axes + v];
             const u32 row = b.weight_row[axis.variable], e = f.from + first;
             const int state = b.state[(u64)axis.variable * b.stride + at];
@@ -91,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(256) batch_enter(Batch b) {
 #pragma unroll
         for (u32 i = 0; i < 8; i++) {
             if (!(used >> i & 1)) continue;
-            const real stored = (real)(f.n_cut ? value[i] * scale : value[i]);
+            const real stored = (real)value[i];
             g.cells[(u64)(f.to + first + i) * 32] = stored;
             top = stored > top ? stored : top;
         }
@@ -193,11 +182,6 @@ extern "C" __global__ void __launch_bounds__(256) batch_finish(Batch b) {
     const Group g = group_of(b, warp % groups, lane);
     if (what < b.n_answers) {
         const Answer a = b.answers[what];
-        if (a.cut != NONE) {  // observed
-            const u32 state = g.cells[(u64)a.cell * 32] > 0 ? b.state[(u64)a.cut * b.stride + at] : NONE;
-            for (u32 i = 0; i < a.card; i++) b.posterior[(u64)(a.at + i) * b.stride + at] = i == state;
-            return;
-        }
         double total = 0.0;
         for (u32 i = 0; i < a.card; i++) total += g.cells[(u64)(a.cell + i) * 32];
         for (u32 i = 0; i < a.card; i++)

@@ -3,14 +3,14 @@
 
 #define SINGLE (sizeof(real) == 4)
 
-struct Axis { u32 variable, inner, card, weight; };  // weight, of the first axes: whether weights multiply, too
+struct Axis { u32 variable, inner, card, pad; };
 struct Factor {  // up to 32 entries of an evidence factor, the first of which is its entry `from`
     u32 cell, from, table, axes, n_axes;
     u32 to;              // cell of the first one in a case's arena
     u32 used;            // bit i: entry i is stored; the others stay zero
-    u32 n_cut;           // the first axes: of variables that every case observes, whose states choose the entries
+    u32 pad;
 };
-struct Answer { u32 cell, card, at, cut; };  // cut: the variable, if every case observes it: `cell` is P(e) then
+struct Answer { u32 cell, card, at, pad; };
 
 #define A_SHARED 16u  // bits of a tile's kind, above its shape: all cases share A, or B; first tile of a contraction
 #define B_SHARED 32u

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from click import BadParameter
 
 from ..errors import ArgumentError
-from ..options.compute import Compute, CutPlanning, Devices, MemoryLimit, Planning, Progress, Threads
+from ..options.compute import Compute, CutPlanning, Devices, Planning, Progress, Threads
 from ..options.learning import EM, Chains, Constraints, Search
 from ..options.record import Opt, Record, fields_of
 from ..options.serving import Limits
@@ -542,16 +542,6 @@ class LearnTable(Record, title="Columns and states"):
         "Make N intervals of each column of more different numbers.", least=2, front=True)] = None
 
 
-class LearnCompute(Record, title="Computation"):
-    """Where structures are learned."""
-
-    backend: Annotated[Literal["cpu", "gpu"], Opt("Where to compute.", "--backend NAME")] = "cpu"
-    threads: Threads = None
-    devices: Devices = None
-    memory_limit: MemoryLimit = None
-    progress: Progress = None
-
-
 def _threshold(text: str) -> str | float:
     try:
         p = 2.0 if text == "map" else float(text)
@@ -576,6 +566,9 @@ class LearnFiles(Record, title="Probabilities of arcs"):
     threshold: Annotated[str | float | None, Opt(
         "Network to write: that of the arcs with a probability above P, or map: of the best graph.",
         "--threshold P|map", check=_threshold)] = None
+    seconds: Annotated[float | None, Opt(
+        "Time that all of it should take at most; with --checkpoint, that Markov chains may run.", "--seconds S",
+        front=True, above=0)] = None
     resume: Annotated[bool, Opt("Continue the run of --checkpoint.")] = False
 
 
@@ -865,8 +858,8 @@ COMMANDS = {
     "sample": Command(TABLES, Sample, {
         CsvOptions: "escape_formulas", Planning: "", Compute: ONE_BY_ONE}),
     "learn": Command(NETWORKS, Learn, {
-        LearnModel: "", LearnTable: "", LearnConstraints: "", Search: "", LearnFiles: "", Chains: "",
-        ClusterOptions: "cluster", CsvOptions: INPUT, LearnCompute: ""}),
+        LearnModel: "", LearnTable: "", LearnConstraints: "", Search: "candidates start", LearnFiles: "", Chains: "",
+        CsvOptions: INPUT, Compute: "backend threads devices cluster memory_limit progress"}),
     "explore": Command(NETWORKS, Explore, {CsvOptions: INPUT}),
     "info": Command(NETWORKS, Info),
     "convert": Command(NETWORKS, Convert, {}, "export"),

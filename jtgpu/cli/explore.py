@@ -158,7 +158,7 @@ def numeric_options(cases: Any, numeric: Sequence[str], seed: int) -> dict[str, 
     gaps = any(column.null_count for column in cases.columns)
     only_numbers = len(numeric) == cases.num_columns
     return {
-        "seed": seed, "score": "bge" if only_numbers else "bic-cg", "numbers": list(numeric),
+        "seed": seed, "score": "bge" if only_numbers else "bic-cg", "continuous": list(numeric),
         "missing": "drop" if gaps else "error",
     }  # fmt: skip
 
@@ -195,7 +195,7 @@ class _Learning:
 
     def structure(self, cases: Any, seconds: float | None) -> Structure:
         """The graph of some rows."""
-        return structure(cases, states=self.declared, time=seconds, **self.options)
+        return structure(cases, states=self.declared, seconds=seconds, **self.options)
 
     def network(self, learned: Structure, cases: Any, seconds: float | None) -> Any:
         """The network of a graph: by EM where cells are missing, unless that takes too long."""
@@ -273,7 +273,7 @@ class _Exploration:
         seconds = monotonic() - begin
         if is_certain:
             step("computing the probabilities of the arcs")
-            self.certainty = posterior(learn.cases, time=learn.seconds(SHARE_OF_CHAINS), **self.options)
+            self.certainty = posterior(learn.cases, seconds=learn.seconds(SHARE_OF_CHAINS), **self.options)
         step("judging the predictions")
         entries = _entries(self.learned) if learn.numeric is None and learn.limit.is_set else 0.0
         self.accuracy = learn.judged(self.goal, seconds, entries)

@@ -20,15 +20,14 @@ from ..learn.dags.structure import Structure, structure
 from ..learn.dags.task import require_feasible
 from ..learn.discretisation import discretise
 from ..model.network import BayesianNetwork
-from ..options.learning import Chains, Search
+from ..options.compute import Compute
+from ..options.learning import Chains, Constraints, Search
 from ..util.atomic_file import write_text
 from ..util.text_table import counted
 from .console import csv_text, print_json, reading, warn
 from .declared import (
-    ClusterOptions,
     CsvOptions,
     Learn,
-    LearnCompute,
     LearnConstraints,
     LearnFiles,
     LearnModel,
@@ -53,9 +52,8 @@ def compute_posterior(
         chains.checkpoint.unlink(missing_ok=True)  # --force: another run may have written it
     with status("scoring families", progress) as step, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        learned = posterior(
-            table, progress=step, **{"time" if k == "seconds" else k: x for k, x in vars(chains).items()}, **options
-        )
+        options["compute"] = options["compute"].replaced(progress=step)
+        learned = posterior(table, chains=chains, seconds=files.seconds, **options)
         text = ""
         if files.edges is not None:
             step("computing paths and equivalence classes")
@@ -112,7 +110,7 @@ def _data_as_json(data: str, table: CodedTable) -> dict[str, Any]:
 
 def learn(  # noqa: PLR0913 (records)
     o: Learn, model: LearnModel, columns: LearnTable, constraints: LearnConstraints, search: Search, files: LearnFiles,
-    chains: Chains, cluster: ClusterOptions, csv: CsvOptions, run: LearnCompute,
+    chains: Chains, csv: CsvOptions, run: Compute,
 ) -> None:  # fmt: skip
     """Run ``jtgpu learn``."""
     writer = None
@@ -120,26 +118,23 @@ def learn(  # noqa: PLR0913 (records)
         writer = (numeric_writer_of if ScoreRule(model.score).takes_numbers else writer_of)(o.output)
         check_output(o.output, o.force)
     is_wanted = (
-        model.method == "mcmc" or model.graph_prior == "order" or cluster.cluster is not None
+        model.method == "mcmc" or model.graph_prior == "order" or run.cluster is not None
         or files != LearnFiles() or chains != Chains()
     )  # fmt: skip
     _check(o, model, files, chains, is_wanted)
     table = _read(o.data, csv, model, columns, run.memory_limit)
-    options: dict[str, Any] = vars(model) | vars(run) | {
-        "candidates": search.candidates, "start": None if search.start is None else _network(search.start),
-        **_constraints(constraints, table.names),
+    options: dict[str, Any] = vars(model) | {
+        "constraints": _constraints(constraints, table.names),
+        "search": search.replaced(start=None if search.start is None else _network(search.start)),
+        "compute": run.replaced(progress=None),
     }  # fmt: skip
-    progress = options.pop("progress")
-    options["prior"] = options.pop("graph_prior")
-    if run.devices is not None and run.backend != "gpu":
-        raise BadParameter("--devices requires --backend gpu", param_hint="--devices")
     best: StructurePosterior | Structure
     keywords: dict[str, Any] = {}
     if is_wanted:
-        best = compute_posterior(table, files, chains, progress, options | {"cluster": cluster.cluster})
+        best = compute_posterior(table, files, chains, run.progress, options)
         keywords["threshold"] = None if files.threshold == "map" else files.threshold
     else:
-        with status("searching for the best graph", progress):
+        with status("searching for the best graph", run.progress):
             best = structure(table, **options)
     refused: FormatError | None = None
     if o.output is not None and writer is not None:
@@ -184,8 +179,8 @@ def _network(file: str) -> BayesianNetwork:
     return net
 
 
-def _constraints(given: LearnConstraints, names: Sequence[str]) -> dict[str, Any]:
-    """Keywords of `jtgpu.learn.structure` and `jtgpu.learn.posterior`."""
+def _constraints(given: LearnConstraints, names: Sequence[str]) -> Constraints:
+    """The constraints, with names of columns."""
     lines = [*(given.tiers or ())]
     if given.tiers_file is not None:
         if lines:
@@ -195,13 +190,15 @@ def _constraints(given: LearnConstraints, names: Sequence[str]) -> dict[str, Any
         except (OSError, UnicodeDecodeError) as error:
             raise BadParameter(f"{given.tiers_file}: {error}", param_hint="--tiers") from None
         lines = [line for row in text.splitlines() if (line := row.partition("#")[0].strip())]
-    arcs = {name: [split_names([text], names, "column") for text in getattr(given, name)] for name in ARCS}
+    arcs: dict[str, Any] = {
+        name: [split_names([text], names, "column") for text in getattr(given, name)] for name in ARCS
+    }
     for name, option in ARCS.items():
         for arc, text in zip(arcs[name], getattr(given, name), strict=True):
             if len(arc) != 2:
                 raise BadParameter(f"{text!r} is not an arc A,B", param_hint=option)
     tiers = [split_names([line], names, "column") for line in lines] or None
-    return arcs | {"tiers": tiers, "within_tiers": given.within_tiers}
+    return Constraints(**arcs, tiers=tiers, within_tiers=given.within_tiers)
 
 
 def _read(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
-    from ..options.learning import EM, Keys
+    from ..options.learning import EM, Chains, Constraints, Keys, Search
     from ..util.cells import MissingReport
     from .classifier import JunctionTreeClassifier
     from .dags.posterior.arcs import Arc, ArcTable, ParentSets
@@ -37,15 +37,16 @@ if TYPE_CHECKING:
     from .validation_result import Validation
 
 __all__ = [
-    "EM", "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "CredibleIntervals", "Discretiser", "Fit",
-    "JunctionTreeClassifier", "Keys", "MissingReport", "NumberCheck", "NumberValidation", "Online",
-    "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "Structure", "StructureLearner",
+    "EM", "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "Chains", "Constraints", "CredibleIntervals",
+    "Discretiser", "Fit", "JunctionTreeClassifier", "Keys", "MissingReport", "NumberCheck", "NumberValidation",
+    "Online", "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "Search", "Structure", "StructureLearner",
     "StructurePosterior", "Validation", "check", "discretise", "fit", "load", "posterior", "score_table", "structure",
     "validate",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
-    ".options.learning": "EM Keys", ".util.cells": "MissingReport", "classifier": "JunctionTreeClassifier",
+    ".options.learning": "Chains Constraints EM Keys Search", ".util.cells": "MissingReport",
+    "classifier": "JunctionTreeClassifier",
     "dags.posterior.averaging": "AveragedNetworks AveragedPosteriors",
     "dags.posterior.arcs": "Arc ArcTable ParentSets", "dags.posterior.saved": "load",
     "dags.posterior.posterior": "posterior",

@@ -6,19 +6,21 @@ scikit-learn itself is not needed.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
 from ..errors import DataError
 from ..model.network import BayesianNetwork
+from ..options.compute import Compute
+from ..options.learning import Chains, Constraints, Search
+from ..options.tables import ReadOptions
 from ..util.arguments import check_keywords
 from ..util.arrays import Floats
 from ..util.estimator import Estimator, check_table, check_width
-from ..util.options import Devices, LearnBackend, MissingCells, PosteriorMethod, StructurePriorLike
+from ..util.options import LearnBackend, MissingCells, PosteriorMethod, StructurePriorLike
 from .dags.posterior.posterior import posterior
 from .dags.scores.numeric_table import code_table
 from .dags.scores.rules import Score
@@ -40,10 +42,10 @@ class StructureLearner(Estimator):
     ----------
     family_score : str
         `score` of `jtgpu.learn.posterior`.
-    ess, prior, max_parents, candidates, method, forbidden, required, tiers, within_tiers, states, missing, constant,
-    na_values, tolerance, time, steps, chains, tempering, seed, memory_limit, threads, backend, devices, cluster,
-    checkpoint, progress, start
+    method, ess, graph_prior, max_parents, states, continuous, missing, seed, seconds
         See `jtgpu.learn.posterior`.
+    constraints, search, chains, read, compute : optional
+        See `jtgpu.learn.posterior`; None is the record without options. ``set_params(chains__steps=1000)`` sets one.
     threshold : float, optional
         The graph has the arcs with a probability above this. Default: the graph of the highest posterior weight.
 
@@ -62,9 +64,9 @@ class StructureLearner(Estimator):
 
     Examples
     --------
-    >>> from jtgpu.learn import StructureLearner
+    >>> from jtgpu.learn import Constraints, StructureLearner
     >>> data = {"rain": ["no", "no", "yes", "yes", "no"] * 4, "wet": ["no", "no", "yes", "yes", "yes"] * 4}
-    >>> learner = StructureLearner(forbidden=[("wet", "rain")]).fit(data)
+    >>> learner = StructureLearner(constraints=Constraints(forbidden=[("wet", "rain")])).fit(data)
     >>> [*learner.graph_.edges], round(learner.edge_probabilities_["rain", "wet"], 2)
     ([('rain', 'wet')], 0.99)
     >>> round(learner.score(data), 3)
@@ -72,35 +74,29 @@ class StructureLearner(Estimator):
     """
 
     _fitted = "network_"
+    _records: ClassVar[Mapping[str, type[Any]]] = {
+        "constraints": Constraints,
+        "search": Search,
+        "chains": Chains,
+        "read": ReadOptions,
+        "compute": Compute,
+    }
 
     family_score: Score = "bdeu"
-    ess: float = 1.0
-    prior: StructurePriorLike = "uniform"
-    max_parents: int | Mapping[str, int] = 4
-    candidates: int | Literal["auto", "all"] | Mapping[str, Iterable[str]] = "auto"
     method: PosteriorMethod = "auto"
-    forbidden: Iterable[tuple[str, str]] = ()
-    required: Iterable[tuple[str, str]] = ()
-    tiers: Iterable[Iterable[str]] | None = None
-    within_tiers: bool = True
+    ess: float = 1.0
+    graph_prior: StructurePriorLike = "uniform"
+    max_parents: int | Mapping[str, int] = 4
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None
+    continuous: bool | Iterable[str] | None = None
     missing: MissingCells = "error"
-    constant: Literal["error", "drop"] = "error"
-    na_values: str | Iterable[str] | None = None
-    tolerance: float = 0.01
-    time: float | None = None
-    steps: int | None = None
-    chains: int | Literal["auto"] = "auto"
-    tempering: bool | int | Literal["auto"] = False
     seed: int = 0
-    memory_limit: int | str | None = None
-    threads: int | None = None
-    backend: LearnBackend = "cpu"
-    devices: Devices = None
-    cluster: Any = None
-    checkpoint: str | Path | None = None
-    progress: Callable[[str], None] | None = None
-    start: Any = None
+    seconds: float | None = None
+    constraints: Constraints | None = None
+    search: Search | None = None
+    chains: Chains | None = None
+    read: ReadOptions | None = None
+    compute: Compute | LearnBackend | Literal["auto"] | None = None
     threshold: float | None = None
 
     graph_: networkx.DiGraph[str] = field(init=False)
@@ -147,8 +143,8 @@ class StructureLearner(Estimator):
             See `jtgpu.learn.posterior`.
         """
         _require_cases(X)
-        options = self.get_params()
-        threshold = options.pop("threshold")
+        options = {name: value for name, value in self.get_params(deep=False).items() if value is not None}
+        threshold = options.pop("threshold", None)
         learned = posterior(X, score=options.pop("family_score"), weights=sample_weight, **options)
         self.posterior_ = learned
         self.network_ = learned.network(threshold=threshold)

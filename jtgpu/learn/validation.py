@@ -225,7 +225,7 @@ def _folds(folds: Any, table: _Cases, seed: int) -> Ints:
 def _fitted(model: Any, table: _Cases, rows: Ints, options: Mapping[str, Any]) -> Any:
     """The model of some training rows."""
     if all(hasattr(model, name) for name in ("predict_proba", "fit", "get_params")):
-        copy = type(model)(**model.get_params())
+        copy = type(model)(**model.get_params(deep=False))
         return copy.fit(table.table(rows, False), [table.values[k] for k in _of_rows(table, rows)])
     train = table.table(rows, True)
     if callable(model) and _network(model) is None:

@@ -1,6 +1,6 @@
 """How networks are learned: `EM`, of parameters; `Search`, `Constraints` and `Chains`, of structures."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -61,10 +61,16 @@ def _count(above: int, *words: str) -> Any:
 class Search(Record, title="Search"):
     """Where the search for a graph begins, and which parents it considers."""
 
-    candidates: Annotated[int | Literal["auto", "all"], Opt(
+    # in Python lists by name, too
+    candidates: Annotated[int | Literal["auto", "all"] | Mapping[str, Any], Opt(
         "Candidate parents of each variable: more take longer. auto: 16, of chains 12, or as memory allows.",
         "--candidates N|all", check=_count(0, "auto", "all"))] = "auto"
+    # in Python a network, graph, mapping from child to parents, or iterable of (parent, child)
     start: Annotated[Any, Opt("Network file with the graph to start from.", "--start NET")] = None
+    restarts: Annotated[int, Opt(
+        "Of greedy and tabu: how often to search again, from the best graph after random moves.", least=0)] = 0
+    # of the same data with the same score, from `jtgpu.learn.score_table` or a score file
+    scores: Annotated[Any, Opt("Scores of the families; they are computed otherwise.")] = None
 
 
 class Constraints(Record, title="Constraints"):
@@ -84,15 +90,14 @@ class Constraints(Record, title="Constraints"):
 class Chains(Record, title="Markov chains"):
     """How probabilities of arcs are computed, by Markov chains beyond 13 variables."""
 
-    tolerance: Annotated[float, Opt("Largest standard error of a probability, at which Markov chains stop.")] = 0.01
-    seconds: Annotated[float | None, Opt(
-        "Time that all of it should take at most; with --checkpoint, that Markov chains may run.", "--seconds S",
-        front=True)] = None
+    tolerance: Annotated[
+        float, Opt("Largest standard error of a probability, at which Markov chains stop.", above=0)
+    ] = 0.01
     steps: Annotated[int | None, Opt("Most steps of a chain.", least=1)] = None
-    chains: Annotated[int | Literal["auto"], Opt(
+    n_chains: Annotated[int | Literal["auto"], Opt(
         "Number of chains. Default: 8.", "--chains N", check=_count(3, "auto"))] = "auto"
     tempering: Annotated[bool | int | Literal["auto"], Opt(
         "Replicas of each chain at flatter distributions, for posteriors with several peaks; auto: if needed.",
         "--tempering N|auto", check=_count(1, "auto"))] = False
-    checkpoint: Annotated[Path | None, Opt(
+    checkpoint: Annotated[Path | str | None, Opt(
         "File for the state of the chains, written every 30 seconds.")] = None

@@ -119,7 +119,7 @@ def check_options(record: Any) -> None:
     """Raise `ArgumentError` for a field of a record that its type or bounds do not accept."""
     for name, field in fields_of(type(record)).items():
         value, opt, kinds = getattr(record, name), field.opt, kinds_of(field.kind)
-        if value is None:
+        if value is None and (field.default is None or type(None) in get_args(field.kind)):
             continue
         if kinds == (bool,):
             flag(name, value)

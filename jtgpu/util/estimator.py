@@ -24,10 +24,13 @@ class Estimator:
     """Base class of estimators; ``__init__`` stores each parameter in the attribute of its name."""
 
     _fitted: ClassVar[str]  # the attribute that `fit` sets
+    _records: ClassVar[Mapping[str, type[Any]]] = {}  # parameter -> its record of options; None is one without
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Get the parameters of this estimator by name. `deep` has no effect."""
-        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        """Get the parameters of this estimator by name; `deep`: with options of records, such as ``chains__steps``."""
+        own = {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+        records = {name: own[name] for name in self._records if deep and hasattr(own[name], "__dict__")}
+        return own | {f"{name}__{option}": x for name, record in records.items() for option, x in vars(record).items()}
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters of this estimator.
@@ -39,13 +42,19 @@ class Estimator:
         """
         known = [*inspect.signature(type(self)).parameters]
         for name, value in params.items():
+            record, _, option = name.partition("__")
+            if option and record in self._records:
+                before = getattr(self, record)
+                options = vars(before) if hasattr(before, "__dict__") else {}
+                setattr(self, record, self._records[record](**{**options, option: value}))
+                continue
             if name not in known:
                 raise ArgumentError(f"there is no parameter {name!r}{closest(name, known)}")
             setattr(self, name, value)
         return self
 
     def __sklearn_clone__(self) -> Self:
-        return type(self)(**self.get_params())
+        return type(self)(**self.get_params(deep=False))
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, self._fitted)
@@ -59,7 +68,7 @@ class Estimator:
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
-        given = self.get_params().items()
+        given = self.get_params(deep=False).items()
         changed = [f"{k}={v!r}" for k, v in given if not _equal(v, defaults[k].default)]
         return f"{type(self).__name__}({', '.join(changed)})"
 

@@ -36,7 +36,7 @@ def test_a_network_is_written(data: Path, tmp_path: Path) -> None:
     model = jtgpu.read(net)
     assert isinstance(model, jtgpu.BayesianNetwork)
     assert model.parents("wet") == ("rain",)
-    found = jtgpu.learn.structure(data, required=[("rain", "wet")])
+    found = jtgpu.learn.structure(data, constraints=jtgpu.learn.Constraints(required=[("rain", "wet")]))
     assert model.cpt("wet") == pytest.approx(found.network().cpt("wet"), abs=1e-6)
     again = run(data, "-o", net)
     assert again.exit_code == 6
@@ -227,7 +227,7 @@ def test_missing_cells_and_dialects(tmp_path: Path) -> None:
         (["--threshold", "1.5"], "neither a number from 0 to 1, nor map"),
         (["--tempering", "1"], "neither a number above 1, nor auto"),
         (["--candidates", "0"], "neither a number above 0, nor auto or all"),
-        (["--devices", "0"], "--devices requires --backend gpu"),
+        (["--backend", "cpu", "--devices", "0"], "are GPUs, but --backend cpu"),
         (["--draw-network", "e.png"], "neither .svg nor .html"),
         (["--save", "nowhere/e.npz"], "does not exist"),
         (["--draw", "e.png"], "neither .svg nor .html"),

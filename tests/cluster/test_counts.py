@@ -30,7 +30,7 @@ def rows(n: int) -> tuple[jtgpu.BayesianNetwork, np.ndarray, dict[str, np.ndarra
     return net, states, {"Xray": likelihood}
 
 
-def assert_same_bits(found: jtgpu.learn.Fit, plain: jtgpu.learn.Fit) -> None:
+def assert_same_bits(found: jtgpu.learn.Fit[Any], plain: jtgpu.learn.Fit[Any]) -> None:
     assert found.objective == plain.objective
     for v in plain.network:
         np.testing.assert_array_equal(found.network.cpt(v), plain.network.cpt(v))

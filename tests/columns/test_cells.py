@@ -57,7 +57,7 @@ def is_json(cell: Any) -> bool:
     return cell is None or isinstance(cell, (str, bool, int)) or (isinstance(cell, float) and math.isfinite(cell))
 
 
-def some_sources(sources: Mapping[str, Writer], row: Row, verb: str) -> dict[str, Writer]:
+def some_sources(sources: Mapping[str, Writer], row: Row | Cell, verb: str) -> dict[str, Writer]:
     """The sources that a test reads: all of them at full length, else two, others for other rows and verbs."""
     if settings().max_examples == FULL or verb in SLOW:
         return dict(sources)

@@ -18,7 +18,9 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture(scope="module")
 def posterior() -> StructurePosterior:
-    return jtgpu.learn.posterior(random_table(3, n=5, n_rows=200), prior="order", method="mcmc", tolerance=0.05)
+    return jtgpu.learn.posterior(
+        random_table(3, n=5, n_rows=200), graph_prior="order", method="mcmc", chains=jtgpu.learn.Chains(tolerance=0.05)
+    )
 
 
 def texts(svg: str) -> list[str]:

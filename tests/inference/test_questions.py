@@ -235,7 +235,7 @@ def test_too_large_a_question_says_what_is_left(clinic: JunctionTree) -> None:
         clinic.posteriors(positive)
     with pytest.raises(TableTooLarge, match="question is too large"):
         clinic.question_cost(positive)
-    with pytest.raises(TableTooLarge, match="it was asked in parts, too: one about 10 of the 640 targets"):
+    with pytest.raises(TableTooLarge, match="it was divided, too: a part about 10 of the 640 targets"):
         clinic.posteriors(positive)
     with pytest.raises(TableTooLarge, match=r"need the whole tree.*with_numbers"):
         clinic.sensitivity(("d0", "yes"))
@@ -276,7 +276,7 @@ def test_an_engine_of_much_work_is_not_cheap() -> None:
             assert not questions.is_cheap(left, 1.0)
 
 
-def test_the_cost_of_a_question_that_is_asked_in_parts() -> None:
+def test_the_cost_of_a_question_that_is_divided() -> None:
     net = diagnosis(30, 4, 2)
     with net.compile("cpu", max_table=2_000) as tree:
         whole = tree.question_cost(targets=["f0"])

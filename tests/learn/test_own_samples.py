@@ -83,6 +83,10 @@ def test_words_in_a_file_whose_structure_is_learned(tmp_path: Path) -> None:
     assert (found.n_dropped, dict(found.missing.cells)) == (n, {"DuctFlow": flow, "CardiacMixing": mixing})
     listed = f"cells missing in 2 columns (DuctFlow {flow}, CardiacMixing {mixing})"
     assert f"{n} of 2,000 rows left out: {listed}; read as missing cells: 'None' in DuctFlow;" in repr(found)
-    for options in ({"states": net}, {"states": {v: net.states(v) for v in net}}, {"na_values": ()}):
+    for options in (
+        {"states": net},
+        {"states": {v: net.states(v) for v in net}},
+        {"read": jtgpu.ReadOptions(na_values=())},
+    ):
         whole = structure(tmp_path / "cases.csv", method="greedy", **options)
         assert (whole.n_dropped, "None" in whole.network().states("CardiacMixing")) == (0, True)

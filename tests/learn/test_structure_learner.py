@@ -25,8 +25,8 @@ def data(n: int = 200, seed: int = 1) -> dict[str, Any]:
 
 
 def test_fit() -> None:
-    found = StructureLearner(forbidden=[("b", "a")], ess=2.0).fit(data())
-    post = jtgpu.learn.posterior(data(), forbidden=[("b", "a")], ess=2.0)
+    found = StructureLearner(constraints=jtgpu.learn.Constraints(forbidden=[("b", "a")]), ess=2.0).fit(data())
+    post = jtgpu.learn.posterior(data(), constraints=jtgpu.learn.Constraints(forbidden=[("b", "a")]), ess=2.0)
     assert [*found.graph_.edges] == [("a", "b")]
     assert found.edge_probabilities_.values.tobytes() == post.edge_probabilities.values.tobytes()
     assert found.n_features_in_ == 3
@@ -61,10 +61,17 @@ def test_threshold_weights_and_arrays() -> None:
 
 
 def test_parameters() -> None:
-    learner = StructureLearner(ess=3.0, tiers=[["a"], ["b"]])
-    assert repr(learner) == "StructureLearner(ess=3.0, tiers=[['a'], ['b']])"
+    learner = StructureLearner(ess=3.0, constraints=jtgpu.learn.Constraints(tiers=[["a"], ["b"]]))
+    assert repr(learner) == "StructureLearner(ess=3.0, constraints=Constraints(tiers=[['a'], ['b']]))"
     assert learner.get_params()["ess"] == 3.0
+    assert learner.get_params()["constraints__tiers"] == [["a"], ["b"]]
+    assert "constraints__tiers" not in learner.get_params(deep=False)
     assert learner.set_params(ess=1.0).ess == 1.0
+    learner.set_params(chains__steps=1000, constraints__within_tiers=False)
+    assert learner.chains == jtgpu.learn.Chains(steps=1000)
+    assert learner.constraints == jtgpu.learn.Constraints(tiers=[["a"], ["b"]], within_tiers=False)
+    with pytest.raises(ValueError, match="no argument 'step'"):
+        learner.set_params(chains__step=1)
     with pytest.raises(ValueError, match="no parameter 'es'"):
         learner.set_params(es=1.0)
     with pytest.raises(NotFitted):
@@ -132,7 +139,7 @@ def test_arrays_that_are_no_cases() -> None:
 
 
 def test_parameters_are_those_of_the_posterior() -> None:
-    known = {*inspect.signature(jtgpu.learn.posterior).parameters} - {"data", "score", "weights", "table", "numbers"}
+    known = {*inspect.signature(jtgpu.learn.posterior).parameters} - {"data", "score", "weights"}
     assert known | {"family_score", "threshold"} == {*StructureLearner().get_params()}
 
 
@@ -142,7 +149,7 @@ def test_constant_columns_are_left_out() -> None:
     with pytest.raises(DataError, match="'x1' has only one value"):
         StructureLearner().fit(X)
     with pytest.warns(UserWarning, match="left out, as they have only one value or none: 'x1'"):
-        learner = StructureLearner(constant="drop").fit(X)
+        learner = StructureLearner(read=jtgpu.ReadOptions(constant="drop")).fit(X)
     assert learner.network_.variables == ("x0", "x2")
     assert learner.n_features_in_ == 3
     assert np.isfinite(learner.score(X))

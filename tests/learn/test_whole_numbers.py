@@ -29,7 +29,7 @@ DOES_NOT: list[Callable[[], Any]] = [
     lambda: fit({"sick": ["age"]}, AGES, continuous={"age": "states"}),
     lambda: learn.structure(FEW),
     lambda: learn.structure(AGES, states={"age": [*map(str, range(60))]}),
-    lambda: learn.structure(AGES, score="bic-cg", numbers=["age"]),
+    lambda: learn.structure(AGES, score="bic-cg", continuous=["age"]),
 ]
 
 

@@ -144,7 +144,7 @@ def test_exact_posteriors_are_those_of_the_cpu(gpu: Device, n: int, by_orders: b
 @pytest.mark.parametrize(("n", "prior"), [(17, "order"), (14, "uniform")])
 def test_exact_posteriors_of_many_variables_add_up(n: int, prior: Any) -> None:
     table = random_table(n, n=n, n_rows=300, most=3)
-    found = jtgpu.learn.posterior(table, prior=prior, backend="gpu")
+    found = jtgpu.learn.posterior(table, graph_prior=prior, compute="gpu")
     assert found.method == "exact"
     weights = family_weights(
         score_families(table, ScoreRule(), 4), make_prior(prior, n), make_constraints(table.names, 4)
@@ -192,6 +192,6 @@ def test_scores_of_numbers_are_those_of_the_cpu(n: int, k: int) -> None:
     rng = np.random.default_rng(n)
     x = rng.normal(size=(1000, n)) @ rng.normal(size=(n, n))
     expected = jtgpu.learn.score_table(x, score="bge", max_parents=k).scores
-    found, again = (jtgpu.learn.score_table(x, score="bge", max_parents=k, backend="gpu").scores for _ in range(2))
+    found, again = (jtgpu.learn.score_table(x, score="bge", max_parents=k, compute="gpu").scores for _ in range(2))
     assert np.abs(found - expected).max() <= 1e-10 * np.abs(expected).max()
     np.testing.assert_array_equal(found, again)

@@ -19,6 +19,7 @@ import networkx
 import numpy as np
 
 from jtgpu import Gaussian, MixedDynamicNetwork, draw, graphs, learn, screen, series
+from jtgpu.options.learning import Chains, Search
 from jtgpu.util import elementary
 from tests.support.bundled import LARGE, bundled
 
@@ -64,10 +65,10 @@ def structures() -> Found:
     for score in ("bdeu", "bds", "k2", "bdj", "bic", "aic"):
         for method in ("exact", "order", "greedy", "tabu"):
             restarts = 2 if method in ("greedy", "tabu") else 0
-            found = learn.structure(few, method=method, score=score, restarts=restarts)
+            found = learn.structure(few, method=method, score=score, search=learn.Search(restarts=restarts))
             yield f"{method} by {score}", [found.score, *sorted(found.arcs)]
     yield "order", learn.structure(cases, method="order", max_parents=3, seed=3).arcs
-    yield "tabu", learn.structure(cases, method="tabu", prior=("edge", 0.1)).arcs
+    yield "tabu", learn.structure(cases, method="tabu", graph_prior=("edge", 0.1)).arcs
 
 
 def _posterior(title: str, cases: dict[str, Any], **options: Any) -> Found:
@@ -83,9 +84,10 @@ def _posterior(title: str, cases: dict[str, Any], **options: Any) -> Found:
 def chains() -> Found:
     cases = _cases("alarm", 300, 12)
     variants: dict[str, dict[str, Any]] = {
-        "uniform": {}, "fair": {"prior": "fair"}, "order": {"prior": "order"}, "edge": {"prior": ("edge", 0.1)},
-        "tempering": {"tempering": 4}, "outer sets": {"candidates": 4},
-        "outer sets by order": {"candidates": 4, "prior": "order"},
+        "uniform": {}, "fair": {"graph_prior": "fair"}, "order": {"graph_prior": "order"},
+        "edge": {"graph_prior": ("edge", 0.1)},
+        "tempering": {"chains": Chains(tempering=4)}, "outer sets": {"search": Search(candidates=4)},
+        "outer sets by order": {"search": Search(candidates=4), "graph_prior": "order"},
     }  # fmt: skip
     for name, options in variants.items():
         yield from _posterior(name, cases, method="mcmc", steps=4000, seed=3, **options)
@@ -125,12 +127,12 @@ def numbers() -> Found:
     frame = _frame()
     alone = {v: frame[v] for v in "abcd"}
     for method in ("exact", "order"):
-        found = learn.structure(alone, method=method, score="bge", numbers=True)
+        found = learn.structure(alone, method=method, score="bge", continuous=True)
         yield f"bge {method}", [found.score, *sorted(found.arcs)]
-    found = learn.structure(frame, method="exact", score="bic-cg", numbers=list("abcd"))
+    found = learn.structure(frame, method="exact", score="bic-cg", continuous=list("abcd"))
     yield "bic-cg", [found.score, *sorted(found.arcs)]
     yield from _posterior("bge posterior", alone, method="exact", score="bge", numbers=True)
-    options: dict[str, Any] = {"score": "bic-cg", "numbers": list("abcd"), "steps": 2000, "seed": 3}
+    options: dict[str, Any] = {"score": "bic-cg", "continuous": list("abcd"), "chains": Chains(steps=2000), "seed": 3}
     yield from _posterior("bic-cg chain", frame, method="mcmc", **options)
     drawn = _mixed().compile("cpu").sample(50, seed=3).to_frame()
     yield "states of samples", list(drawn["e"])

@@ -89,7 +89,6 @@ class Gpu(Backend):
         self._engine: CaseEngine | None = None
         self._fallback: Lazy[LevelEngine] = Lazy(self.maker.fallback)
         self._batch: BatchEngine | None = None
-        self._adapts = False  # whether tables may have kernels without variables that cases observe
         self._counting: CountEngine | None = None
         self._slices: Any = None  # GpuPasses
         if single:
@@ -112,7 +111,6 @@ class Gpu(Backend):
 
     def with_patterns(self, factors: Sequence[NDArray[np.float64]], again: Prepare) -> Backend:
         patterns: Any = import_module(".patterns", __package__)  # which imports this module for its types
-        self._adapts = True
         made: Backend = patterns.GpuPatternCache(self._plan, factors, self)
         return made
 
@@ -155,8 +153,7 @@ class Gpu(Backend):
         with self._lock:
             self._check_open()
             if self._batch is None:
-                factors = self.maker.factors
-                self._batch = BatchEngine(self._plan, factors, self.device, self.dtype, adapts=self._adapts)
+                self._batch = BatchEngine(self._plan, self.maker.factors, self.device, self.dtype)
             made, after = self._batch, self._after
         if after is not None:
             with self.device.active():

@@ -100,10 +100,7 @@ class RestrictedBackend(Backend):
 
 
 class GpuPatternCache(PatternCache):
-    """`jtgpu.backends.wrappers.pattern_cache.PatternCache` around a `Gpu`, for single cases and sessions.
-
-    Tables have kernels of their own for cases that observe certain variables (`jtgpu.backends.gpu.batch.variants`).
-    """
+    """`jtgpu.backends.wrappers.pattern_cache.PatternCache` around a `Gpu`, for single cases and sessions."""
     # backend: Of the plan and the factors; closed with this one
 
     background = True

@@ -14,7 +14,7 @@ import numpy as np
 from ...errors import ImpossibleEvidence
 from ...plans.conditioning import SplitModel
 from ..base import Backend, BatchResult, Evidence, Likelihood, Prepare, Result, columns_of
-from .pattern import SplitBackend
+from .mapped import MappedBackend, split_states
 from .workers import Lazy, R, WorkerPool
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class SliceWorker:
 
     def __init__(self, split: SplitModel, backend: Backend):
         self.backend = backend
-        self._split = SplitBackend(split, backend)
+        self._split = MappedBackend(split_states(split), backend)
         self._cutset = np.flatnonzero(split.observed)
         self._ptr = np.concatenate([[0], np.cumsum(split.cardinality)]).astype(np.int64)
 

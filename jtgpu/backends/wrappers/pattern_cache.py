@@ -19,7 +19,8 @@ from ...util.rows import find_equal_rows
 from ...util.system import new_lock, reset_in_child
 from ..base import Backend, BatchResult, Capabilities, Evidence, Likelihood, Result, Session, columns_of
 from .delegating import DelegatingBackend
-from .pattern import Pattern, PatternBackend, PatternSession, SplitPatternBackend, _close, _resolve
+from .mapped import split_states
+from .pattern import Pattern, PatternBackend, SplitPatternBackend, _close, _resolve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,7 +77,7 @@ class PatternCache(DelegatingBackend):
         assert self._prepare is not None
         split = SplitModel(self._plan.cardinality, self._plan.factor_scopes, seen)
         plan, _ = plan_model(split.model(self._factors), cache=False)
-        return SplitPatternBackend(split, self._prepare(plan, self._factors))
+        return SplitPatternBackend(split_states(split, is_whole=True), self._prepare(plan, self._factors))
 
     def improve(
         self, seen: NDArray[np.bool_], targets: Sequence[int] | None, work: int
@@ -321,3 +322,41 @@ class PatternCache(DelegatingBackend):
         for pattern in patterns:
             if pattern.future is not None:
                 self._taken(pattern, None)
+
+
+class PatternSession:
+    """A session of the default plan, and one for each pattern with its own plan."""
+
+    def __init__(self, backend: PatternCache, most: int):
+        self._backend, self._most = backend, most  # sessions
+        self._default: Session | None = backend.backend.session()
+        self._others: OrderedDict[int, tuple[Pattern, Session]] = OrderedDict()
+
+    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        if self._default is None:
+            raise JtgpuError("this session is closed")
+        if self._backend.has_sets(evidence.likelihood, targets):
+            return self._default.run(evidence, targets)
+        pattern = self._backend.acquire(evidence.state >= 0, targets)
+        if pattern is None or pattern.new is None:
+            return self._default.run(evidence, targets)
+        entry = self._others.pop(id(pattern), None)
+        if entry is None:
+            entry = pattern, pattern.new.session()  # holds what `acquire` gave until `_end`
+        else:
+            self._backend.release(pattern)
+        self._others[id(pattern)] = entry
+        while len(self._others) > self._most:
+            self._end(*self._others.popitem(last=False)[1])
+        return pattern.new.run(evidence, targets, entry[1])
+
+    def _end(self, pattern: Pattern, session: Session) -> None:
+        session.close()
+        self._backend.release(pattern)
+
+    def close(self) -> None:
+        if self._default is not None:
+            self._default.close()
+        self._default = None
+        while self._others:
+            self._end(*self._others.popitem()[1])

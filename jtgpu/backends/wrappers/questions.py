@@ -226,7 +226,7 @@ class QuestionBackend(Backend):
             except TableTooLarge:
                 if times == HALVED or len(part) < 2:
                     raise first.saying(
-                        f"{first.message}; it was asked in parts, too: one about {len(part):,} of the {len(some):,} "
+                        f"{first.message}; it was divided, too: a part about {len(part):,} of the {len(some):,} "
                         "targets is too large"
                     ) from None
             half = len(part) // 2

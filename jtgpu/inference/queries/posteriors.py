@@ -124,7 +124,7 @@ def question_cost(
     """Compute the cost of `posteriors` if the question is planned by itself, without running it.
 
     Variables that matter neither for the targets nor for P(evidence) are left out, and those that the findings fix,
-    directly or by zeros in tables. A question that is too large is asked in parts, about some of its targets each;
+    directly or by zeros in tables. A question that is too large is divided into parts, about some of its targets each;
     the cost is then that of all parts, and the memory that of the largest.
 
     Parameters

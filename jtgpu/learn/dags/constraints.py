@@ -227,4 +227,4 @@ def make_prior(prior: Any, n: int) -> StructurePrior:
         full = np.broadcast_to(p, (n, n)).copy()
         np.fill_diagonal(full, 0.5)
         return StructurePrior("edge", logs(full) - logs(1.0 - full))
-    raise ArgumentError(f"prior must be 'uniform', 'fair', 'order' or ('edge', p), not {prior!r}")
+    raise ArgumentError(f"graph_prior must be 'uniform', 'fair', 'order' or ('edge', p), not {prior!r}")

@@ -13,11 +13,14 @@ import numpy as np
 from ...errors import ArgumentError
 from ...model.equivalence import cpdag_of, digraph
 from ...model.network import BayesianNetwork
+from ...options.compute import Compute
+from ...options.learning import Constraints, Search
+from ...options.tables import ReadOptions
 from ...util import late_imports
-from ...util.arguments import check_keywords, choice, whole_number
+from ...util.arguments import check_keywords, choice
 from ...util.arrays import Bools, Ints
 from ...util.cells import MissingReport
-from ...util.options import Data, Devices, LearnBackend, MissingCells, SearchMethod, StructurePriorLike
+from ...util.options import Data, LearnBackend, MissingCells, SearchMethod, StructurePriorLike
 from ...util.text_table import counted
 from .best_graph import BestGraph, climb, exact_best
 from .graphs import adjacency, fitted_network
@@ -25,7 +28,6 @@ from .scores.coded import CodedTable
 from .scores.numeric_table import NumericTable, cases_like
 from .scores.ranks import parent_masks
 from .scores.rules import Score, ScoreFunction
-from .scores.score_table import ScoreTable
 from .task import learning_task
 
 if TYPE_CHECKING:
@@ -174,28 +176,18 @@ def structure(  # noqa: PLR0913
     method: SearchMethod = "auto",
     score: Score | ScoreFunction = "bdeu",
     ess: float = 1.0,
-    prior: StructurePriorLike = "uniform",
+    graph_prior: StructurePriorLike = "uniform",
     max_parents: int | Mapping[str, int] = 4,
-    candidates: int | Literal["auto", "all"] = "auto",
-    forbidden: Iterable[tuple[str, str]] = (),
-    required: Iterable[tuple[str, str]] = (),
-    tiers: Iterable[Iterable[str]] | None = None,
-    within_tiers: bool = True,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
+    continuous: bool | Iterable[str] | None = None,
     missing: MissingCells = "error",
-    constant: Literal["error", "drop"] = "error",
-    na_values: str | Iterable[str] | None = None,
     weights: Any = None,
-    numbers: bool | Iterable[str] | None = None,
-    table: ScoreTable | None = None,
     seed: int = 0,
-    memory_limit: int | str | None = None,
-    threads: int | None = None,
-    start: Any = None,
-    restarts: int = 0,
-    time: float | None = None,
-    backend: LearnBackend = "cpu",
-    devices: Devices = None,
+    seconds: float | None = None,
+    constraints: Constraints = Constraints(),
+    search: Search = Search(),
+    read: ReadOptions = ReadOptions(),
+    compute: Compute | LearnBackend | Literal["auto"] = Compute(),
 ) -> Structure:
     """Find the directed acyclic graph of the highest score.
 
@@ -210,55 +202,38 @@ def structure(  # noqa: PLR0913
         variables, else order.
     score, ess : str or callable, float
         Name and equivalent sample size of a `jtgpu.learn.ScoreRule`, or a function of counts: see `score_table`.
-    prior : {"uniform", "fair"} or ("edge", p)
+    graph_prior : {"uniform", "fair"} or ("edge", p)
         Prior weights of graphs: uniform; 1 / C(n - 1, k) for each set of k parents; or p / (1 - p) for each arc, with a
         number or an (n, n) matrix [parent, child].
     max_parents : int or mapping
         Largest number of parents, of all variables or of those in a mapping; the others have at most 4.
-    candidates : int or "auto" or "all"
-        Method ``"order"``: number of candidate parents of each variable. Default: 16, or fewer if memory is short.
-    forbidden, required : iterable of (parent, child)
-        Arcs that the graph must not have, and must have.
-    tiers : iterable of iterables of str, optional
-        No arc points from a later tier to an earlier one.
-    within_tiers : bool
-        Whether arcs between variables of the same tier are possible.
     states : mapping or network, optional
         States of variables, in order. Default: the categories of a categorical column, otherwise the values in the
         data, sorted.
+    continuous : bool or list of str, optional
+        Columns that are numbers, for the scores ``"bge"`` and ``"bic-cg"``: their names, or True for all columns of
+        numbers, but those of at most 20 different whole ones. Default: True for these scores.
     missing : {"error", "drop", "available"}
         How to treat rows with missing cells: refuse them, leave them out, or score each family by the rows in which its
         variables are known. The last one requires ``score="bic"``, and method ``"exact"`` or ``"order"``.
-    constant : {"error", "drop"}
-        Whether columns with only one value, or none, are an error that names them all, or are left out with a warning.
-    na_values : str or iterable of str, optional
-        Words that mean a missing cell unless they are declared states, besides those of ``pandas.read_csv``
-        (`jtgpu.cases.NA_VALUES`) in a CSV file, in which empty cells are always missing; ``()``: only those.
     weights : (N,) array_like of int, optional
         How often each row occurs.
-    numbers : bool or list of str, optional
-        Columns that are numbers, for the scores ``"bge"`` and ``"bic-cg"``: their names, or True for all columns of
-        numbers, but those of at most 20 different whole ones. Default: True for these scores.
-    table : ScoreTable, optional
-        Scores of the same data with the same score, from `score_table`, or those of a score file, with
-        ``score="given"``. They are computed otherwise.
     seed : int
         Of method ``"order"``: the same seed gives the same graph, for any number of threads.
-    memory_limit : int or str, optional
-        Bytes, or a text such as ``"8GiB"``. Default: 80 % of the free memory.
-    threads : int, optional
-        Default: the number of cores.
-    start : network, graph, mapping from child to parents, or iterable of (parent, child), optional
-        A graph to start from: the search returns none that is worse. Exact search ignores it.
-    restarts : int
-        Of methods ``"greedy"`` and ``"tabu"``: how often to search again, from the best graph after random moves.
-    time : float, optional
-        Seconds that it should take at most: fewer families are scored, with a warning if that leaves fewer parents, and
+    seconds : float, optional
+        Time that it should take at most: fewer families are scored, with a warning if that leaves fewer parents, and
         the search is shorter. The graph then depends on the machine.
-    backend : {"cpu", "gpu"}
-        Where families are scored for the exact search, and for the choice of candidates.
-    devices : "all" or sequence of int, optional
-        GPUs that share the work. Default: one. The graph does not depend on it.
+    constraints : Constraints
+        Graphs that are possible: arcs that are forbidden, or required, and tiers.
+    search : Search
+        Method ``"order"``: the number of candidate parents of each variable. ``start`` is a graph to start from: the
+        search returns none that is worse; exact search ignores it. ``scores`` is a `ScoreTable` of the same data with
+        the same score, or of a score file, with ``score="given"``.
+    read : ReadOptions
+        How the table is read: words that mean missing cells, and columns with only one value.
+    compute : Compute or {"cpu", "gpu"}
+        Where families are scored for the exact search, and for the choice of candidates. The graph does not depend on
+        threads and devices.
 
     Raises
     ------
@@ -275,32 +250,30 @@ def structure(  # noqa: PLR0913
     --------
     >>> import jtgpu
     >>> data = {"rain": ["no", "no", "yes", "yes", "no"], "wet": ["no", "no", "yes", "yes", "yes"]}
-    >>> found = jtgpu.learn.structure(data, forbidden=[("wet", "rain")])
+    >>> found = jtgpu.learn.structure(data, constraints=jtgpu.learn.Constraints(forbidden=[("wet", "rain")]))
     >>> found.arcs, found.method
     ([('rain', 'wet')], 'exact')
     >>> found.network().variables
     ('rain', 'wet')
     """
     choice("method", method, METHODS)
-    restarts = whole_number("restarts", restarts, 0)
     task = learning_task(
-        data, score=score, ess=ess, prior=prior, max_parents=max_parents, forbidden=forbidden, required=required,
-        tiers=tiers, within_tiers=within_tiers, states=states, missing=missing, na_values=na_values, weights=weights,
-        numbers=numbers, table=table, seed=seed, memory_limit=memory_limit, threads=threads, start=start,
-        backend=backend, devices=devices, time=time, constant=constant,
+        data, score=score, ess=ess, graph_prior=graph_prior, max_parents=max_parents, states=states,
+        continuous=continuous, missing=missing, weights=weights, seed=seed, seconds=seconds, constraints=constraints,
+        search=search, read=read, compute=Compute.of(compute, "backend threads devices memory_limit", "structure"),
     )  # fmt: skip
     if task.rule.takes_numbers and method in ("greedy", "tabu"):
         raise ArgumentError(f"method={method!r} takes states only; use method='exact' or 'order' for numbers")
     if task.coded.has_gaps and method in ("greedy", "tabu"):
         raise ArgumentError(f"method={method!r} requires complete rows; use method='order', or missing='drop'")
     if task.prior.name == "order":
-        raise ArgumentError("prior='order' weighs orders, not graphs; use 'uniform', 'fair' or ('edge', p)")
-    constraints = task.constraints if task.start is None else task.constraints.requiring(task.start)
-    k = max(task.number_of_candidates(candidates), int(constraints.required.sum(axis=0).max()))
+        raise ArgumentError("graph_prior='order' weighs orders, not graphs; use 'uniform', 'fair' or ('edge', p)")
+    possible = task.constraints if task.start is None else task.constraints.requiring(task.start)
+    k = max(task.number_of_candidates(search.candidates), int(possible.required.sum(axis=0).max()))
     if method in ("greedy", "tabu"):
         best = climb(
             task.coded, task.rule, task.prior, task.constraints, tabu=method == "tabu", start=task.start,
-            restarts=restarts, seed=task.seed,
+            restarts=search.restarts, seed=task.seed,
         )  # fmt: skip
         return structure_of(best, task.coded, task.rule, task.prior, method)
     if method == "exact" or (method == "auto" and task.n <= AUTO_EXACT and task.has_few_families):
@@ -310,7 +283,7 @@ def structure(  # noqa: PLR0913
         return structure_of(best, task.coded, task.rule, task.prior, "exact")
     if k == task.n - 1:
         return structure_of(task.best(task.tables(task.all_others())), task.coded, task.rule, task.prior, "order")
-    chosen = task.screened_candidates(task.scores(task.screened_size), constraints, k)
+    chosen = task.screened_candidates(task.scores(task.screened_size), possible, k)
     best = task.best(task.tables(chosen))
     return structure_of(best, task.coded, task.rule, task.prior, "order", named_candidates(task.coded.names, chosen))
 

@@ -15,8 +15,10 @@ from ...columns.files import open_cases
 from ...errors import ArgumentError, DataError, TableTooLarge, format_bytes
 from ...model.discrete import DiscreteModel
 from ...model.states import listed
-from ...options.tables import CsvDialect
-from ...util.arguments import choice, described, flag, having, several, whole_number
+from ...options import learning as options
+from ...options.compute import Compute
+from ...options.tables import CsvDialect, ReadOptions
+from ...util.arguments import described, having, several, whole_number
 from ...util.arrays import Bools, Floats, Ints
 from ...util.calls import outside
 from ...util.system import free_memory, parse_bytes
@@ -31,7 +33,7 @@ from .scores.gpu_device import gpu_can_score
 from .scores.numeric_table import NumericTable, table_of
 from .scores.ranks import n_parent_sets
 from .scores.rules import GIVEN, ScoreFunction, ScoreRule
-from .scores.score_table import ScoreTable, require_gpu, score_families, table_of_function
+from .scores.score_table import ScoreTable, learn_backend, score_families, table_of_function
 from .time_limit import TimeLimit
 
 if TYPE_CHECKING:
@@ -113,7 +115,7 @@ class LearningTask:
             few += 1
         return few
 
-    def number_of_candidates(self, candidates: int | str, default: int = MAX_CANDIDATES) -> int:
+    def number_of_candidates(self, candidates: Any, default: int = MAX_CANDIDATES) -> int:
         """Number of candidate parents of each variable."""
         if candidates == "all":
             return self.n - 1
@@ -243,48 +245,46 @@ class LearningTask:
 
 
 def learning_task(  # noqa: PLR0913
-    data: Any, *, score: str | ScoreFunction, ess: float, prior: Any, max_parents: Any, forbidden: Any, required: Any,
-    tiers: Any, within_tiers: bool, states: Any, missing: str, na_values: Any, weights: Any, numbers: Any,
-    table: ScoreTable | None, seed: int, memory_limit: int | str | None, threads: int | None, start: Any,
-    backend: LearnBackend, devices: Devices, time: float | None = None,
-    constant: str = "error",
+    data: Any, *, score: str | ScoreFunction, ess: float, graph_prior: Any, max_parents: Any, states: Any,
+    continuous: Any, missing: str, weights: Any, seed: int, seconds: float | None, constraints: options.Constraints,
+    search: options.Search, read: ReadOptions, compute: Compute,
 ) -> LearningTask:  # fmt: skip
     """Read and check the arguments that `learn.structure` and `learn.posterior` have in common; called by them only."""
-    choice("backend", backend, ("cpu", "gpu"))
-    require_gpu(backend, devices)
-    until = TimeLimit.of(time)
+    backend = learn_backend(compute)
+    until = TimeLimit.of(seconds)
     rule, seed = ScoreRule(GIVEN if callable(score) else score, ess), whole_number("seed", seed, 0, 2**63 - 1)
-    threads = None if threads is None else whole_number("threads", threads, 1)
-    limit = int(0.8 * free_memory()) if memory_limit is None else parse_bytes(memory_limit)
+    threads = None if compute.threads is None else whole_number("threads", compute.threads, 1)
+    limit = int(0.8 * free_memory()) if compute.memory_limit is None else parse_bytes(compute.memory_limit)
     if states is None:
-        require_feasible(data, memory_limit, until)
+        require_feasible(data, compute.memory_limit, until)
     coded = table_of(  # its warnings name the line of the caller of `learn.structure`
-        data, rule, numbers, states=states, missing=missing, constant=constant, weights=weights,
-        na_values=na_values,
-    )
+        data, rule, continuous, states=states, missing=missing, constant=read.constant, weights=weights,
+        na_values=read.na_values,
+    )  # fmt: skip
     require_kind(coded, rule)
     rule.require_scorable(coded.has_gaps)
-    prior = make_prior(prior, len(coded.names))
-    constraints = make_constraints(
-        coded.names, max_parents, forbidden=forbidden, required=required, tiers=tiers,
-        within_tiers=flag("within_tiers", within_tiers), left_out=coded.left_out,
+    prior = make_prior(graph_prior, len(coded.names))
+    possible = make_constraints(
+        coded.names, max_parents, forbidden=constraints.forbidden, required=constraints.required,
+        tiers=constraints.tiers, within_tiers=constraints.within_tiers, left_out=coded.left_out,
     )  # fmt: skip
     if isinstance(coded, NumericTable):
-        constraints = without_numeric_parents(constraints, coded)
+        possible = without_numeric_parents(possible, coded)
+    table = search.scores
     if callable(score):
         if table is not None:
-            raise ArgumentError("score is a function and table= has scores; give one of them")
-        table = table_of_function(coded, score, int(constraints.max_parents.max()), memory_limit=limit)
+            raise ArgumentError("score is a function and scores= has scores; give one of them")
+        table = table_of_function(coded, score, int(possible.max_parents.max()), memory_limit=limit)
     if table is not None:
         require_same(table, coded, rule)
-    graph = start_graph(start, coded.names, constraints)
+    graph = start_graph(search.start, coded.names, possible)
     return LearningTask(
-        coded, rule, prior, constraints, table, seed, limit, threads, backend, devices, graph, time=until
+        coded, rule, prior, possible, table, seed, limit, threads, backend, compute.devices, graph, time=until
     ).in_time()
 
 
 def require_feasible(
-    data: Any, memory_limit: int | str | None = None, time: TimeLimit | None = None, dialect: CsvDialect | None = None
+    data: Any, memory_limit: float | str | None = None, time: TimeLimit | None = None, dialect: CsvDialect | None = None
 ) -> None:
     """Refuse a table of so many columns that not even its pairs can be scored, before it is read."""
     if isinstance(data, (str, Path)):
@@ -302,7 +302,7 @@ def require_feasible(
         )  # fmt: skip
     if seconds > left:
         raise ArgumentError(
-            f"{left:.2g} s are left of time=, and the {n * n:,} pairs of {n:,} columns alone need about "
+            f"{left:.2g} s are left of seconds=, and the {n * n:,} pairs of {n:,} columns alone need about "
             f"{seconds:,.3g} s; give more time, or learn from fewer columns"
         )
 
@@ -322,7 +322,7 @@ def without_numeric_parents(constraints: Constraints, table: NumericTable) -> Co
 
 def require_same(table: ScoreTable, coded: CodedTable, rule: ScoreRule) -> None:
     """Reject a score table of other data, or of another score."""
-    having("table", table, "with_max_parents", "a ScoreTable, which jtgpu.learn.score_table makes")
+    having("scores", table, "with_max_parents", "a ScoreTable, which jtgpu.learn.score_table makes")
     if not table.digest and table.names != coded.names:  # from a file, without data
         raise DataError(
             f"the score table has the variables {listed(table.names)}; the columns of the data must be these, in this "

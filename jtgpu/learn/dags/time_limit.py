@@ -21,7 +21,7 @@ class TimeLimit:
     @staticmethod
     def of(seconds: float | None) -> TimeLimit:
         """The limit of a call that begins now."""
-        return TimeLimit() if seconds is None else TimeLimit(monotonic() + number("time", seconds, above=0.0))
+        return TimeLimit() if seconds is None else TimeLimit(monotonic() + number("seconds", seconds, above=0.0))
 
     @property
     def is_set(self) -> bool:

@@ -600,3 +600,42 @@ def test_products_of_counts_in_blocks_are_exact(shape: tuple[int, ...]) -> None:
     x, y = (rng.integers(0, 3, size).astype(np.float32) for size in ((s, k, m), (s, k, n)))
     x = x.swapaxes(1, 2)
     np.testing.assert_array_equal(count_products(x, y), np.einsum("smk,skn->smn", x.astype(int), y.astype(int)))
+
+
+def a_network(rng: np.random.Generator) -> tuple[DiscreteModel, Plan]:
+    card = dict(zip("abcdef", (5, 4, 6, 3, 4, 5), strict=True))
+    scopes = ("abc", "bcd", "cde", "def", "fa")
+    factors = [(list(s), rng.random([card[v] for v in s]) * (rng.random([card[v] for v in s]) < 0.7)) for s in scopes]
+    model = jtgpu.MarkovNetwork({v: [str(k) for k in range(n)] for v, n in card.items()}, factors)
+    return model, planned(model, list(range(6)), "pairwise")
+
+
+def test_a_smaller_table_runs_fewer_blocks(emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory of a larger table: the graph for all of its cases, or kernels for fewer where that takes less time."""
+    rng = np.random.default_rng(7)
+    model, plan = a_network(rng)
+    states, soft = cases(model, rng, 600)
+    few = {v: w[:330] for v, w in soft.items()}
+    queue, queued = batch_tables.RecordProgram.queue, []
+
+    def recorded(self: batch_tables.RecordProgram, bound: Any, stream: Any, n: int) -> None:
+        queued.append(n)
+        queue(self, bound, stream, n)
+
+    monkeypatch.setattr(batch_tables.RecordProgram, "queue", recorded)
+    monkeypatch.setattr(batch, "GENERATED_FLOPS", -1)
+    with closing(batch.BatchEngine(plan, tables(model), emulated_gpu)) as engine:
+        whole, expected = engine.run_batch(states, soft), engine.run_batch(states[:330], few)
+        (slot,) = engine._buffers._slots
+        for case_us, n in ((math.inf, [352]), (0.0, [])):
+            slot.kernels.case_us = case_us
+            queued.clear()
+            found = engine.run_batch(states[:330], few)
+            assert queued == n
+            np.testing.assert_array_equal(found.posterior, expected.posterior)
+            np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
+        np.testing.assert_array_equal(expected.posterior, whole.posterior[:330])
+        with emulated_gpu.active():
+            slot.kernels._capture(64)
+        np.testing.assert_array_equal(engine.run_batch(states[:330], few).posterior, expected.posterior)
+        assert queued == [64, 352]

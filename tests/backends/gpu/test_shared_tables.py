@@ -74,7 +74,7 @@ class Engine(BatchEngine):
         self._copiers = ThreadPoolExecutor(2)
         self.real, self._exact, self._copying, self._streams = "float64", None, [], []
         self.host: Any = SimpleNamespace(is_exact=lambda *_: True)
-        self._buffers: Any = SimpleNamespace(size=SIZE, slots=self.slots)
+        self._buffers: Any = SimpleNamespace(size=SIZE, slots=self.slots, fit=lambda *_: True)
         self.chunks: list[int] = []
 
     def program(self, *, weights: bool, smallest: float) -> Any:

@@ -208,7 +208,7 @@ def test_maps_in_the_compiled_loops_change_no_bit(
     for i, state in enumerate(cases()):
         case, targets = Evidence(state), [None, [1, 4, 6], [0], []][i % 4]
         try:
-            expected = possible_states._run(backend._kept, backend._kept.backend, case, targets)
+            expected = backend.backend.run(case, targets, backend.backend.backend.session())
         except ImpossibleEvidence:
             with pytest.raises(ImpossibleEvidence):
                 backend.run(case, targets)
@@ -218,5 +218,5 @@ def test_maps_in_the_compiled_loops_change_no_bit(
         for v in range(len(CARDS)) if targets is None else targets:
             np.testing.assert_array_equal(found.posterior[ptr[v] : ptr[v + 1]], expected.posterior[ptr[v] : ptr[v + 1]])
     assert answered > 20
-    assert ("own plan" in repr(backend.backend)) is own_plans
+    assert ("own plan" in repr(backend.backend.backend)) is own_plans
     backend.close()

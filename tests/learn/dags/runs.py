@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 import jtgpu
 from jtgpu.learn.dags.chains.run import ONE
 from jtgpu.learn.dags.posterior.result import StructurePosterior
-from tests.learn.dags.data import random_table
+from tests.learn.dags.data import in_records, random_table
 
 
 def short_posterior(steps: int, **options: Any) -> StructurePosterior:
     table = random_table(8, n=6, n_rows=90)
     with pytest.warns(UserWarning, match="not converged"):
-        return jtgpu.learn.posterior(table, method="mcmc", tolerance=1e-9, steps=steps, seed=4, **options)
+        return jtgpu.learn.posterior(
+            table, method="mcmc", seed=4, **in_records({"tolerance": 1e-9, "steps": steps, **options})
+        )
 
 
 def same(first: StructurePosterior, second: StructurePosterior) -> bool:

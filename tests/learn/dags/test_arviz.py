@@ -13,7 +13,13 @@ from tests.learn.dags.data import random_table
 def test_chains() -> None:
     pytest.importorskip("arviz", reason="arviz is not installed")
     data = random_table(8, n=4, n_rows=120)
-    post = jtgpu.learn.posterior(data, method="mcmc", steps=20_000, seed=1, required=[("a", "b")])
+    post = jtgpu.learn.posterior(
+        data,
+        method="mcmc",
+        chains=jtgpu.learn.Chains(steps=20_000),
+        seed=1,
+        constraints=jtgpu.learn.Constraints(required=[("a", "b")]),
+    )
     made = post.to_arviz()
     arcs = made.posterior["arc"]
     assert arcs.dims == ("chain", "draw", "parent", "child")

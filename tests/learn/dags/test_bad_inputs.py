@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from click.testing import CliRunner
 import jtgpu
 from jtgpu.cli import app
 from jtgpu.errors import ArgumentError, DataError, JtgpuError, TableTooLarge, UnknownVariable
-from tests.learn.dags.data import random_table
+from tests.learn.dags.data import in_records, random_table
 
 RAIN = {"rain": ["no", "yes"] * 20, "wet": ["no", "no", "yes", "yes"] * 10, "road": ["a", "b", "a", "c"] * 10}
 CALLS = (jtgpu.learn.posterior, jtgpu.learn.structure, jtgpu.learn.score_table)
@@ -50,7 +51,7 @@ DATA_ROWS: dict[str, tuple[Any, dict[str, Any], str]] = {
 def test_data(call: Any, kind: str) -> None:
     data, options, message = DATA_ROWS[kind]
     with pytest.raises((DataError, ArgumentError), match=message):
-        call(data, **options)
+        call(data, **in_records(options))
 
 
 def test_equal_names(tmp_path: Path) -> None:
@@ -90,7 +91,13 @@ CONSTRAINT_ROWS: dict[str, tuple[dict[str, Any], type[JtgpuError], str]] = {
 def test_constraints(call: Any, kind: str) -> None:
     options, error, message = CONSTRAINT_ROWS[kind]
     with pytest.raises(error, match=message):
-        call(RAIN, **options)
+        call(RAIN, **in_records(options))
+
+
+def options_of(call: Callable[..., Any]) -> set[str]:
+    """The arguments of a function, and the fields of those that are records."""
+    parameters = inspect.signature(call).parameters.values()
+    return {name for p in parameters for name in (p.name, *getattr(p.default, "__dict__", ()))}
 
 
 @pytest.mark.parametrize(
@@ -103,14 +110,14 @@ def test_constraints(call: Any, kind: str) -> None:
         ({"max_parents": -1}, "max_parents must be"),
         ({"max_parents": 1.5}, "max_parents must be"),
         ({"score": "bdue"}, "score must be 'bdeu', 'bds', "),
-        ({"prior": "unifrom"}, "prior must be 'uniform', 'fair', 'order' or"),
-        ({"prior": ("edge", 1.5)}, "above 0 and below 1"),
+        ({"graph_prior": "unifrom"}, "graph_prior must be 'uniform', 'fair', 'order' or"),
+        ({"graph_prior": ("edge", 1.5)}, "above 0 and below 1"),
         ({"missing": "dorp"}, "missing must be 'error', 'drop' or 'available'"),
         ({"tolerance": 0.0}, "tolerance must be"),
         ({"tolerance": float("nan")}, "tolerance must be"),
-        ({"time": -1.0}, "time must be"),
+        ({"seconds": -1.0}, "seconds must be"),
         ({"steps": 0}, "steps must be"),
-        ({"chains": 3}, "chains must be"),
+        ({"n_chains": 3}, "n_chains must be"),
         ({"seed": -1}, "seed must be"),
         ({"candidates": "some"}, "candidates must be"),
         ({"method": "mcmcmc"}, "method must be 'auto', 'exact' or 'mcmc'"),
@@ -118,14 +125,17 @@ def test_constraints(call: Any, kind: str) -> None:
     ],
 )
 def test_options(options: dict[str, Any], message: str) -> None:
-    calls = [call for call in CALLS if {*options} <= {*inspect.signature(call).parameters}]
+    calls = [call for call in CALLS if {*options} <= options_of(call)]
     assert jtgpu.learn.posterior in calls
     for call in calls:
         given = {"method": "mcmc", **options} if "candidates" in options and call is CALLS[0] else options
         if call is CALLS[1] and "method" in options:
             message = "method must be 'auto', 'exact', 'order'"
         with pytest.raises(ValueError, match=message):
-            call(RAIN, **(given | {"method": "order"} if call is CALLS[1] and "candidates" in options else given))
+            call(
+                RAIN,
+                **in_records(given | {"method": "order"} if call is CALLS[1] and "candidates" in options else given),
+            )
 
 
 def test_sizes() -> None:
@@ -133,12 +143,24 @@ def test_sizes() -> None:
     with pytest.raises(TableTooLarge, match=r"30 variables .*at most \d+.*use method='mcmc'"):
         jtgpu.learn.posterior(large, method="exact", max_parents=2)
     with pytest.raises(TableTooLarge, match=r"candidates=\d+ fits"):
-        jtgpu.learn.posterior(large, method="mcmc", candidates=20, memory_limit="20MB", max_parents=2)
+        jtgpu.learn.posterior(
+            large,
+            method="mcmc",
+            search=jtgpu.learn.Search(candidates=20),
+            compute=jtgpu.Compute(memory_limit="20MB"),
+            max_parents=2,
+        )
     with pytest.raises(TableTooLarge, match="lower max_parents"):
-        jtgpu.learn.score_table(large, memory_limit="100kB")
+        jtgpu.learn.score_table(large, compute=jtgpu.Compute(memory_limit="100kB"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        found = jtgpu.learn.posterior(large, candidates="auto", memory_limit="3MB", max_parents=2, steps=1)
+        found = jtgpu.learn.posterior(
+            large,
+            search=jtgpu.learn.Search(candidates="auto"),
+            compute=jtgpu.Compute(memory_limit="3MB"),
+            max_parents=2,
+            chains=jtgpu.learn.Chains(steps=1),
+        )
     assert "candidate parents instead of 12: the tables of more exceed half of the memory limit" in found.describe()
 
 

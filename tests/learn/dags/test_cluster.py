@@ -27,8 +27,8 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"candidates": 3, "chains": 5}, pytest.param({"prior": "order"}, marks=pytest.mark.slow),
-        pytest.param({"prior": "order", "candidates": 3}, marks=pytest.mark.slow),
+        {"candidates": 3, "n_chains": 5}, pytest.param({"graph_prior": "order"}, marks=pytest.mark.slow),
+        pytest.param({"graph_prior": "order", "candidates": 3}, marks=pytest.mark.slow),
         pytest.param({"tempering": 3}, marks=pytest.mark.slow),
     ],
 )  # fmt: skip
@@ -46,9 +46,9 @@ def test_chains_on_a_cluster_have_the_bits_of_one_machine(options: dict[str, Any
 def test_bad_clusters_are_refused_before_anything_is_computed() -> None:
     table = random_table(8, n=6, n_rows=90)
     with pytest.raises(ArgumentError, match="cluster must be"):
-        jtgpu.learn.posterior(table, method="mcmc", cluster=7)
+        jtgpu.learn.posterior(table, method="mcmc", compute=jtgpu.Compute(cluster=7))
     with pytest.raises(ArgumentError, match="on CPUs"):
-        jtgpu.learn.posterior(table, method="mcmc", cluster="local", backend="gpu")
+        jtgpu.learn.posterior(table, method="mcmc", compute=jtgpu.Compute(cluster="local", backend="gpu"))
 
 
 def die_once(folder: Path, task: int, threads: int) -> int:

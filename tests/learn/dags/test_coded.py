@@ -186,14 +186,17 @@ def test_constant_columns_are_named_at_once_or_left_out(learn: Any) -> None:
     with pytest.raises(DataError, match=r"3 columns have only one value or none: .*one.*none.*two.*constant='drop'"):
         learn(CONSTANT)
     with pytest.warns(UserWarning, match=r"left out, as they have only one value or none: .*one.*none.*two"):
-        assert learn(CONSTANT, constant="drop").names == ("rain", "wet")
+        assert learn(CONSTANT, read=jtgpu.ReadOptions(constant="drop")).names == ("rain", "wet")
     with pytest.raises(DataError, match=r"1 column left, without those of one value or none: .*one"):
-        learn({"rain": RAIN, "one": [1] * 5}, constant="drop")
+        learn({"rain": RAIN, "one": [1] * 5}, read=jtgpu.ReadOptions(constant="drop"))
     numbers = {"a": [1.5, 2.5, 3.0, 1.0, 0.5], "b": [0.1, 0.9, 0.4, 0.3, 0.8], "c": [2.0] * 5, "d": [3.0] * 5}
     with pytest.raises(DataError, match="2 columns have only one value or none"):
         learn(numbers, score="bge")
     with pytest.warns(UserWarning, match="left out"):
-        assert learn({**numbers, "e": ["x"] * 5}, score="bic-cg", constant="drop").names == ("a", "b")
+        assert learn({**numbers, "e": ["x"] * 5}, score="bic-cg", read=jtgpu.ReadOptions(constant="drop")).names == (
+            "a",
+            "b",
+        )
 
 
 @pytest.mark.parametrize("learn", [jtgpu.learn.structure, jtgpu.learn.posterior])
@@ -202,7 +205,7 @@ def test_numbers_that_are_constant_without_the_rows_with_gaps(learn: Any) -> Non
     with pytest.raises(DataError, match=r"'x' has only one value \(0.5\) in the rows without gaps; leave it out"):
         learn(data, score="bic-cg", missing="drop")
     with pytest.warns(UserWarning, match=r"left out, as they .*: 'x'"):
-        assert learn(data, score="bic-cg", missing="drop", constant="drop").names == ("y", "z")
+        assert learn(data, score="bic-cg", missing="drop", read=jtgpu.ReadOptions(constant="drop")).names == ("y", "z")
 
 
 @pytest.mark.parametrize("learn", [jtgpu.learn.structure, lambda data: jtgpu.learn.fit({"b": ["a"]}, data)])
@@ -214,7 +217,14 @@ def test_states_that_are_nearly_equal(learn: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:left out")
 def test_constraints_may_name_columns_that_are_left_out() -> None:
-    options: Any = {"tiers": [["one", "rain"], ["wet"]], "forbidden": [("two", "rain")], "max_parents": {"one": 1}}
-    assert jtgpu.learn.structure(CONSTANT, constant="drop", **options).names == ("rain", "wet")
+    options: Any = {
+        "constraints": jtgpu.learn.Constraints(tiers=[["one", "rain"], ["wet"]], forbidden=[("two", "rain")]),
+        "max_parents": {"one": 1},
+    }
+    assert jtgpu.learn.structure(CONSTANT, read=jtgpu.ReadOptions(constant="drop"), **options).names == ("rain", "wet")
     with pytest.raises(jtgpu.ArgumentError, match="has 'one', which is left out"):
-        jtgpu.learn.structure(CONSTANT, constant="drop", required=[("one", "rain")])
+        jtgpu.learn.structure(
+            CONSTANT,
+            read=jtgpu.ReadOptions(constant="drop"),
+            constraints=jtgpu.learn.Constraints(required=[("one", "rain")]),
+        )

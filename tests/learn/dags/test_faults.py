@@ -17,9 +17,10 @@ import jtgpu
 from jtgpu.errors import ArgumentError, FileError, JtgpuError, MissingFileError
 from jtgpu.learn import posterior, structure
 from jtgpu.learn.dags.chains.run import ChainRun
+from tests.learn.dags.data import in_records
 
 DATA = {"a": [*"xxyyxxyyxy"] * 3, "b": [*"xyyyxxyxxy"] * 3, "c": [*"xyxyyxyyxx"] * 3, "d": [*"xxxyyyxyyx"] * 3}
-FEW: dict[str, Any] = {"method": "mcmc", "steps": 20_000, "chains": 4}
+FEW: dict[str, Any] = {"method": "mcmc", "steps": 20_000, "n_chains": 4}
 
 
 def quietly(**options: Any) -> Any:
@@ -27,10 +28,12 @@ def quietly(**options: Any) -> Any:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return posterior(DATA, **options)
+        return posterior(DATA, **in_records(options))
 
 
-@pytest.mark.parametrize("options", [{}, {"prior": "order"}, FEW, {**FEW, "prior": "order"}, {**FEW, "tempering": 3}])
+@pytest.mark.parametrize(
+    "options", [{}, {"graph_prior": "order"}, FEW, {**FEW, "graph_prior": "order"}, {**FEW, "tempering": 3}]
+)
 def test_posteriors_are_pickled(options: dict[str, Any]) -> None:
     for is_pickle in (True, False):
         found = quietly(**options)
@@ -64,7 +67,7 @@ def dags(n: int) -> list[networkx.DiGraph[int]]:
 @pytest.mark.parametrize("required", [[], [("c", "a")]])
 def test_paths_and_compelled_arcs_of_few_variables_are_exact(prior: Any, required: Any) -> None:
     """Enumeration of all graphs, with networkx for paths and orders, and sets of links and v-structures for classes."""
-    found = posterior(DATA, prior=prior, required=required, max_parents=2)
+    found = posterior(DATA, graph_prior=prior, constraints=jtgpu.learn.Constraints(required=required), max_parents=2)
     assert not found.path_mcse.values.any()
     assert not found.compelled_mcse.values.any()
     names, n = found.names, len(found.names)
@@ -121,7 +124,7 @@ def test_sampled_graphs_have_a_seed() -> None:
 
 
 def test_map_score_compares_graphs() -> None:
-    fair = posterior(DATA, prior="fair", max_parents=1)
+    fair = posterior(DATA, graph_prior="fair", max_parents=1)
     assert fair.map_score == fair.structure.log_weight
     assert fair.map_score < fair.structure.score
     assert "with its prior weight" in fair.describe()
@@ -129,16 +132,20 @@ def test_map_score_compares_graphs() -> None:
 
 def test_contradictions_are_errors() -> None:
     with pytest.raises(ArgumentError, match=r"the required arc 'a' -> 'b' is excluded by candidates"):
-        posterior(DATA, required=[("a", "b")], candidates={"b": ["c"]})
+        posterior(
+            DATA,
+            constraints=jtgpu.learn.Constraints(required=[("a", "b")]),
+            search=jtgpu.learn.Search(candidates={"b": ["c"]}),
+        )
     with pytest.raises(ArgumentError, match="the required arcs form a cycle"):
-        posterior(DATA, required=[("a", "b"), ("b", "a")])
+        posterior(DATA, constraints=jtgpu.learn.Constraints(required=[("a", "b"), ("b", "a")]))
 
 
 def test_the_criterion_that_fails_is_said() -> None:
     net = jtgpu.load("asia")
     table = net.compile("cpu").sample(300, seed=1).to_frame("pandas")
     with pytest.warns(UserWarning, match=r"only [\d,]+ of the [\d,]+ steps before the next check"):
-        found = posterior(table, states=net, method="mcmc", steps=21_000, tolerance=0.5)
+        found = posterior(table, states=net, method="mcmc", chains=jtgpu.learn.Chains(steps=21_000, tolerance=0.5))
     assert "steps before the next check" in found.summary()
     assert not found.converged
     assert found.shortfall
@@ -154,7 +161,7 @@ def test_orders_must_stay_within_the_tolerance(monkeypatch: pytest.MonkeyPatch) 
         real(run)
 
     monkeypatch.setattr(ChainRun, "_run_round", count)
-    found = posterior(DATA, prior="order", method="mcmc", tolerance=0.5)
+    found = posterior(DATA, graph_prior="order", method="mcmc", chains=jtgpu.learn.Chains(tolerance=0.5))
     assert found.converged
     assert len(rounds) == 6  # 4 before the first check, 1.5 times as many in all
 
@@ -170,13 +177,13 @@ def test_available_cases_are_noted() -> None:
 
 
 WRONG: dict[str, tuple[Any, ...]] = {
-    "prior": (5, "x", None, ("edge", "x"), ("edge", None), ("edge", [1, 2]), ("x", 1), {}),
+    "graph_prior": (5, "x", None, ("edge", "x"), ("edge", None), ("edge", [1, 2]), ("x", 1), {}),
     "forbidden": (5, "x", [5], ["ab"], [("a",)], [("a", "b", "c")], [(1, 2)], [([], "a")]),
     "required": (5, "x", [5], ["ab"], [("a", "e")], [(None, "a")]),
     "tiers": (5, "x", ["ab"], [5], [["a"], 5], [["e"]], [["a"], ["a"]]),
     "candidates": (-1, 0.5, "x", {"a": 5}, {"a": "b"}, {"e": []}, {5: ["a"]}, []),
     "states": (5, "x", {"a": 5}, {"e": ["x"]}, {"a": ["x"]}, {"a": None}),
-    "table": (5, "x", [], {}),
+    "scores": (5, "x", [], {}),
     "progress": (5, "x", []),
     "threads": ("x", -1, 0, 1.5),
     "max_parents": ("x", -1, 0.5, {"a": "x"}, {"e": 1}),
@@ -185,11 +192,11 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "weights": ("none", [1], [-1] * 30, ["x"] * 30, 5),
     "memory_limit": ("x", -1, []),
     "seed": ("x", -1, 0.5, None),
-    "chains": ("x", 1, 0.5, None),
+    "n_chains": ("x", 1, 0.5, None),
     "tempering": ("x", 1, 0.5),
     "tolerance": ("x", 0, -1, None),
     "steps": ("x", 0, 0.5),
-    "time": ("x", 0, -1),
+    "seconds": ("x", 0, -1),
     "score": ("x", 5, None),
     "ess": ("x", -1, 0, None),
     "missing": ("x", 5, None),
@@ -204,10 +211,10 @@ def test_wrong_values_are_errors_of_jtgpu(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(JtgpuError):
-        posterior(DATA, **{name: value})
-    if name in ("forbidden", "required", "tiers", "candidates", "states", "table", "threads", "start", "prior"):
+        posterior(DATA, **in_records({name: value}))
+    if name in ("forbidden", "required", "tiers", "candidates", "states", "scores", "threads", "start", "graph_prior"):
         with pytest.raises(JtgpuError):
-            structure(DATA, **{name: value})
+            structure(DATA, **in_records({name: value}))
 
 
 def test_files_that_cannot_be_written_or_read(tmp_path: Path) -> None:

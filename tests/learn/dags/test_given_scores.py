@@ -48,7 +48,10 @@ def test_structures(method: Any) -> None:
     assert found.score == pytest.approx(expected.score, abs=1e-9)
     assert sorted(found.cpdag.edges) == sorted(expected.cpdag.edges)
     table = score_table(DATA, score=bic, max_parents=3)
-    assert structure(DATA, score="given", table=table, method=method, max_parents=3).arcs == found.arcs
+    assert (
+        structure(DATA, score="given", search=jtgpu.learn.Search(scores=table), method=method, max_parents=3).arcs
+        == found.arcs
+    )
     assert structure(DATA, score=bic, method=method, max_parents=3).arcs == found.arcs
 
 
@@ -56,7 +59,15 @@ def test_posteriors() -> None:
     expected, found = (posterior(DATA, score=s, max_parents=3, method="exact") for s in ("bic", bic))
     np.testing.assert_allclose(found.edge_probabilities.values, expected.edge_probabilities.values, rtol=0, atol=1e-9)
     chains = [
-        posterior(DATA, score=s, max_parents=3, method="mcmc", steps=20_000, seed=1, threads=1)
+        posterior(
+            DATA,
+            score=s,
+            max_parents=3,
+            method="mcmc",
+            chains=jtgpu.learn.Chains(steps=20_000),
+            seed=1,
+            compute=jtgpu.Compute(threads=1),
+        )
         for s in ("bic", bic)
     ]
     first, second = (chain.edge_probabilities.values for chain in chains)
@@ -121,10 +132,10 @@ def test_published_example(tmp_path: Path) -> None:
     assert table.names == ("0", "1", "2")
     assert table.score("1", ["0", "2"]) == -518.557739
     data = {name: ["a", "b", "a", "b"] for name in table.names}
-    best = structure(data, score="given", table=table)
+    best = structure(data, score="given", search=jtgpu.learn.Search(scores=table))
     assert best.score == pytest.approx(-189.098404 - 591.848389 - 556.232178)
     with pytest.raises(jtgpu.DataError, match=r"variables '0', '1', '2'; .* are 'a', 'b', 'c'"):
-        structure({v: ["a", "b"] for v in "abc"}, score="given", table=table)
+        structure({v: ["a", "b"] for v in "abc"}, score="given", search=jtgpu.learn.Search(scores=table))
 
 
 @pytest.mark.parametrize(
@@ -154,14 +165,14 @@ def test_errors(tmp_path: Path) -> None:
         score_table(DATA, score=lambda *_: math.nan)
     with pytest.raises(jtgpu.ArgumentError, match=r"the score of P\(a\) must be a number, got 'x'"):
         score_table(DATA, score=lambda *_: "x")  # type: ignore[arg-type]
-    with pytest.raises(jtgpu.ArgumentError, match="pass table="):
+    with pytest.raises(jtgpu.ArgumentError, match=r"pass Search\(scores=...\)"):
         structure(DATA, score="given")
     with pytest.raises(jtgpu.ArgumentError, match="method='exact', 'order' or 'mcmc'"):
         structure(DATA, score=bic, method="greedy")
     with pytest.raises(jtgpu.ArgumentError, match="give one of them"):
-        structure(DATA, score=bic, table=score_table(DATA, score="bic"))
+        structure(DATA, score=bic, search=jtgpu.learn.Search(scores=score_table(DATA, score="bic")))
     with pytest.raises(jtgpu.ArgumentError, match="in this process"):
-        score_table(DATA, score=bic, cluster="local")
+        score_table(DATA, score=bic, compute=jtgpu.Compute(cluster="local"))
     table = score_table({"a b": ["x", "y", "x"], "c": ["x", "y", "y"]}, max_parents=1)
     with pytest.raises(jtgpu.FormatError, match="'a b'"):
         table.save(tmp_path / "scores.jkl")
@@ -171,4 +182,4 @@ def test_errors(tmp_path: Path) -> None:
 @pytest.mark.parametrize("function", [score_table, structure, posterior])
 def test_gpus_of_a_computation_on_the_cpu(function: Any) -> None:
     with pytest.raises(jtgpu.ArgumentError, match=r"devices=\[0, 1\] are GPUs, but backend='cpu'"):
-        function(DATA, devices=[0, 1])
+        function(DATA, compute=jtgpu.Compute(backend="cpu", devices=[0, 1]))

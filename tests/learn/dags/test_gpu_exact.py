@@ -118,8 +118,8 @@ def test_transforms_take_several_passes(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("prior", ["order", "uniform"])
 def test_posterior_is_exact_on_gpus(prior: Any) -> None:
     table = random_table(2, n=6, n_rows=60, most=3)
-    expected = posterior(table, prior=prior, max_parents=3)
-    found = posterior(table, prior=prior, max_parents=3, backend="gpu")
+    expected = posterior(table, graph_prior=prior, max_parents=3)
+    found = posterior(table, graph_prior=prior, max_parents=3, compute="gpu")
     assert found.method == "exact"
     np.testing.assert_allclose(found.edge_probabilities.values, expected.edge_probabilities.values, atol=1e-10)
     assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-8)

@@ -13,6 +13,8 @@ from jtgpu.learn.dags.chains import gpu_chains as base
 from jtgpu.learn.dags.chains import gpu_movers as movers
 from jtgpu.learn.dags.posterior.posterior import posterior
 from jtgpu.learn.dags.posterior.result import StructurePosterior
+from jtgpu.options.compute import Compute
+from jtgpu.options.learning import Chains, Search
 from tests.learn.dags.data import random_table
 from tests.support.emulated.install import installed, needs_compiler
 
@@ -25,7 +27,9 @@ def emulated() -> Iterator[None]:
         yield
 
 
-def run(monkeypatch: pytest.MonkeyPatch, steps: int, devices: Any = None, prior: Any = "uniform") -> StructurePosterior:
+def run(
+    monkeypatch: pytest.MonkeyPatch, steps: int, devices: Any = None, graph_prior: Any = "uniform"
+) -> StructurePosterior:
     monkeypatch.setattr(base, "REPLICAS", 3)
     for engine in (movers.GpuPartitionMover, movers.GpuOrderMover):
         monkeypatch.setattr(engine, "block_steps", min(steps // 8, 250))
@@ -33,16 +37,21 @@ def run(monkeypatch: pytest.MonkeyPatch, steps: int, devices: Any = None, prior:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return posterior(
-            table, method="mcmc", candidates=3, max_parents=2, chains=4, steps=steps, backend="gpu", devices=devices,
-            prior=prior,
-        )  # fmt: skip
+            table,
+            method="mcmc",
+            search=Search(candidates=3),
+            max_parents=2,
+            chains=Chains(n_chains=4, steps=steps),
+            compute=Compute(backend="gpu", devices=devices),
+            graph_prior=graph_prior,
+        )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("prior", ["uniform", "order"])
 def test_posterior_on_gpus_is_the_exact_one(monkeypatch: pytest.MonkeyPatch, prior: Any) -> None:
-    exact = posterior(random_table(2, n=6, n_rows=60, most=3), method="exact", max_parents=2, prior=prior)
-    found = run(monkeypatch, 4000, prior=prior)
+    exact = posterior(random_table(2, n=6, n_rows=60, most=3), method="exact", max_parents=2, graph_prior=prior)
+    found = run(monkeypatch, 4000, graph_prior=prior)
     assert found.method.endswith("on GPUs")
     gap = np.abs(found.edge_probabilities.values - exact.edge_probabilities.values).max()
     assert gap < 0.05
@@ -67,4 +76,4 @@ def test_chains_on_gpus_can_be_continued(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_unknown_backend_is_refused() -> None:
     with pytest.raises(ValueError, match="backend"):
-        posterior(random_table(2, n=4), backend="tpu")  # type: ignore[arg-type]
+        posterior(random_table(2, n=4), compute="tpu")  # type: ignore[arg-type]

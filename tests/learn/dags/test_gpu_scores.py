@@ -14,6 +14,7 @@ from jtgpu.learn.dags.scores import gpu_scores as scores
 from jtgpu.learn.dags.scores.coded import CodedTable
 from jtgpu.learn.dags.scores.rules import ScoreRule
 from jtgpu.learn.dags.scores.score_table import score_families, score_table
+from jtgpu.options.compute import Compute
 from tests.learn.dags.data import random_table, table_of
 from tests.support.emulated.install import installed, needs_compiler
 
@@ -66,7 +67,10 @@ def test_gpu_scores_numbers(k: int) -> None:
     rng = np.random.default_rng(k)
     x = rng.normal(size=(60, 8)) @ rng.normal(size=(8, 8)) * 10.0 ** rng.integers(-12, 12, 8)
     expected = score_table(x, score="bge", max_parents=k).scores
-    found, again = (score_table(x, score="bge", max_parents=k, backend="gpu", devices=d).scores for d in (None, [0, 1]))
+    found, again = (
+        score_table(x, score="bge", max_parents=k, compute=Compute(backend="gpu", devices=d)).scores
+        for d in (None, [0, 1])
+    )
     assert np.abs(found - expected).max() <= TOLERANCE * np.abs(expected).max()
     np.testing.assert_array_equal(found, again)
 
@@ -74,9 +78,9 @@ def test_gpu_scores_numbers(k: int) -> None:
 def test_gpu_scores_of_numbers_have_limits() -> None:
     x = np.random.default_rng(0).normal(size=(60, 8))
     with pytest.raises(ArgumentError, match="more than 5 parents"):
-        score_table(x, score="bge", max_parents=6, backend="gpu")
+        score_table(x, score="bge", max_parents=6, compute="gpu")
     with pytest.raises(ArgumentError, match="'bic-cg' runs on the CPU"):
-        score_table(x, score="bic-cg", backend="gpu")
+        score_table(x, score="bic-cg", compute="gpu")
 
 
 @pytest.mark.slow

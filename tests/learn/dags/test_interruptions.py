@@ -18,13 +18,13 @@ from jtgpu.learn.dags.chains import run as driver
 from jtgpu.learn.dags.posterior import chain_posterior
 from jtgpu.learn.dags.posterior.result import StructurePosterior
 from jtgpu.util import atomic_file
-from tests.learn.dags.data import random_table
+from tests.learn.dags.data import in_records, random_table
 
 
 def posterior(**options: Any) -> StructurePosterior:
     table = random_table(8, n=6, n_rows=90)
     options = {"steps": 1_000_000, "candidates": 5, "tolerance": 1e-9, **options}
-    return jtgpu.learn.posterior(table, method="mcmc", seed=4, **options)
+    return jtgpu.learn.posterior(table, method="mcmc", seed=4, **in_records(options))
 
 
 def after_calls(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, calls: int, error: BaseException) -> None:
@@ -76,7 +76,10 @@ def test_ctrl_c_while_a_checkpoint_is_written(calls: int, tmp_path: Path, monkey
     assert not found.converged
     assert found.edge_probabilities.values.max() > 0.4
     with pytest.warns(UserWarning, match="not converged"):
-        whole, resumed = posterior(steps=40_000), posterior(steps=40_000, checkpoint=path)
+        whole, resumed = (
+            posterior(steps=40_000),
+            posterior(steps=40_000, checkpoint=path),
+        )
     assert whole.edge_probabilities.values.tobytes() == resumed.edge_probabilities.values.tobytes()
 
 
@@ -127,7 +130,10 @@ def test_a_full_disk_leaves_the_older_checkpoint(tmp_path: Path, monkeypatch: py
     assert "not converged" in str(warned[1].message)
     assert path.read_bytes() == older
     with pytest.warns(UserWarning, match="not converged"):
-        whole, resumed = posterior(steps=40_000), posterior(steps=40_000, checkpoint=path)
+        whole, resumed = (
+            posterior(steps=40_000),
+            posterior(steps=40_000, checkpoint=path),
+        )
     assert np.array_equal(whole.trace, resumed.trace)
 
 

@@ -65,11 +65,15 @@ def test_complete_data_have_the_scores_of_bic() -> None:
 def test_searches_chains_and_networks_take_known_cells() -> None:
     given = {**with_gaps(8, n=7), "score": "bic", "missing": "available"}
     exact, best = jtgpu.learn.posterior(**given), jtgpu.learn.structure(**given)
-    found = jtgpu.learn.posterior(**given, method="mcmc", candidates=3, threads=1)
+    found = jtgpu.learn.posterior(
+        method="mcmc", search=jtgpu.learn.Search(candidates=3), compute=jtgpu.Compute(threads=1), **given
+    )
     gaps = np.abs(found.edge_probabilities.values - exact.edge_probabilities.values)
     assert (gaps <= 5.0 * found.mcse.values + 1e-3).all()
     assert best.score == pytest.approx(exact.map_score, abs=1e-9)
-    assert jtgpu.learn.structure(**given, method="order", candidates=4).score == pytest.approx(best.score, abs=1e-9)
+    assert jtgpu.learn.structure(
+        method="order", search=jtgpu.learn.Search(candidates=4), **given
+    ).score == pytest.approx(best.score, abs=1e-9)
     net, column = best.network(), given["data"]["a"]
     if not net.parents("a"):
         known = [x for x in column if x]
@@ -94,7 +98,7 @@ def test_a_family_that_is_never_known_is_impossible(tmp_path: Path) -> None:
         ("structure", {"score": "aic"}, "requires score='bic', not 'aic'"),
         ("score_table", {"score": "bds"}, "requires score='bic', not 'bds'"),
         ("structure", {"score": "bic", "method": "tabu"}, "method='tabu' requires complete rows"),
-        ("score_table", {"score": "bic", "backend": "gpu"}, "backend='gpu' requires complete rows"),
+        ("score_table", {"score": "bic", "compute": "gpu"}, "backend='gpu' requires complete rows"),
     ],
 )
 def test_other_scores_are_refused(call: str, options: dict[str, Any], message: str) -> None:

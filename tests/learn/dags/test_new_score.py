@@ -124,5 +124,5 @@ def test_gpus_take_it(score: Any, weighted: bool) -> None:
     data = random_table(6, n=6, n_rows=80, weighted=weighted)
     expected = score_table(data, score=score, max_parents=3).scores
     with installed():
-        scores = score_table(data, score=score, max_parents=3, backend="gpu").scores
+        scores = score_table(data, score=score, max_parents=3, compute="gpu").scores
     np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-10 * np.abs(expected).max())

@@ -168,10 +168,10 @@ def test_the_class_of_a_gaussian_network_is_learned(seed: int) -> None:
 
 def test_units_and_threads_change_nothing() -> None:
     x = rng(7).normal(size=(100, 12)) @ rng(8).normal(size=(12, 12))
-    first = jtgpu.learn.score_table(x, score="bge", threads=1)
-    second = jtgpu.learn.score_table(x * 2.0 ** np.arange(-40, 44, 7), score="bge", threads=3)
+    first = jtgpu.learn.score_table(x, score="bge", compute=jtgpu.Compute(threads=1))
+    second = jtgpu.learn.score_table(x * 2.0 ** np.arange(-40, 44, 7), score="bge", compute=jtgpu.Compute(threads=3))
     np.testing.assert_array_equal(first.scores, second.scores)
-    third = jtgpu.learn.score_table(x * 10.0 ** np.arange(-150, 162, 26), score="bge", threads=1)
+    third = jtgpu.learn.score_table(x * 10.0 ** np.arange(-150, 162, 26), score="bge", compute=jtgpu.Compute(threads=1))
     assert np.isfinite(third.scores).all()
 
 
@@ -251,14 +251,20 @@ def test_posterior_by_chains_is_the_exact_one_and_can_be_saved(tmp_path: Path) -
     data = mixed_table(4, 150)
     exact = jtgpu.learn.posterior(data, score="bic-cg")
     assert "arcs from numbers to variables with states are forbidden" in exact.describe()
-    chains = jtgpu.learn.posterior(data, score="bic-cg", method="mcmc", candidates="all")
+    chains = jtgpu.learn.posterior(data, score="bic-cg", method="mcmc", search=jtgpu.learn.Search(candidates="all"))
     np.testing.assert_allclose(chains.edge_probabilities.values, exact.edge_probabilities.values, atol=0.04)
     exact.save(tmp_path / "p.npz")
     again = jtgpu.learn.load(tmp_path / "p.npz")
     assert again.network() == exact.network()
     assert again.edge("g", "h") == exact.edge("g", "h")
     with pytest.warns(UserWarning, match="have not converged"):
-        few = jtgpu.learn.posterior(data, score="bic-cg", method="mcmc", candidates=2, steps=20_000)
+        few = jtgpu.learn.posterior(
+            data,
+            score="bic-cg",
+            method="mcmc",
+            search=jtgpu.learn.Search(candidates=2),
+            chains=jtgpu.learn.Chains(steps=20_000),
+        )
     assert few.edge("e", "g") == 0.0
     with pytest.raises(ArgumentError, match="average takes variables with states only"):
         exact.average()
@@ -280,16 +286,16 @@ MIXED = mixed_table(0, 30)
     ("data", "options", "message"),
     [
         (MIXED, {"score": "bge"}, "column 'g' has states: score='bge' takes numbers only; use score='bic-cg'"),
-        (NUMBERS, {"numbers": True}, "score='bdeu' takes states only; use score='bic-cg' for tables with numbers"),
-        (NUMBERS, {"score": "bge", "numbers": ["aa"]}, "numbers has 'aa', but the table has no such column.*'a'"),
-        (NUMBERS, {"score": "bge", "numbers": "a"}, r"numbers must be True or a list of columns, such as \['age'\]"),
-        (MIXED, {"score": "bic-cg", "numbers": ["g"]}, "column 'g' holds no numbers; leave it out of numbers"),
+        (NUMBERS, {"continuous": True}, "score='bdeu' takes states only; use score='bic-cg' for tables with numbers"),
+        (NUMBERS, {"score": "bge", "continuous": ["aa"]}, "continuous has 'aa', but the table has no such column.*'a'"),
+        (NUMBERS, {"score": "bge", "continuous": "a"}, "continuous must be True or a list of columns"),
+        (MIXED, {"score": "bic-cg", "continuous": ["g"]}, "column 'g' holds no numbers; leave it out of continuous"),
         ({**NUMBERS, "a": np.full(30, 2.0)}, {"score": "bge"}, r"column 'a' has only one value \(2\); leave it out"),
         ({**NUMBERS, "i": np.arange(30)}, {"score": "bge"}, "column 'i' counts the rows, from 0 to 29: .*identifier"),
         ({**NUMBERS, "b": [np.nan, *range(29)]}, {"score": "bge"}, "row 0: column 'b' .* leaves the rows out$"),
         ({**NUMBERS, "b": [np.inf, *range(29)]}, {"score": "bge"}, "row 0, column 'b': the value is infinite"),
         (NUMBERS, {"score": "bge", "missing": "available"}, "requires score='bic', not 'bge'"),
-        (MIXED, {"score": "bic-cg", "states": {"a": ["x"]}, "numbers": ["a"]}, "both in numbers and in states"),
+        (MIXED, {"score": "bic-cg", "states": {"a": ["x"]}, "continuous": ["a"]}, "both in continuous and in states"),
     ],
 )  # fmt: skip
 def test_errors(data: Any, options: dict[str, Any], message: str) -> None:
@@ -301,7 +307,10 @@ def test_errors(data: Any, options: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"required": [("a", "g")]}, "'a' -> 'g' leads from a number to a variable with states; make intervals of 'a'"),
+        (
+            {"constraints": jtgpu.learn.Constraints(required=[("a", "g")])},
+            "'a' -> 'g' leads from a number to a variable with states; make intervals of 'a'",
+        ),
         ({"method": "tabu"}, "method='tabu' takes states only; use method='exact' or 'order'"),
     ],
 )

@@ -18,7 +18,7 @@ from jtgpu.learn.dags.chains.run import ChainRun
 from jtgpu.learn.dags.posterior.result import StructurePosterior
 from jtgpu.learn.dags.scores.coded import CodedTable
 from tests.learn.dags import oracle
-from tests.learn.dags.data import random_table
+from tests.learn.dags.data import in_records, random_table
 from tests.support.examples import slow
 
 SMALL = random_table(3, n=4, n_rows=30)
@@ -55,7 +55,7 @@ def has_path(g: Any, u: int, v: int) -> bool:
 
 @pytest.mark.parametrize("prior", ["uniform", "fair", "order"])
 def test_exact_posteriors_are_sums_over_all_graphs(prior: Any) -> None:
-    found = jtgpu.learn.posterior(SMALL, prior=prior, ess=2.0)
+    found = jtgpu.learn.posterior(SMALL, graph_prior=prior, ess=2.0)
     graphs, p, total = truth(SMALL, prior, ess=2.0)
     assert (found.method, found.converged, found.n_steps) == ("exact", True, 0)
     assert found.log_evidence == pytest.approx(total, abs=1e-9)
@@ -82,7 +82,7 @@ def test_exact_posteriors_are_sums_over_all_graphs(prior: Any) -> None:
 @pytest.mark.parametrize("method", ["exact", "mcmc"])
 def test_constraints_hold_and_change_the_posterior(method: Any) -> None:
     options: dict[str, Any] = {"required": [("a", "b")], "forbidden": [("c", "d")], "max_parents": 2}
-    found = jtgpu.learn.posterior(SMALL, method=method, tolerance=0.01, **options)
+    found = jtgpu.learn.posterior(SMALL, method=method, **in_records({"tolerance": 0.01, **options}))
     graphs, p, _ = truth(SMALL, allowed=lambda g: 0 in g[1] and 2 not in g[3] and max(map(len, g)) <= 2)
     error = 1e-10 if method == "exact" else 0.04
     for u in range(4):
@@ -91,7 +91,12 @@ def test_constraints_hold_and_change_the_posterior(method: Any) -> None:
             assert found.edge_probabilities[u, v] == pytest.approx(arc, abs=error)
     assert found.edge("a", "b") == pytest.approx(1.0)
     assert found.edge("c", "d") == 0.0
-    tiered = jtgpu.learn.posterior(SMALL, method=method, tiers=[["d"], ["a", "b"]], tolerance=0.02)
+    tiered = jtgpu.learn.posterior(
+        SMALL,
+        method=method,
+        constraints=jtgpu.learn.Constraints(tiers=[["d"], ["a", "b"]]),
+        chains=jtgpu.learn.Chains(tolerance=0.02),
+    )
     assert tiered.edge("a", "d") == tiered.edge("b", "d") == 0.0
     assert all(not g.has_edge("a", "d") for g in tiered.sample_dags(50))
 
@@ -99,8 +104,8 @@ def test_constraints_hold_and_change_the_posterior(method: Any) -> None:
 @pytest.mark.parametrize("prior", ["uniform", "fair", "order", ("edge", 0.2)])
 def test_chains_have_the_exact_probabilities(prior: Any) -> None:
     table = random_table(5, n=6, n_rows=80)
-    exact = jtgpu.learn.posterior(table, prior=prior)
-    found = jtgpu.learn.posterior(table, prior=prior, method="mcmc", tolerance=0.01)
+    exact = jtgpu.learn.posterior(table, graph_prior=prior)
+    found = jtgpu.learn.posterior(table, graph_prior=prior, method="mcmc", chains=jtgpu.learn.Chains(tolerance=0.01))
     assert found.method == ("order MCMC" if prior == "order" else "partition MCMC")
     assert found.converged
     assert found.rhat <= 1.05
@@ -116,7 +121,9 @@ def test_chains_have_the_exact_probabilities(prior: Any) -> None:
 def test_candidates_cover_the_posterior() -> None:
     table = random_table(8, n=8, n_rows=200)
     exact = jtgpu.learn.posterior(table)
-    found = jtgpu.learn.posterior(table, method="mcmc", candidates=5, tolerance=0.02)
+    found = jtgpu.learn.posterior(
+        table, method="mcmc", search=jtgpu.learn.Search(candidates=5), chains=jtgpu.learn.Chains(tolerance=0.02)
+    )
     assert found.candidates is not None
     assert found.coverage is not None
     assert 0.99 < found.coverage <= 1.0
@@ -124,7 +131,12 @@ def test_candidates_cover_the_posterior() -> None:
     assert all(len(c) <= 5 for c in found.candidates.values())
     assert "coverage at least" in found.describe()
     assert np.abs(found.edge_probabilities.values - exact.edge_probabilities.values).max() < 0.06
-    few = jtgpu.learn.posterior(table, method="mcmc", candidates={"c": ["a", "b"]}, tolerance=0.05)
+    few = jtgpu.learn.posterior(
+        table,
+        method="mcmc",
+        search=jtgpu.learn.Search(candidates={"c": ["a", "b"]}),
+        chains=jtgpu.learn.Chains(tolerance=0.05),
+    )
     assert {u for u in few.names if few.edge(u, "c") > 0} <= {"a", "b"}
     assert few.edge("a", "b") == 0.0  # no candidates
 
@@ -132,9 +144,9 @@ def test_candidates_cover_the_posterior() -> None:
 @pytest.mark.parametrize("prior", ["uniform", "order"])
 def test_lists_of_candidates_exclude_other_parents_from_exact_posteriors(prior: Any) -> None:
     table, lists = random_table(8, n=5, n_rows=60), {"c": ["a", "b"], "a": ["e"]}
-    found = jtgpu.learn.posterior(table, prior=prior, candidates=lists)
+    found = jtgpu.learn.posterior(table, graph_prior=prior, search=jtgpu.learn.Search(candidates=lists))
     others = [(u, v) for v in found.names for u in found.names if u != v and u not in lists.get(v, ())]
-    same = jtgpu.learn.posterior(table, prior=prior, forbidden=others)
+    same = jtgpu.learn.posterior(table, graph_prior=prior, constraints=jtgpu.learn.Constraints(forbidden=others))
     np.testing.assert_array_equal(found.edge_probabilities.values, same.edge_probabilities.values)
     assert found.method == "exact"
     assert found.edge("d", "c") == 0.0 < found.edge("a", "c")
@@ -144,16 +156,24 @@ def test_lists_of_candidates_exclude_other_parents_from_exact_posteriors(prior: 
 def test_candidates_are_checked_in_every_method(wrong: Any) -> None:
     for method in ("exact", "mcmc"):
         with pytest.raises(ArgumentError, match="candidates must be"):
-            jtgpu.learn.posterior(random_table(8, n=4, n_rows=20), method=method, candidates=wrong)
+            jtgpu.learn.posterior(
+                random_table(8, n=4, n_rows=20), method=method, search=jtgpu.learn.Search(candidates=wrong)
+            )
 
 
 @pytest.mark.parametrize("prior", ["uniform", "order"])
 @pytest.mark.parametrize("k", [2, *slow(4)])
 def test_few_candidates_have_the_probabilities_of_all(prior: Any, k: int) -> None:
     table = random_table(12, n=7, n_rows=60)
-    exact = jtgpu.learn.posterior(table, prior=prior, max_parents=3)
+    exact = jtgpu.learn.posterior(table, graph_prior=prior, max_parents=3)
     found = jtgpu.learn.posterior(
-        table, prior=prior, max_parents=3, method="mcmc", candidates=k, tolerance=0.005, chains=16, seed=2
+        table,
+        graph_prior=prior,
+        max_parents=3,
+        method="mcmc",
+        search=jtgpu.learn.Search(candidates=k),
+        chains=jtgpu.learn.Chains(tolerance=0.005, n_chains=16),
+        seed=2,
     )
     gaps = np.abs(found.edge_probabilities.values - exact.edge_probabilities.values)
     assert (gaps <= 4.0 * found.mcse.values + 1e-3).all()
@@ -170,8 +190,10 @@ def test_few_candidates_have_the_probabilities_of_all(prior: Any, k: int) -> Non
 def test_outer_sets_that_have_most_of_the_weight(seed: int, options: dict[str, Any]) -> None:
     """Chains over orders were stuck at the best orders of two candidates, and said that they had converged."""
     table = random_table(seed, n=6, n_rows=1500)
-    exact = jtgpu.learn.posterior(table, prior="order", **options)
-    found = jtgpu.learn.posterior(table, prior="order", method="mcmc", candidates=2, seed=1, **options)
+    exact = jtgpu.learn.posterior(table, graph_prior="order", **in_records(options))
+    found = jtgpu.learn.posterior(
+        table, graph_prior="order", method="mcmc", seed=1, **in_records({"candidates": 2, **options})
+    )
     gaps = np.abs(found.edge_probabilities.values - exact.edge_probabilities.values)
     assert (gaps <= 5.0 * found.mcse.values + 1e-3).all()
 
@@ -180,15 +202,17 @@ def test_chains_start_from_a_graph() -> None:
     table = random_table(5, n=6, n_rows=80)
     exact = jtgpu.learn.posterior(table)
     far = [("f", "e"), ("e", "d"), ("d", "c"), ("c", "b"), ("b", "a")]
-    found = jtgpu.learn.posterior(table, method="mcmc", start=far)
+    found = jtgpu.learn.posterior(table, method="mcmc", search=jtgpu.learn.Search(start=far))
     assert np.abs(found.edge_probabilities.values - exact.edge_probabilities.values).max() < 0.045
     with pytest.raises(NetworkError, match="the start graph has a cycle: 'a' -> 'b' -> 'a'"):
-        jtgpu.learn.posterior(table, start=[("a", "b"), ("b", "a")])
+        jtgpu.learn.posterior(table, search=jtgpu.learn.Search(start=[("a", "b"), ("b", "a")]))
 
 
 def sampled(steps: int, threads: int = 2, **options: Any) -> StructurePosterior:
     table = random_table(8, n=6, n_rows=90)
-    return jtgpu.learn.posterior(table, method="mcmc", tolerance=1e-9, steps=steps, threads=threads, seed=4, **options)
+    return jtgpu.learn.posterior(
+        table, method="mcmc", seed=4, **in_records({"tolerance": 1e-9, "steps": steps, "threads": threads, **options})
+    )
 
 
 def run(steps: int, threads: int = 2, **options: Any) -> StructurePosterior:
@@ -209,19 +233,22 @@ def same(first: StructurePosterior, second: StructurePosterior) -> bool:
 
 @pytest.mark.parametrize("prior", ["uniform", pytest.param("order", marks=pytest.mark.slow)])
 def test_threads_and_continuations_have_the_same_bits(prior: Any) -> None:
-    whole = run(40_000, 1, prior=prior)
-    assert same(whole, run(40_000, 3, prior=prior))
-    short = run(8_000, prior=prior)
+    whole = run(40_000, 1, graph_prior=prior)
+    assert same(whole, run(40_000, 3, graph_prior=prior))
+    short = run(8_000, graph_prior=prior)
     assert not same(whole, short)
     assert same(whole, short.more(steps=whole.n_steps - short.n_steps))
     assert not same(
-        whole, jtgpu.learn.posterior(random_table(8, n=6, n_rows=90), method="mcmc", prior=prior, tolerance=0.2)
+        whole,
+        jtgpu.learn.posterior(
+            random_table(8, n=6, n_rows=90), method="mcmc", graph_prior=prior, chains=jtgpu.learn.Chains(tolerance=0.2)
+        ),
     )
 
 
 @pytest.mark.parametrize("prior", ["uniform", pytest.param("order", marks=pytest.mark.slow)])
 def test_a_checkpoint_continues_with_the_same_bits(prior: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, path = run(80_000, prior=prior), tmp_path / "run.npz"
+    whole, path = run(80_000, graph_prior=prior), tmp_path / "run.npz"
     monkeypatch.setattr("jtgpu.learn.dags.posterior.chain_posterior.INTERVAL", 0.0)
     rounds, original = [0], ChainRun._run_round
 
@@ -234,17 +261,23 @@ def test_a_checkpoint_continues_with_the_same_bits(prior: Any, tmp_path: Path, m
     monkeypatch.setattr(ChainRun, "_run_round", interrupted)
     for _ in range(3):
         with pytest.raises(SystemExit):
-            run(80_000, prior=prior, checkpoint=path)
+            run(80_000, graph_prior=prior, checkpoint=path)
     monkeypatch.setattr(ChainRun, "_run_round", original)
-    assert same(whole, run(80_000, prior=prior, checkpoint=path))
-    assert same(whole, run(80_000, prior=prior, checkpoint=path))  # complete: nothing is left to do
+    assert same(whole, run(80_000, graph_prior=prior, checkpoint=path))
+    assert same(whole, run(80_000, graph_prior=prior, checkpoint=path))  # complete: nothing is left to do
     with pytest.raises(JtgpuError, match="other run: other score"):
-        sampled(80_000, prior=prior, checkpoint=path, ess=2.0)
+        sampled(80_000, graph_prior=prior, checkpoint=path, ess=2.0)
     with pytest.raises(JtgpuError, match="other run: other data"):
-        jtgpu.learn.posterior(random_table(9, n=6, n_rows=90), method="mcmc", prior=prior, seed=4, checkpoint=path)
+        jtgpu.learn.posterior(
+            random_table(9, n=6, n_rows=90),
+            method="mcmc",
+            graph_prior=prior,
+            seed=4,
+            chains=jtgpu.learn.Chains(checkpoint=path),
+        )
     path.write_bytes(b"no file of numpy")
     with pytest.raises(JtgpuError, match="cannot be read"):
-        sampled(80_000, prior=prior, checkpoint=path)
+        sampled(80_000, graph_prior=prior, checkpoint=path)
 
 
 def test_a_checkpoint_needs_a_folder(tmp_path: Path) -> None:
@@ -353,15 +386,15 @@ SMALL_FRAME = {v: [SMALL.states[i][c] for c in SMALL.codes[i]] for i, v in enume
     ("options", "error", "message"),
     [
         ({"method": "order"}, ArgumentError, "method must be 'auto', 'exact' or 'mcmc'"),
-        ({"prior": "flat"}, ArgumentError, "prior must be"),
+        ({"graph_prior": "flat"}, ArgumentError, "graph_prior must be"),
         ({"score": "bgee"}, ArgumentError, "score must be"),
         ({"ess": 0}, ArgumentError, "ess must be"),
         ({"ess": math.nan}, ArgumentError, "ess must be"),
         ({"max_parents": -1}, ArgumentError, "max_parents must be"),
         ({"tolerance": 0}, ArgumentError, "tolerance must be"),
-        ({"time": 0}, ArgumentError, "time must be"),
+        ({"seconds": 0}, ArgumentError, "seconds must be"),
         ({"steps": 0}, ArgumentError, "steps must be"),
-        ({"chains": 3}, ArgumentError, "chains must be"),
+        ({"n_chains": 3}, ArgumentError, "n_chains must be"),
         ({"seed": -1}, ArgumentError, "seed must be"),
         ({"method": "mcmc", "candidates": 0}, ArgumentError, "candidates must be"),
         ({"method": "mcmc", "candidates": {"x": []}}, UnknownVariable, "'x'"),
@@ -377,7 +410,7 @@ SMALL_FRAME = {v: [SMALL.states[i][c] for c in SMALL.codes[i]] for i, v in enume
 )
 def test_bad_options(options: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        jtgpu.learn.posterior(random_table(3, n=9, n_rows=30), **options)
+        jtgpu.learn.posterior(random_table(3, n=9, n_rows=30), **in_records(options))
 
 
 @pytest.mark.parametrize(
@@ -424,7 +457,7 @@ def test_extreme_tables() -> None:
     }
     for method in ("exact", "mcmc"):
         with pytest.warns(UserWarning, match="equal up to the names") as caught:
-            found = jtgpu.learn.posterior(data, method=method, tolerance=0.05, steps=60_000)
+            found = jtgpu.learn.posterior(data, method=method, chains=jtgpu.learn.Chains(tolerance=0.05, steps=60_000))
         assert len(caught) >= 2
         assert np.isfinite(found.edge_probabilities.values).all()
         assert found.skeleton["x", "copy"] + found.skeleton["x", "not"] > 0.9
@@ -439,7 +472,7 @@ def test_a_better_graph_of_the_chains_is_the_best_one(monkeypatch: pytest.Monkey
         return graph_of_order(tables, order)
 
     monkeypatch.setattr("jtgpu.learn.dags.task.best_by_orders", poor)
-    found = jtgpu.learn.posterior(table, method="mcmc", tolerance=0.03)
+    found = jtgpu.learn.posterior(table, method="mcmc", chains=jtgpu.learn.Chains(tolerance=0.03))
     assert found.map_score == pytest.approx(exact.map_score, abs=1e-9)
     position = {v: i for i, v in enumerate(found.structure.order)}
     assert all(position[u] < position[v] for u, v in found.structure.arcs)

@@ -22,7 +22,13 @@ from tests.learn.dags.data import random_table
 @pytest.mark.parametrize("weighted", [False, True])
 def test_loaded_posteriors_give_the_same_answers(method: Any, weighted: bool, tmp_path: Path) -> None:
     table, path = random_table(4, n=5, n_rows=60, weighted=weighted), tmp_path / "post.npz"
-    post = jtgpu.learn.posterior(table, method=method, tolerance=0.05, ess=2.0, forbidden=[("a", "b")])
+    post = jtgpu.learn.posterior(
+        table,
+        method=method,
+        chains=jtgpu.learn.Chains(tolerance=0.05),
+        ess=2.0,
+        constraints=jtgpu.learn.Constraints(forbidden=[("a", "b")]),
+    )
     post.save(path)
     found = jtgpu.learn.load(path)
     assert found.describe() == post.describe()
@@ -98,7 +104,7 @@ def test_what_is_no_path_is_refused(path: Any) -> None:
         post.save(path)
     if path is not None:
         with pytest.raises(ArgumentError, match="checkpoint must be a path"):
-            jtgpu.learn.posterior(random_table(4, n=3), method="mcmc", checkpoint=path)
+            jtgpu.learn.posterior(random_table(4, n=3), method="mcmc", chains=jtgpu.learn.Chains(checkpoint=path))
 
 
 VALUES: tuple[Any, ...] = (None, 3, -1, "x", [], {}, [1], float("nan"), [[1]], True)
@@ -115,7 +121,9 @@ WRONG: dict[str, Callable[[Any], Any]] = {
 def test_crafted_files_are_refused_or_harmless(method: Any, tmp_path: Path) -> None:
     """Every member absent, of another type, shape or range: an error of the format, or a posterior that works."""
     path = tmp_path / "post.npz"
-    jtgpu.learn.posterior(random_table(4, n=4, n_rows=40, weighted=True), method=method, tolerance=0.1).save(path)
+    jtgpu.learn.posterior(
+        random_table(4, n=4, n_rows=40, weighted=True), method=method, chains=jtgpu.learn.Chains(tolerance=0.1)
+    ).save(path)
     header, arrays = read_file(path)
     header = {name: value for name, value in header.items() if name not in ("kind", "version")}
     n_refused = 0

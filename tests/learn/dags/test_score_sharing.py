@@ -50,7 +50,7 @@ def test_parts_have_the_scores_of_one_process(score: Any, k: int, monkeypatch: p
     if score == "available":
         table, score = with_gaps(table), "bic"
     alone = jtgpu.learn.score_table(replace(table, codes=table.codes.copy()), score=score, max_parents=k)
-    found = jtgpu.learn.score_table(table, score=score, max_parents=k, cluster="local")
+    found = jtgpu.learn.score_table(table, score=score, max_parents=k, compute=jtgpu.Compute(cluster="local"))
     assert np.array_equal(found.scores, alone.scores)
     assert found.digest == alone.digest
     assert here.n_tasks > 3 * (k > 0) - 1
@@ -58,7 +58,7 @@ def test_parts_have_the_scores_of_one_process(score: Any, k: int, monkeypatch: p
 
 def test_a_cluster_counts_on_cpus() -> None:
     with pytest.raises(ArgumentError, match="a cluster counts on CPUs"):
-        jtgpu.learn.score_table(random_table(3), cluster="local", backend="gpu")
+        jtgpu.learn.score_table(random_table(3), compute=jtgpu.Compute(cluster="local", backend="gpu"))
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ def test_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     table = random_table(4, n=12, n_rows=200)
     alone = jtgpu.learn.score_table(table, max_parents=4)
     try:
-        found = jtgpu.learn.score_table(table, max_parents=4, cluster="local")
+        found = jtgpu.learn.score_table(table, max_parents=4, compute=jtgpu.Compute(cluster="local"))
     finally:
         importlib.import_module("ray").shutdown()
     assert np.array_equal(found.scores, alone.scores)

@@ -193,4 +193,4 @@ def test_wrong_arguments() -> None:
         with pytest.raises(ValueError, match=message):
             jtgpu.learn.score_table(data, **options)
     with pytest.raises(TableTooLarge, match="lower max_parents"):
-        jtgpu.learn.score_table(data, memory_limit=10)
+        jtgpu.learn.score_table(data, compute=jtgpu.Compute(memory_limit=10))

@@ -16,13 +16,13 @@ import pytest
 
 import jtgpu
 from jtgpu.learn.dags.posterior.result import StructurePosterior
-from tests.learn.dags.data import random_table
+from tests.learn.dags.data import in_records, random_table
 
 
 def chains(table: Any, **options: Any) -> StructurePosterior:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        return jtgpu.learn.posterior(table, method="mcmc", **options)
+        return jtgpu.learn.posterior(table, method="mcmc", **in_records(options))
 
 
 @pytest.mark.slow
@@ -35,7 +35,7 @@ def test_true_probabilities_are_within_two_standard_errors_at_the_nominal_rate(k
         exact = jtgpu.learn.posterior(table, max_parents=3).edge_probabilities.values
         is_open = (exact > 0.02) & (exact < 0.98)
         for seed in range(8):
-            found = chains(table, seed=seed, chains=16, steps=12_000, tolerance=1e-9, candidates=k, max_parents=3)
+            found = chains(table, seed=seed, n_chains=16, steps=12_000, tolerance=1e-9, candidates=k, max_parents=3)
             gap = np.abs(found.edge_probabilities.values - exact)[is_open]
             within.append(gap <= 2.0 * found.mcse.values[is_open])
     assert sum(map(len, within)) > 300
@@ -50,7 +50,7 @@ def four_standard_errors(first: StructurePosterior, second: StructurePosterior, 
 def test_a_short_run_is_within_four_standard_errors() -> None:
     table = random_table(31, n=4, n_rows=40)
     exact = jtgpu.learn.posterior(table, max_parents=3)
-    found = chains(table, seed=2, chains=8, steps=4_000, tolerance=1e-9, max_parents=3)
+    found = chains(table, seed=2, n_chains=8, steps=4_000, tolerance=1e-9, max_parents=3)
     assert four_standard_errors(found, exact, 5e-3)
 
 
@@ -62,7 +62,7 @@ def test_two_seeds_agree_whatever_the_candidates() -> None:
     data = net.compile("cpu").sample(500, seed=3)
     exact = jtgpu.learn.posterior(data, states=net)
     found = [
-        chains(data, states=net, seed=seed, candidates=k, tolerance=0.008, chains=16, steps=100_000)
+        chains(data, states=net, seed=seed, candidates=k, tolerance=0.008, n_chains=16, steps=100_000)
         for seed, k in ((0, 5), (1, 5), (0, 7))
     ]
     for post in found:
@@ -124,7 +124,7 @@ def test_chains_do_not_stop_before_they_leave_the_first_peak() -> None:
     )  # fmt: skip
     cases = net.compile("cpu").sample(3000, seed=13)
     data, states = {v: cases[v] for v in names}, {v: net.states(v) for v in names}
-    exact = jtgpu.learn.posterior(data, states=states, prior="fair")
-    found = chains(data, states=states, prior="fair", seed=0, steps=150_000)
+    exact = jtgpu.learn.posterior(data, states=states, graph_prior="fair")
+    found = chains(data, states=states, graph_prior="fair", seed=0, steps=150_000)
     gap = np.abs(found.edge_probabilities.values - exact.edge_probabilities.values)
     assert (gap <= 5.0 * found.mcse.values + 1e-3).all()

@@ -16,7 +16,7 @@ from jtgpu.learn.dags.graphs import adjacency
 from jtgpu.learn.dags.scores.numeric_table import code_table
 from jtgpu.model.equivalence import compelled_arcs, structural_hamming_distance
 from tests.learn.dags import oracle
-from tests.learn.dags.data import random_table, table_of
+from tests.learn.dags.data import in_records, random_table, table_of
 
 RAIN = np.repeat([0, 1], 100)
 # 10 % of wet are unlike rain; noise is exactly independent of both
@@ -38,7 +38,9 @@ def test_no_graph_is_better(method: Any, seed: int) -> None:
     assert found.score == pytest.approx(best_score(table, graphs), abs=1e-9)
     assert found.log_weight == pytest.approx(found.score, abs=1e-9)
     allowed = [g for g in graphs if 0 in g[1] and 2 not in g[3]]
-    found = jtgpu.learn.structure(table, method=method, required=[("a", "b")], forbidden=[("c", "d")])
+    found = jtgpu.learn.structure(
+        table, method=method, constraints=jtgpu.learn.Constraints(required=[("a", "b")], forbidden=[("c", "d")])
+    )
     assert found.score == pytest.approx(best_score(table, allowed), abs=1e-9)
     assert ("a", "b") in found.arcs
     assert ("c", "d") not in found.arcs
@@ -51,7 +53,16 @@ def test_order_search_reaches_the_exact_score() -> None:
     table = random_table(9, n=12, n_rows=300)
     exact = jtgpu.learn.structure(table, max_parents=3)
     assert exact.method == "exact"
-    found = [jtgpu.learn.structure(table, method="order", max_parents=3, candidates=6, threads=t) for t in (1, 3)]
+    found = [
+        jtgpu.learn.structure(
+            table,
+            method="order",
+            max_parents=3,
+            search=jtgpu.learn.Search(candidates=6),
+            compute=jtgpu.Compute(threads=t),
+        )
+        for t in (1, 3)
+    ]
     assert found[0].arcs == found[1].arcs
     assert found[0].score == pytest.approx(exact.score, abs=1e-6)
     assert found[0].candidates is not None
@@ -65,7 +76,7 @@ def test_order_search_reaches_the_exact_score() -> None:
 def test_no_single_arc_improves_a_climbed_graph(method: Any, score: Any) -> None:
     table = random_table(5, n=5, n_rows=60, weighted=score == "k2")
     options: dict[str, Any] = {"max_parents": 2, "required": [("a", "b")], "forbidden": [("c", "d"), ("e", "a")]}
-    found = jtgpu.learn.structure(table, method=method, score=score, prior="fair", **options)
+    found = jtgpu.learn.structure(table, method=method, score=score, graph_prior="fair", **in_records(options))
     scores = jtgpu.learn.score_table(table, score=score, max_parents=2)
 
     def weight(arcs: set[tuple[str, str]]) -> float:
@@ -83,7 +94,7 @@ def test_no_single_arc_improves_a_climbed_graph(method: Any, score: Any) -> None
     for u, v in itertools.permutations(table.names, 2):
         changed = [arcs ^ {(u, v)}] + ([arcs - {(u, v)} | {(v, u)}] if (u, v) in arcs else [])
         assert all(weight(other) <= found.log_weight + 1e-9 for other in changed)
-    exact = jtgpu.learn.structure(table, score=score, prior="fair", **options)
+    exact = jtgpu.learn.structure(table, score=score, graph_prior="fair", **in_records(options))
     assert found.log_weight <= exact.log_weight + 1e-9
     position = {v: i for i, v in enumerate(found.order)}
     assert all(position[u] < position[v] for u, v in found.arcs)
@@ -103,26 +114,28 @@ def test_no_search_returns_less_than_its_start(method: Any) -> None:
     table = random_table(3, n=9, n_rows=90)
     best = jtgpu.learn.structure(table, max_parents=3)
     for start in (best, best.dag, best.arcs, {v: best.parents(v) for v in best.names}, best.network()):
-        found = jtgpu.learn.structure(table, method=method, max_parents=3, start=start, candidates=1)
+        found = jtgpu.learn.structure(
+            table, method=method, max_parents=3, search=jtgpu.learn.Search(start=start, candidates=1)
+        )
         assert found.score == pytest.approx(best.score, abs=1e-6)
 
 
 def test_restarts_find_better_graphs() -> None:
     tables = [random_table(s, n=8, n_rows=80) for s in range(8)]
     options: dict[str, Any] = {"method": "greedy", "required": [("a", "b")], "tiers": [["b", "c"], ["d"]]}
-    once = [jtgpu.learn.structure(table, **options) for table in tables]
-    again = [jtgpu.learn.structure(table, restarts=10, **options) for table in tables]
+    once = [jtgpu.learn.structure(table, **in_records(options)) for table in tables]
+    again = [jtgpu.learn.structure(table, **in_records({"restarts": 10, **options})) for table in tables]
     gains = [b.score - a.score for a, b in zip(once, again, strict=True)]
     assert min(gains) >= -1e-9
     assert max(gains) > 1e-3
     assert all(b.steps > a.steps > 0 and ("a", "b") in b.arcs for a, b in zip(once, again, strict=True))
     assert not any({("d", "b"), ("d", "c")} & {*b.arcs} for b in again)
-    assert again[0].arcs == jtgpu.learn.structure(tables[0], restarts=10, **options).arcs
+    assert again[0].arcs == jtgpu.learn.structure(tables[0], **in_records({"restarts": 10, **options})).arcs
 
 
 def test_result_for_users() -> None:
     pytest.importorskip("networkx")
-    found = jtgpu.learn.structure(DATA, tiers=[["rain", "noise"], ["wet"]])
+    found = jtgpu.learn.structure(DATA, constraints=jtgpu.learn.Constraints(tiers=[["rain", "noise"], ["wet"]]))
     assert found.arcs == [("rain", "wet")]
     assert list(found.dag.edges) == [("rain", "wet")]
     assert list(found.dag.nodes) == ["rain", "noise", "wet"]
@@ -147,13 +160,13 @@ def test_result_for_users() -> None:
 
 
 def test_prior_weighs_arcs() -> None:
-    assert jtgpu.learn.structure(DATA, prior=("edge", 1e-60)).arcs == []
+    assert jtgpu.learn.structure(DATA, graph_prior=("edge", 1e-60)).arcs == []
     p = np.full((3, 3), 0.5)
     p[0, 2] = 1e-60
-    found = jtgpu.learn.structure(DATA, prior=("edge", p))
+    found = jtgpu.learn.structure(DATA, graph_prior=("edge", p))
     assert found.arcs == [("wet", "rain")]
     assert found.log_weight == pytest.approx(found.score, abs=1e-9)
-    fair = jtgpu.learn.structure(DATA, prior="fair")
+    fair = jtgpu.learn.structure(DATA, graph_prior="fair")
     assert fair.log_weight == pytest.approx(fair.score - math.log(2), abs=1e-9)
 
 
@@ -161,7 +174,7 @@ def test_prior_weighs_arcs() -> None:
     ("options", "error", "message"),
     [
         ({"method": "gready"}, ValueError, "method must be"),
-        ({"prior": "order"}, ValueError, "weighs orders, not graphs"),
+        ({"graph_prior": "order"}, ValueError, "weighs orders, not graphs"),
         ({"candidates": 0}, ValueError, "candidates must be"),
         ({"seed": -1}, ValueError, "seed must be"),
         ({"candidates": "some"}, ValueError, "candidates must be"),
@@ -182,7 +195,7 @@ def test_prior_weighs_arcs() -> None:
 )
 def test_wrong_arguments(options: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        jtgpu.learn.structure(DATA, **options)
+        jtgpu.learn.structure(DATA, **in_records(options))
 
 
 def test_exact_search_over_too_many_variables() -> None:
@@ -192,7 +205,7 @@ def test_exact_search_over_too_many_variables() -> None:
 
 def test_more_variables_than_bits_of_a_word() -> None:
     table = random_table(3, n=66, n_rows=100, most=3)
-    found = jtgpu.learn.structure(table, max_parents=1, candidates=4)
+    found = jtgpu.learn.structure(table, max_parents=1, search=jtgpu.learn.Search(candidates=4))
     assert found.method == "order"
     alone = jtgpu.learn.score_table(table, max_parents=1)
     assert found.score > sum(alone.score(v) for v in table.names)
@@ -233,7 +246,12 @@ def test_coded_tables_are_accepted() -> None:
 
 def test_required_parents_beyond_the_candidates() -> None:
     table = random_table(4, n=20, n_rows=60, most=2)
-    found = jtgpu.learn.structure(table, required=[("b", "a"), ("c", "a"), ("d", "a")], candidates=2, max_parents=3)
+    found = jtgpu.learn.structure(
+        table,
+        constraints=jtgpu.learn.Constraints(required=[("b", "a"), ("c", "a"), ("d", "a")]),
+        search=jtgpu.learn.Search(candidates=2),
+        max_parents=3,
+    )
     assert found.method == "order"
     assert found.parents("a") == ("b", "c", "d")
 
@@ -242,9 +260,16 @@ def test_required_parents_with_too_many_configurations() -> None:
     rng = np.random.default_rng(5)
     table = table_of(rng.integers(0, 2, (20, 50)) * 200, [201] * 20)
     with pytest.raises(NetworkError, match="leave no parents for 'a'"):
-        jtgpu.learn.structure(table, required=[("b", "a"), ("c", "a")], candidates=3, max_parents=2)
+        jtgpu.learn.structure(
+            table,
+            constraints=jtgpu.learn.Constraints(required=[("b", "a"), ("c", "a")]),
+            search=jtgpu.learn.Search(candidates=3),
+            max_parents=2,
+        )
     with pytest.raises(NetworkError, match="required parents of 'a' have too many configurations"):
-        jtgpu.learn.structure(table, method="tabu", required=[("b", "a"), ("c", "a")])
+        jtgpu.learn.structure(
+            table, method="tabu", constraints=jtgpu.learn.Constraints(required=[("b", "a"), ("c", "a")])
+        )
 
 
 def test_scores_are_taken_from_a_table(tmp_path: Path) -> None:
@@ -254,13 +279,13 @@ def test_scores_are_taken_from_a_table(tmp_path: Path) -> None:
     loaded = jtgpu.learn.ScoreTable.load(tmp_path / "scores.npz")
     options: dict[str, Any]
     for options in ({"max_parents": 2}, {"max_parents": 4}, {"method": "order", "candidates": 3}):
-        found = jtgpu.learn.structure(data, table=loaded, **options)
-        again = jtgpu.learn.structure(data, **options)
+        found = jtgpu.learn.structure(data, **in_records({"scores": loaded, **options}))
+        again = jtgpu.learn.structure(data, **in_records(options))
         assert (found.arcs, found.score) == (again.arcs, again.score)
     small = table.with_max_parents(1)
     assert len(small) == 8 * 8
     assert small.score("a", ["b"]) == table.score("a", ["b"])
     with pytest.raises(DataError, match="other data"):
-        jtgpu.learn.structure(random_table(8, n=8), table=table)
+        jtgpu.learn.structure(random_table(8, n=8), search=jtgpu.learn.Search(scores=table))
     with pytest.raises(ValueError, match="the score table has the score"):
-        jtgpu.learn.structure(data, table=table, ess=2.0)
+        jtgpu.learn.structure(data, search=jtgpu.learn.Search(scores=table), ess=2.0)

@@ -29,7 +29,7 @@ from jtgpu.learn.dags.chains.partitions import (
 )
 from jtgpu.learn.dags.chains.run import ChainRun
 from tests.learn.dags import oracle
-from tests.learn.dags.data import random_table
+from tests.learn.dags.data import in_records, random_table
 from tests.learn.dags.runs import same, short_posterior
 from tests.learn.dags.test_partitions import chain_tables
 from tests.learn.dags.test_reference_partitions import random_weights
@@ -216,7 +216,11 @@ def test_tempered_chains_have_the_exact_probabilities(candidates: Any) -> None:
     table = random_table(5, n=6, n_rows=80)
     exact = jtgpu.learn.posterior(table, max_parents=3)
     found = jtgpu.learn.posterior(
-        table, max_parents=3, method="mcmc", tempering=3, candidates=candidates, tolerance=0.01
+        table,
+        max_parents=3,
+        method="mcmc",
+        chains=jtgpu.learn.Chains(tempering=3, tolerance=0.01),
+        search=jtgpu.learn.Search(candidates=candidates),
     )
     assert found.method == "tempered partition MCMC"
     assert found.converged
@@ -296,10 +300,10 @@ def test_nested_r_hat_is_the_formula() -> None:
     [
         ({"tempering": 1}, "at least 2"), ({"tempering": True}, "must be False, 'auto' or a number"),
         ({"tempering": "yes"}, "must be False, 'auto' or a number"), ({"tempering": 2.5}, "tempering"),
-        ({"tempering": 4, "prior": "order"}, "chains over partitions"),
+        ({"tempering": 4, "graph_prior": "order"}, "chains over partitions"),
         ({"tempering": "auto", "backend": "gpu"}, "on the CPU"),
     ],
 )  # fmt: skip
 def test_bad_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        jtgpu.learn.posterior(random_table(8, n=6, n_rows=90), method="mcmc", **options)
+        jtgpu.learn.posterior(random_table(8, n=6, n_rows=90), method="mcmc", **in_records(options))

@@ -40,7 +40,7 @@ def test_the_posterior_of_many_columns_keeps_its_time() -> None:
     begin = time.monotonic()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = jtgpu.learn.posterior(data, time=0.5)
+        found = jtgpu.learn.posterior(data, seconds=0.5)
     assert time.monotonic() - begin < patience(5.0)
     assert found.n_steps > 0
     assert found.edge_probabilities.values.max() > 0.1
@@ -51,7 +51,7 @@ def test_slow_families_have_fewer_parents() -> None:
     gaps = {v: [None if i % 7 == j % 7 else x for i, x in enumerate(data[v])] for j, v in enumerate(data)}
     begin = time.monotonic()
     with pytest.warns(UserWarning, match="because of the time limit"):
-        found = jtgpu.learn.structure(gaps, missing="available", score="bic", max_parents=8, time=0.3)
+        found = jtgpu.learn.structure(gaps, missing="available", score="bic", max_parents=8, seconds=0.3)
     assert time.monotonic() - begin < patience(3.0)
     assert found.arcs
 
@@ -60,7 +60,7 @@ def test_ample_time_changes_nothing() -> None:
     data = _table(8, 60)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        limited = jtgpu.learn.structure(data, time=600.0)
+        limited = jtgpu.learn.structure(data, seconds=600.0)
     assert limited.arcs == jtgpu.learn.structure(data).arcs
 
 
@@ -74,7 +74,7 @@ def test_too_many_columns_are_refused_before_they_are_read(tmp_path: Path, as_fi
         data.write_text("".join(",".join(row) + "\n" for row in (names, ["a"] * len(names), ["b"] * len(names))))
     begin = time.monotonic()
     with pytest.raises(TableTooLarge, match="30,000 columns"):
-        jtgpu.learn.structure(data, memory_limit="1GiB")
+        jtgpu.learn.structure(data, compute=jtgpu.Compute(memory_limit="1GiB"))
     with pytest.raises(ArgumentError, match=r"pairs of 30,000 columns alone need about 450 s"):
-        jtgpu.learn.posterior(data, time=5, memory_limit="64GiB")
+        jtgpu.learn.posterior(data, seconds=5, compute=jtgpu.Compute(memory_limit="64GiB"))
     assert time.monotonic() - begin < patience(2.0)

@@ -451,4 +451,9 @@ def test_a_structure_without_variables(options: dict[str, Any]) -> None:
     """T10: the error spoke of columns."""
     with pytest.raises(jtgpu.NetworkError, match=r"names no variable; \{'X': \[\]\}"):
         jtgpu.learn.fit({}, {"X": ["a", "b"]}, **options)
-    assert jtgpu.learn.structure({"a": ["x", "y"] * 5, "b": ["x", "y"] * 5}, start={}, max_parents=0).arcs == []
+    assert (
+        jtgpu.learn.structure(
+            {"a": ["x", "y"] * 5, "b": ["x", "y"] * 5}, search=jtgpu.learn.Search(start={}), max_parents=0
+        ).arcs
+        == []
+    )

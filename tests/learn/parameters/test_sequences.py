@@ -322,7 +322,7 @@ def test_structure_learning_from_two_slices_then_fit_then_smooth() -> None:
             parts.setdefault(name, []).extend(column)
     before = [name for name in parts if name.endswith("[t-1]")]
     now = [name for name in parts if name.endswith("[t]")]
-    net = jtgpu.learn.structure(parts, tiers=[before, now]).network()
+    net = jtgpu.learn.structure(parts, constraints=jtgpu.learn.Constraints(tiers=[before, now])).network()
     dyn = jtgpu.DynamicNetwork.from_slices(net)
     made: Any = fit(dyn, codes_as_frame(true, codes), keys=jtgpu.learn.Keys(id="patient", time="day"))
     assert made.method == "counts"

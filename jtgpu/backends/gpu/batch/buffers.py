@@ -214,11 +214,10 @@ class Buffers:
     """
     # streams: One a chunk in flight
     # size: Most cases of a chunk
-    # n: Cases that a table like the last one may have
 
     def __init__(self, device: Device, streams: Sequence[Any]):
         self.device, self.streams = device, list(streams)
-        self.size = self.n = 0
+        self.size = 0
         self._slots: tuple[Slot, ...] = ()
         self._key = b""  # program, targets, weighted variables and columns of the layout
         self._is_full = False  # more cases would not have fitted
@@ -231,32 +230,28 @@ class Buffers:
         is_small_enough = self.size <= max(2 * n, GROUP)
         return bool(self._slots) and self._key == _layout(program, table) and is_small_enough and is_large_enough
 
-    def slots(
-        self, program: Program, table: Table[Any], n: int, share: float = 1.0, room: int = 0
-    ) -> tuple[Slot, ...]:
+    def slots(self, program: Program, table: Table[Any], n: int) -> tuple[Slot, ...]:
         """Slots for a table of which this GPU answers about n cases: the last call's if they fit."""
-        # share: Of the memory that may be allocated
-        # room: Cases that the next table may have more
         # raises TableTooLarge: If not even 32 cases fit.
         if self.fit(program, table, n):
             return self._slots
         self.drop()
         self._memory = Memory(self.device)
         try:
-            self.size, self._is_full = self.chunk_size(program, table, n + room, share)
+            self.size, self._is_full = self.chunk_size(program, table, n)
             self._slots = self._allocated(self._memory, program, table, n)
         except BaseException:
             self.drop()
             raise
-        self._key, self.n = _layout(program, table), n + room
+        self._key = _layout(program, table)
         return self._slots
 
-    def chunk_size(self, program: Program, table: Table[Any], n: int, share: float = 1.0) -> tuple[int, bool]:
+    def chunk_size(self, program: Program, table: Table[Any], n: int) -> tuple[int, bool]:
         """See `chunk_size`: of n cases in the memory that is free."""
         n_variables, n_weights = len(table.weights.first), table.weights.values.shape[1]
         io = 8 * (table.targets.n_out + 1) + table.state_bytes + 8 * n_weights
         each = program.case_bytes + (SLOTS + 1) * io + 4 * n_variables
-        free = int(MEMORY_SHARE * share * self.device.free_memory())
+        free = int(MEMORY_SHARE * self.device.free_memory())
         fits = min(free // each, program.most_cases, max(PINNED // io, GROUP)) // GROUP * GROUP
         if fits < GROUP:
             raise TableTooLarge(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ....device.context import Device, Memory
-from ....errors import BackendUnavailable, JtgpuError
+from ....errors import BackendUnavailable, JtgpuError, TableTooLarge
 from ....plans.plan import Plan
 from ...base import BatchResult, ColumnResult, DeviceResult, Likelihood
 from ...wrappers.row_queue import RowQueue
@@ -21,13 +21,10 @@ from ..host import Host
 from ..program.layout import MIN_LOG2, smallest_entries
 from .buffers import GROUP, SLOTS, Buffers, Program, Slot
 from .generated import GeneratedProgram, can_generate
-from .lots import Clock, FixedKernels, Lot, divided, provide
 from .on_device import OnDevice
 from .records import RecordProgram
 from .sparsity import find_sparsity
-from .table import ColumnTable, RowTable, Table, Targets
-from .tiling import Tiles
-from .variants import Part, Room, Variants
+from .table import ColumnTable, Room, RowTable, Table, Targets
 from .warps import WarpKernels
 
 if TYPE_CHECKING:
@@ -37,25 +34,30 @@ SEARCH_FLOPS = 250_000  # of a propagation that takes as long as the search for 
 GENERATED_FLOPS = 2_000_000  # most operations of a propagation for which kernels may be generated
 T = TypeVar("T", bound=Table[Any])
 COPIERS = 16  # threads that copy answers out of page-locked memory
+MOST_ROOMS = 8  # for which kernels of a warp a case are kept
+LEAST = 8  # an eighth of a chunk that has memory enough
+
+
+class Kernels(NamedTuple):
+    """Kernels of a warp a case for one room, and their memory."""
+
+    program: Program
+    buffers: Buffers
+    memory: Memory  # of the records
 
 
 class BatchEngine:
     """A plan and a model's numbers on one GPU, for tables of cases; reuses its chunks' memory from call to call."""
     # real: {"float64", "float32"}: Type of the tables that kernels by records compute. Generated kernels scale nothing
     #     and always use float64. Answers are float64.
-    # adapts: Whether cases may be answered by kernels without variables that they observe, once that has paid: then the
-    #     last digits depend on earlier tables
     # device_us: Microseconds that the kernels of the last call took, without copies
     # raises TableTooLarge: If the GPU has too little memory.
 
-    variants: Variants | None = None
     _warps: WarpKernels | None = None
-    _elapsed: Clock | None = None
 
     def __init__(
-        self, plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device, real: str = "float64",
-        *, adapts: bool = False,
-    ):  # fmt: skip
+        self, plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device, real: str = "float64"
+    ):
         self.plan, self.device, self.real = plan, device, real
         self.lock = threading.Lock()
         self.device_us = 0.0
@@ -64,8 +66,7 @@ class BatchEngine:
         self._on_device: OnDevice | None = None
         self._factors, self.host = list(factors), Host(plan, factors)
         self._programs: dict[str, Program] = {}
-        self.fixed = FixedKernels(device, self._fixed_program)
-        self._tiles: dict[object, Tiles] = {}
+        self.by_room: OrderedDict[Room, Kernels] = OrderedDict()  # those used last at the end
         flops = plan.cost().flops
         self._worth = SEARCH_FLOPS / max(flops, 1)  # least share of equal rows for which merging them pays
         self._sparsity = find_sparsity(plan, factors) if flops <= GENERATED_FLOPS else None
@@ -84,12 +85,9 @@ class BatchEngine:
             try:
                 self._streams = [device.stream() for _ in range(SLOTS)]
                 self._buffers = Buffers(device, self._streams)
-                self.fixed.streams = self._streams
                 program = self.program(weights=False, smallest=0.0)
                 if isinstance(program, RecordProgram) and self.real == "float64":
                     self._warps = WarpKernels(program)
-                if adapts and isinstance(program, RecordProgram) and not plan.sets:
-                    self.variants = Variants(program.layout, plan.cardinality, len(program.plan.op_out))
             except BaseException:
                 self._copiers.shutdown()
                 self._release()
@@ -148,10 +146,6 @@ class BatchEngine:
         by_warps = self._warps is not None and self._warps.take(table)
         table.recompute, table.real = self._recompute if by_warps or self.real == "float32" else None, self.real
         table.host = None if self.host.is_exact(table.weights.smallest, self.real) else self.host
-        if self.variants is not None and not by_warps:
-            with self.lock:
-                order, parts = self.variants.parts(table.n, table.observed, 8 * table.targets.n_out)
-                table.order, table.parts = order, parts
         return table
 
     def _recompute(self, table: Table[Any]) -> None:
@@ -159,7 +153,7 @@ class BatchEngine:
         if self.real == "float32":
             self._in_float64().answer(table, RowQueue(table.n))
             return
-        table.by_warps, table.parts, before = True, [Part(table.n, frozenset())], self.device_us
+        table.by_warps, before = True, self.device_us
         self.answer(table, RowQueue(table.n))
         self.device_us += before
 
@@ -190,76 +184,68 @@ class BatchEngine:
 
     def _run_chunks(self, table: Table[Any], queue: RowQueue) -> None:
         lane = queue.join()  # first, since the rest may take long: a GPU that starts late still gets rows of its own
-        lots = self._lots(table, queue)
-        # rows of a lot together, since kernels run over whole chunks
-        room, most = SLOTS, table.n
-        if len(lots) == 1 and lots[0].slots:
-            room, most = len(lots[0].slots), lots[0].buffers.size
+        slots = self._slots(table, queue.share)
         in_flight: deque[tuple[Slot, int, int]] = deque()
-        waiting: deque[tuple[int, int, Lot]] = deque()
+        before, n_chunks = None, 0
         try:
             while True:
                 # rows are taken only when there is room for them, since another GPU may be idle
-                if not waiting and len(in_flight) < room:
-                    waiting += divided(lots, queue.take(most, lane, not in_flight))
-                if waiting and len(in_flight) < room:
-                    first, last, lot = waiting[0]
-                    slot = lot.free([x for x, _, _ in in_flight])
-                    if slot is not None:
-                        end = min(last, first + lot.buffers.size)
-                        self._start(slot, table, first, end, lot)
-                        in_flight.append((slot, first, end))
-                        waiting.popleft()
-                        if end < last:
-                            waiting.appendleft((end, last, lot))
-                        continue
-                if in_flight:
+                if len(in_flight) < len(slots) and (rows := queue.take(slots[0].chunk.size, lane, not in_flight)):
+                    slot = slots[n_chunks % len(slots)]
+                    in_flight.append((slot, *rows))
+                    self._start(slot, table, *rows, before)
+                    before, n_chunks = slot, n_chunks + 1
+                elif in_flight:
                     self._finish(*in_flight[0], table)
                     in_flight.popleft()
-                elif waiting:  # its memory is another lot's
-                    lot = waiting[0][2]
-                    for x in lots:
-                        x.drop()
-                    lot.slots = lot.buffers.slots(lot.program, table, lot.n)
                 else:
                     break
         except BaseException:
             self._drain()
             for _, first, last in in_flight:
                 queue.put_back(first, last)
-            for first, last, _ in waiting:
-                queue.put_back(first, last)
             raise
 
-    def _start(self, slot: Slot, table: Table[Any], first: int, last: int, lot: Lot) -> None:
+    def _start(self, slot: Slot, table: Table[Any], first: int, last: int, before: Slot | None) -> None:
         self._upload(slot, table, first, last)
-        if lot.before is not None:  # chunks share the scratch memory
-            slot.stream.wait_for_event(lot.before.stop)
+        if before is not None:  # chunks share the scratch memory
+            slot.stream.wait_for_event(before.stop)
         slot.start.record(slot.stream)
         slot.kernels.launch(last - first)
         slot.stop.record(slot.stream)
         self._download(slot, table, last - first)
-        lot.before = slot
 
-    def _lots(self, table: Table[Any], queue: RowQueue) -> list[Lot]:
-        """The parts of a table, with memory for this GPU's share of each."""
-        default = self.program(weights=table.weights.values.shape[1] > 0, smallest=table.weights.smallest)
-        self._elapsed = None
-        if not table.parts:
-            if self.variants is not None and not self._buffers.fit(default, table, queue.share):
-                self._drop_buffers()
-            return [Lot(table.n, default, self._buffers, queue.share, self._buffers.slots(default, table, queue.share))]
-        lots = self.fixed.lots(table, queue.share, default, self._buffers)
-        provide(lots, table, self._drop_buffers)
-        self._elapsed = Clock(self.device, self._streams[0])
-        return lots
+    def _slots(self, table: Table[Any], n: int) -> tuple[Slot, ...]:
+        """Memory for chunks of a table of which this GPU answers about n cases."""
+        if table.room is None:
+            program = self.program(weights=table.weights.values.shape[1] > 0, smallest=table.weights.smallest)
+            buffers = self._buffers
+        else:
+            program, buffers, _ = self._of_room(table.room)
+        if buffers.fit(program, table, n):
+            return buffers.slots(program, table, n)
+        if table.by_warps:  # the other kernels, for cases that are too large, keep their memory if enough is left
+            with suppress(TableTooLarge):
+                slots = buffers.slots(program, table, n)
+                if LEAST * buffers.size >= min(n, program.most_cases):
+                    return slots
+        self._drop_buffers()
+        return buffers.slots(program, table, n)
 
-    def _fixed_program(self, memory: Memory, fixed: frozenset[int] | Room) -> Program:
-        if isinstance(fixed, Room):
-            return cast(WarpKernels, self._warps).of_room(fixed, self._factors, self.device, memory, self._streams[0])
-        return RecordProgram(
-            self.plan, self._factors, self.device, memory, self._streams[0], self.real, fixed, self._tiles
-        )
+    def _of_room(self, room: Room) -> Kernels:
+        assert self._warps is not None
+        if room not in self.by_room:
+            while len(self.by_room) >= MOST_ROOMS:
+                _close(self.by_room.popitem(last=False)[1])
+            memory = Memory(self.device)
+            try:
+                program = self._warps.of_room(room, self._factors, self.device, memory, self._streams[0])
+            except BaseException:
+                memory.close()
+                raise
+            self.by_room[room] = Kernels(program, Buffers(self.device, self._streams), memory)
+        self.by_room.move_to_end(room)
+        return self.by_room[room]
 
     def _drain(self) -> None:
         """Wait for the work of a call that failed: the next call uses the same memory. A GPU that failed may refuse to
@@ -285,7 +271,7 @@ class BatchEngine:
             return program
         if "tables" not in self._programs:
             self._programs["tables"] = RecordProgram(
-                self.plan, self._factors, self.device, self._memory, stream, self.real, kept=self._tiles
+                self.plan, self._factors, self.device, self._memory, stream, self.real
             )
         return self._programs["tables"]
 
@@ -314,7 +300,7 @@ class BatchEngine:
     def _finish(self, slot: Slot, first: int, last: int, table: Table[Any]) -> None:
         """Wait for a chunk and copy its answers out, on several threads: fresh memory is slow to touch."""
         slot.stream.synchronize()
-        took = slot.stop.time_since(slot.start) if self._elapsed is None else self._elapsed.took(slot)
+        took = slot.stop.time_since(slot.start)
         slot.kernels.case_us = took * 1e3 / (last - first)
         self.device_us += took * 1e3
         work = table.copies(slot.host, first, last)
@@ -326,8 +312,8 @@ class BatchEngine:
                 copied.result()
 
     def _drop_buffers(self) -> None:
-        self._buffers.drop()
-        self.fixed.drop()
+        for buffers in (self._buffers, *(x.buffers for x in self.by_room.values())):
+            buffers.drop()
 
     def _release(self) -> None:
         self._drop_buffers()
@@ -336,9 +322,10 @@ class BatchEngine:
             self._on_device = None  # its stream must be destroyed here, too
         for program in self._programs.values():
             program.close()
-        self.fixed.close()
+        while self.by_room:
+            _close(self.by_room.popitem()[1])
         self._memory.close()
-        self._programs, self._elapsed = {}, None
+        self._programs = {}
         self._streams.clear()  # they must be destroyed while the context is current
         self._buffers.streams.clear()
 
@@ -355,3 +342,10 @@ class BatchEngine:
             with self.device.active():
                 self._drain()
                 self._release()
+
+
+def _close(kernels: Kernels) -> None:
+    kernels.buffers.drop()
+    kernels.buffers.streams.clear()  # they must be destroyed while the context is current
+    kernels.program.close()
+    kernels.memory.close()

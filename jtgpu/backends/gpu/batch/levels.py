@@ -54,12 +54,10 @@ Part = tuple[int, set[int], Any]  # a contraction: longest sum, large tables tha
 
 
 def level_tiles(
-    plan: Plan, program: Binary, sparsity: Sparsity | None, s: Places, where: NDArray[np.int64],
-    kept: dict[object, Tiles] | None = None,
+    plan: Plan, program: Binary, sparsity: Sparsity | None, s: Places, where: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32], tuple[Level, ...]]:  # fmt: skip
     """Tiles, products, steps and levels; contractions with long sums come first in a level."""
-    # kept: Tiles of earlier programs, and of later ones
-    maker, first_step = TileMaker(kept), dict[int, int]()
+    maker, first_step = TileMaker(), dict[int, int]()
     made: dict[int, tuple[list[Part], list[Part], list[Part]]] = {}
     steps: list[NDArray[np.uint32]] = [np.zeros((1, 2), np.uint32)]
     n_steps = 1

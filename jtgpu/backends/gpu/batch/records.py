@@ -16,13 +16,11 @@ from ....device.driver import Arguments, Kernels
 from ....plans.lowering import SLIM, relowered
 from ....plans.plan import Plan
 from ..program.layout import Places, load_factors, make_places
-from ..program.records import CASE_ANSWER, NONE, SLOT, Binary, Step, binary_program, levels_of
+from ..program.records import CASE_ANSWER, CASE_FACTOR, SLOT, Binary, Step, binary_program, levels_of
 from .buffers import GROUP, THREADS, TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
-from .fixed import Costs, case_factors, costs_of, cut_factors, with_any_state, with_fixed
 from .levels import Level, LevelKernels, level_tiles, most_cases
 from .side_by_side import COUNTS
-from .sparsity import find_sparsity
-from .tiling import Tiles
+from .sparsity import Sparsity, find_sparsity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,6 +68,8 @@ def split_sums(plan: Plan, program: Binary) -> Binary:
 CLEAR_BLOCKS = 1024
 CASE_CHECK = np.dtype([(n, np.uint32) for n in ("cell", "card", "table", "root")])
 LOOK = 1_000_000_000  # most multiply-adds of a propagation for which structural zeros are searched
+ENTRIES = 32  # of an evidence factor, that a warp enters
+PRODUCT = 0.125  # cost of a multiply-add, in cells read or written
 
 
 @dataclass(frozen=True)
@@ -87,48 +87,67 @@ class BatchLayout:
     steps: NDArray[np.uint32]  # (K, 2)
     levels: tuple[Level, ...]
     checks: NDArray[Any]  # (V,) CASE_CHECK
-    costs: Costs
+    cost: float  # of a case, in cells of tables that are read and written
 
 
 def batch_layout(
-    plan: Plan, factors: Sequence[NDArray[np.float64]] | None = None, real: str = "float64",
-    fixed: frozenset[int] = frozenset(), cardinality: NDArray[np.int64] | None = None,
-    kept: dict[object, Tiles] | None = None,
-) -> BatchLayout:  # fmt: skip
+    plan: Plan, factors: Sequence[NDArray[np.float64]] | None = None, real: str = "float64"
+) -> BatchLayout:
     """The records of a plan, without those of the answers; with `factors`, structural zeros are left out."""
-    # fixed: Variables that every case observes, which have one state in the plan; `cardinality`: with all states
     program = split_sums(plan, binary_program(plan))
     sparsity = find_sparsity(plan, factors, program) if factors is not None else None
     s = make_places(plan, program, real)
     where = np.full(s.n_tables, -1, np.int64)
     at = 0
-    cut = {f for f in range(s.n_factors) if not fixed.isdisjoint(plan.table_scopes[f])}
-    own = sorted({int(t) for t in plan.evidence_factor} | cut | set(range(s.n_factors, s.n_tables - 1)))
+    own = sorted({int(t) for t in plan.evidence_factor} | set(range(s.n_factors, s.n_tables - 1)))
     for t in own:
         where[t] = at
         at += int(s.table_size[t])
-    if cardinality is None:
-        holders, known = case_factors(s, where, sparsity), s.known
-    else:
-        holders, known = cut_factors(plan, fixed, cardinality, s, where, sparsity)
+    holders = case_factors(s, where, sparsity)
     roots = [(int(s.table_cell[t]) if where[t] < 0 else where[t], t, where[t] < 0) for t in plan.root_table.tolist()]
-    tiles, products, steps, levels = level_tiles(plan, program, sparsity, s, where, kept)
+    tiles, products, steps, levels = level_tiles(plan, program, sparsity, s, where)
     checks = np.zeros(plan.n_variables, CASE_CHECK)
     checks["table"], checks["root"] = s.checks["table"], s.checks["root"]
     checks["cell"], checks["card"] = where[plan.posterior_table], plan.cardinality
     rooted = np.array(roots, np.uint32).reshape(-1, 3)
-    costs = costs_of(plan, program, where, sparsity)
-    return BatchLayout(s, at, holders, known, where, rooted, tiles, products, steps, levels, checks, costs)
+    cost = _cost_of(plan, program, where, sparsity)
+    return BatchLayout(s, at, holders, s.known, where, rooted, tiles, products, steps, levels, checks, cost)
 
 
-def answers_of(
-    plan: Plan, layout: BatchLayout, targets: Sequence[int], cardinality: NDArray[np.int64], fixed: frozenset[int]
-) -> tuple[NDArray[Any], int]:
+def case_factors(s: Places, where: NDArray[np.int64], sparsity: Sparsity | None) -> NDArray[Any]:
+    """Records of the evidence factors, of which every case has its own: `ENTRIES` entries each, all or those used."""
+    made = [np.zeros(0, CASE_FACTOR)]
+    for factor in s.chunks[s.chunks["from"] == 0]:
+        t = int(factor["table"])
+        n = int(s.table_size[t])
+        bits = np.zeros(-(-n // ENTRIES) * ENTRIES, np.bool_)
+        bits[:n] = True if sparsity is None else sparsity.used(t)
+        records = np.zeros(len(bits) // ENTRIES, CASE_FACTOR)
+        records["table"], records["known"], records["n_known"] = t, factor["known"], factor["n_known"]
+        records["from"] = np.arange(0, n, ENTRIES)
+        records["cell"], records["to"] = int(factor["cell"]) + records["from"], where[t] + records["from"]
+        records["used"] = np.packbits(bits, bitorder="little").view("<u4")
+        made.append(records[(records["used"] != 0) | (records["from"] == 0)])
+    return np.concatenate(made)
+
+
+def _cost_of(plan: Plan, program: Binary, where: NDArray[np.int64], sparsity: Sparsity | None) -> float:
+    """Cells of tables that a case reads and writes, and its products."""
+    used = [int(sparsity.used(t).sum()) if sparsity else plan.size(s) for t, s in enumerate(program.scopes)]
+    cost = 0.0
+    for i, x in enumerate(program.steps):
+        cost += sum(used[t] for t in (x.out, *x.ins) if where[t] >= 0)
+        joint = tuple(set().union(*(program.scopes[t] for t in x.ins)))
+        cost += PRODUCT * float(sparsity.count[i] if sparsity else plan.size(joint))
+    return cost
+
+
+def answers_of(plan: Plan, layout: BatchLayout, targets: Sequence[int]) -> tuple[NDArray[Any], int]:
     """Records of the posteriors that are wanted, variable after variable, and the number of their cells."""
     made, at = [], 0
     for v in targets:
-        card = int(cardinality[v])
-        made.append((int(layout.table_cell[plan.posterior_table[v]]), card, at, v if v in fixed else NONE))
+        card = int(plan.cardinality[v])
+        made.append((int(layout.table_cell[plan.posterior_table[v]]), card, at, 0))
         at += card
     return np.array(made, CASE_ANSWER), at
 
@@ -138,16 +157,14 @@ class RecordProgram:
 
     kind = "tables"
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self, plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device, memory: Memory, stream: Any,
-        real: str = "float64", fixed: frozenset[int] = frozenset(), kept: dict[object, Tiles] | None = None,
+        real: str = "float64",
     ):  # fmt: skip
-        self._fixed, self._cardinality = fixed, plan.cardinality
-        self.plan = plan = relowered(with_fixed(plan, fixed), lowering=SLIM)
-        looked = with_any_state(plan, factors, fixed) if plan.cost().flops <= 2 * LOOK else None
-        self.layout = layout = batch_layout(plan, looked, real, fixed, self._cardinality if fixed else None, kept)
+        self.plan = plan = relowered(plan, lowering=SLIM)
+        self.layout = layout = batch_layout(plan, factors if plan.cost().flops <= 2 * LOOK else None, real)
         s = self.layout.places
-        pristine, slots = load_factors(plan, s, factors, fixed)
+        pristine, slots = load_factors(plan, s, factors)
         tables = (np.append(pristine, pristine.dtype.type(1.0)), slots.astype(SLOT), layout.tiles, layout.steps)
         more = (layout.factors, layout.known, layout.roots, layout.checks, layout.products)
         self._records = [memory.put(x, stream) for x in (*tables, *more)]
@@ -187,7 +204,7 @@ class RecordProgram:
         self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], memory: Memory, stream: Any
     ) -> Bound:
         layout = self.layout
-        answers, n_out = answers_of(self.plan, layout, targets, self._cardinality, self._fixed)
+        answers, n_out = answers_of(self.plan, layout, targets)
         pristine, shared, tiles, steps, factors, known, roots, *_ = self._records
         words = [scratch[0], pristine, scratch[1], shared, tiles, steps, factors, known]
         words += [chunk.state, chunk.weight, chunk.weight_row, memory.put(answers, stream), roots]

@@ -21,7 +21,6 @@ from ....util.rows import find_equal_rows, take_columns, take_rows
 from ...base import BatchResult, ColumnResult, Likelihood
 from ...wrappers.row_queue import RowQueue
 from ..program.records import NONE
-from .variants import Part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,6 +32,13 @@ COPY = 1 << 22  # bytes that a thread copies at a time, since each piece takes t
 
 PinnedMemory = Callable[[int, Any], "NDArray[Any]"]  # (cells, dtype) -> page-locked array of at least so many cells
 R = TypeVar("R")
+
+
+class Room(NamedTuple):
+    """Cells and products that kernels of a warp a case have for a case; others are answered by a block each."""
+
+    cells: int
+    products: int
 
 
 class Targets(NamedTuple):
@@ -126,12 +132,7 @@ class Table(ABC, Generic[R]):
     real = "float64"  # {"float64", "float32"}: of the tables that the kernels compute
     host: Host | None = None  # answers the cases in which numbers were lost; None: none can be
     by_warps = False  # whether each case is answered by a warp; or the cases are those which were too large for that
-    order: NDArray[np.int64] | None = None  # (n,) in which cases are answered. Default: as they are.
-    parts: Sequence[Part] = ()  # of cases in this order, by the kernels that answer them. Default: the usual ones.
-
-    def rows(self, first: int, last: int) -> slice | NDArray[np.int64]:
-        """The cases first to last in the order in which they are answered."""
-        return slice(first, last) if self.order is None else self.order[first:last]
+    room: Room | None = None  # of the kernels of a warp a case, if these answer
 
     @abstractmethod
     def observed(self, variables: Sequence[int]) -> NDArray[np.bool_]:
@@ -249,7 +250,7 @@ class RowTable(Table[BatchResult]):
         return np.ascontiguousarray((self.states[:, variables] >= 0).T)
 
     def fill(self, chunk: HostChunk, first: int, last: int, used: int) -> None:
-        n, rows = last - first, self.rows(first, last)
+        n, rows = last - first, slice(first, last)
         chunk.states[:n] = self.states[rows]
         chunk.states[n:used] = chunk.states[n - 1]
         if chunk.weights.size:
@@ -260,7 +261,7 @@ class RowTable(Table[BatchResult]):
 
         def copy(at: int) -> None:
             end = min(at + step, n)
-            rows = self.rows(first + at, first + end)
+            rows = slice(first + at, first + end)
             self.posterior[rows], self.log_evidence[rows] = chunk.posterior[at:end], chunk.log_evidence[at:end]
 
         return [partial(copy, at) for at in range(0, n, step)]
@@ -346,11 +347,11 @@ class ColumnTable(Table[ColumnResult]):
 
     def fill(self, chunk: HostChunk, first: int, last: int, used: int) -> None:
         n = last - first
-        chunk.states[:, :n] = self.codes[:, self.rows(first, last)]
+        chunk.states[:, :n] = self.codes[:, first:last]
         chunk.states[:, n:used] = chunk.states[:, n - 1 : n]
 
     def copies(self, chunk: HostChunk, first: int, last: int) -> list[Callable[[], None]]:
-        n, rows = last - first, self.rows(first, last)
+        n, rows = last - first, slice(first, last)
         step = max(COPY // (8 * n), 1)
 
         def copy(at: int) -> None:

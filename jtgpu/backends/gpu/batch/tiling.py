@@ -64,17 +64,14 @@ def _work(shape: int, n_tiles: int, n_steps: int, read: int) -> float:
     return n_tiles * (TILE_WORK + OUT_WORK * outputs) + n_steps * (tm + tn + ADD_WORK * outputs)
 
 
-FEW = 2048  # tiles of a contraction up to which later programs may use them
 SAMPLE = 64  # places by which the shape of many tiles is chosen
 
 
 class TileMaker:
     """Makes the tiles of contractions; contractions of equal axes and zeros share them."""
-    # kept: Tiles of few outputs by what they are made of, for several programs
 
-    def __init__(self, kept: dict[object, Tiles] | None = None):
+    def __init__(self) -> None:
         self._made: dict[object, Tiles] = {}
-        self._kept = {} if kept is None else kept
 
     def tiles(
         self, loops: tuple[Loop, ...], alone: bool, used: Sequence[NDArray[np.bool_]] | None, more: tuple[int, ...] = ()
@@ -86,11 +83,9 @@ class TileMaker:
         # used: three arrays of bool: Cells of the output that are used, and those of A and B that are structurally
         #     non-zero. Default: all.
         key = (loops, alone, more, None if used is None else tuple(np.packbits(x).tobytes() for x in used))
-        made = self._made.get(key) or self._kept.get(key)
-        if made is None:
-            made = _cheapest(loops, alone, used, more)
-            (self._kept if len(made.count) <= FEW else self._made)[key] = made
-        return made
+        if key not in self._made:
+            self._made[key] = _cheapest(loops, alone, used, more)
+        return self._made[key]
 
 
 @np.errstate(invalid="ignore")  # OpenBLAS may set this flag with finite numbers

@@ -20,7 +20,7 @@ from ..program.layout import scaled_factors
 from ..program.records import NONE, Step, binary_program
 from .buffers import GROUP, THREADS, Bound, Chunk, Launch
 from .records import RecordProgram
-from .variants import CELL, Part, Room
+from .table import Room
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,6 +46,7 @@ SAMPLE = 32  # cases that say what a table's cases observe
 FEWER, SLACK = 8, 4.0  # every eighth of these comes first, and decides if it takes four times as long as records
 MOST_MISSING = 0.8  # share of the cells of a table that suits
 LEAST_SECONDS = 0.01  # of the other kernels, of a table for which this is considered
+CELL = 2.5e-12  # seconds that a cell of a table costs by records, on an H100
 CELLS_AT, N_CASES, CASES = 14, 18, 24  # words of a struct Cases before cells and its numbers, and of all of it
 
 
@@ -266,7 +267,7 @@ class WarpKernels:
 
     def __init__(self, program: RecordProgram):
         self._plan = program.plan
-        self._whole = CELL * program.layout.costs.of_each(self._plan.cardinality, frozenset())[0]
+        self._whole = CELL * program.layout.cost
 
     @cached_property
     def steps(self) -> TableSteps:
@@ -274,7 +275,7 @@ class WarpKernels:
         return TableSteps(self._plan)
 
     def take(self, table: Table[Any]) -> bool:
-        """Whether these kernels answer a table, whose parts are set then: depends on the table alone."""
+        """Whether these kernels answer a table, whose room is set then: depends on the table alone."""
         if self._plan.sets or not table.n or table.n * self._whole < LEAST_SECONDS or not self.steps.supported:
             return False
         some = table.subset(np.arange(0, table.n, -(-table.n // SAMPLE)))
@@ -283,7 +284,7 @@ class WarpKernels:
             return False  # early: estimates for the whole sample take milliseconds
         room = self.steps.room(missing, self._whole)
         if room is not None:
-            table.by_warps, table.parts = True, [Part(table.n, room)]
+            table.by_warps, table.room = True, room
         return room is not None
 
     def of_room(

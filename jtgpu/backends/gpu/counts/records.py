@@ -14,9 +14,8 @@ from ....plans.lowering import SLIM, relowered
 from ....plans.plan import Plan
 from ....plans.program import UNIT
 from ..batch.buffers import GROUP, THREADS
-from ..batch.fixed import case_factors
 from ..batch.levels import Level, LevelKernels, level_tiles, most_cases
-from ..batch.records import CLEAR_BLOCKS, LOOK
+from ..batch.records import CLEAR_BLOCKS, LOOK, case_factors
 from ..batch.sparsity import find_sparsity
 from ..program.layout import SECTOR, Places, evidence_chunks, load_factors, word_of
 from ..program.records import ANSWER, CHECK, SLOT

@@ -135,41 +135,35 @@ def evidence_chunks(plan: Plan, cells: Sequence[int], sizes: Sequence[int]) -> t
 
 
 def load_factors(
-    plan: Plan, places: Places, factors: Sequence[NDArray[np.float64]], fixed: frozenset[int] = frozenset()
+    plan: Plan, places: Places, factors: Sequence[NDArray[np.float64]]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """The factors as the arena holds them, and every table's slot before a run.
 
     A factor whose largest entry is far from 1 is divided by a power of two, which its slot stores. In float32 every
     factor is, so that as many small entries as possible are representable.
     """
-    # fixed: Variables with one state in the plan: factors that contain them stand behind the others, whole, their axes
-    #     first
-    # returns pristine: (factor_cells,) float64 or float32, then factors with fixed variables
+    # returns pristine: (factor_cells,) float64 or float32
     # returns slots: (T,) SLOT
-    pristine, whole = np.zeros(places.factor_cells, places.real), []
+    pristine = np.zeros(places.factor_cells, places.real)
     slots = np.zeros(places.n_tables, SLOT)
-    for f, (table, shift) in enumerate(scaled_factors(plan, factors, fixed)):
+    for f, (table, shift) in enumerate(scaled_factors(plan, factors)):
         cell = int(places.table_cell[f])
         if places.real == "float32":
             more = math.frexp(float(table.max(initial=0.0)))[1] - PLACE
             table, shift = np.ldexp(table, -more).astype(np.float32), shift + more
-        if fixed.isdisjoint(plan.table_scopes[f]):
-            pristine[cell : cell + len(table)] = table
-        else:
-            whole.append(table.astype(places.real))
+        pristine[cell : cell + len(table)] = table
         slots[f] = (word_of(table.max(initial=0.0)), shift)
     slots[-1] = (word_of(pristine.dtype.type(1.0)), 0)
-    return np.concatenate([pristine, *whole]), slots
+    return pristine, slots
 
 
 def scaled_factors(
-    plan: Plan, factors: Sequence[NDArray[np.float64]], first: frozenset[int] = frozenset()
+    plan: Plan, factors: Sequence[NDArray[np.float64]]
 ) -> Iterator[tuple[NDArray[np.float64], int]]:
-    """Every factor in the plan's axis order, but for some variables that come first, flat; and the exponent of the
-    power of two that divides it: 0 unless its largest entry is far from 1."""
+    """Every factor in the plan's axis order, flat; and the exponent of the power of two that divides it: 0 unless its
+    largest entry is far from 1."""
     for f, (table, scope) in enumerate(zip(factors, plan.factor_scopes, strict=True)):
-        order = sorted(plan.table_scopes[f], key=lambda v: v not in first)
-        turned = np.transpose(table, [scope.index(v) for v in order]).ravel()
+        turned = np.transpose(table, [scope.index(v) for v in plan.table_scopes[f]]).ravel()
         top = float(turned.max(initial=0.0))
         shift = math.frexp(top)[1] if top > 0 and not 1e-30 < top < 1e30 else 0
         yield np.ldexp(turned, -shift), shift

@@ -90,11 +90,11 @@ OP = _u32(
     *(f"n_{s}" for s in SIDE),
     *(f"digit{i}_{s}" for i in range(INLINE_DIGITS) for s in DIGIT.names or ()),
 )
-CASE_FACTOR = _u32("cell", "from", "table", "known", "n_known", "to", "used", "n_cut")
+CASE_FACTOR = _u32("cell", "from", "table", "known", "n_known", "to", "used", "pad")
 KNOWN = _u32("variable", "inner", "card", "weight")
 CHUNK = _u32("cell", "from", "n", "table", "known", "n_known", "top", "pad")
 ANSWER = _u32("cell", "card", "at")
-CASE_ANSWER = _u32("cell", "card", "at", "cut")
+CASE_ANSWER = _u32("cell", "card", "at", "pad")
 
 
 # A plan's contractions as the GPU engines run them: at most two tables each, neighbouring axes merged.

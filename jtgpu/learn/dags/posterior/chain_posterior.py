@@ -116,7 +116,7 @@ def replicas_of(tempering: Any, prior: Any, backend: str) -> int | str:
     if tempering is False:
         return 0
     if prior == "order":
-        raise ArgumentError("tempering requires chains over partitions; prior='order' runs chains over orders")
+        raise ArgumentError("tempering requires chains over partitions; graph_prior='order' runs chains over orders")
     if backend == "gpu":
         raise ArgumentError("tempered chains run on the CPU; use backend='cpu'")
     if tempering == "auto":

@@ -7,18 +7,21 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
 from ....errors import ArgumentError, TableTooLarge
 from ....model.network import BayesianNetwork
+from ....options.compute import Compute
+from ....options.learning import Chains, Constraints, Search
+from ....options.record import require_only
+from ....options.tables import ReadOptions
 from ....util import late_imports
 from ....util.arguments import callback, choice, new_file_path, number, whole_number
 from ....util.arrays import Floats, Ints
 from ....util.calls import outside
-from ....util.options import Data, Devices, LearnBackend, MissingCells, PosteriorMethod, StructurePriorLike
+from ....util.options import Data, LearnBackend, MissingCells, PosteriorMethod, StructurePriorLike
 from ..best_graph import exact_best
 from ..candidate_tables import CandidateTables, all_parents
 from ..chains.run import MAX_STEPS, Stop
@@ -26,6 +29,7 @@ from ..exact import draw_by_orders, draw_by_partitions, exact_by_orders, exact_b
 from ..gpu_exact import GpuExact
 from ..scores.ranks import n_parent_sets, parent_masks
 from ..scores.rules import Score, ScoreFunction
+from ..scores.score_table import learn_backend
 from ..task import learning_task
 from .averaging import MAX_ENUMERATED, PROPERTIES, exact_properties
 from .chain_posterior import chain_source, replicas_of
@@ -35,7 +39,6 @@ from .result import StructurePosterior
 if TYPE_CHECKING:
     from ..exact import ExactPosterior
     from ..scores.coded import CodedTable
-    from ..scores.score_table import ScoreTable
     from ..task import LearningTask
 
 POSTERIOR_METHODS = ("auto", "exact", "mcmc")
@@ -51,37 +54,22 @@ MAX_SETS = 1000  # parent sets of a variable that are listed
 def posterior(  # noqa: PLR0913
     data: Data | CodedTable,
     *,
+    method: PosteriorMethod = "auto",
     score: Score | ScoreFunction = "bdeu",
     ess: float = 1.0,
-    prior: StructurePriorLike = "uniform",
+    graph_prior: StructurePriorLike = "uniform",
     max_parents: int | Mapping[str, int] = 4,
-    candidates: int | Literal["auto", "all"] | Mapping[str, Iterable[str]] = "auto",
-    method: PosteriorMethod = "auto",
-    forbidden: Iterable[tuple[str, str]] = (),
-    required: Iterable[tuple[str, str]] = (),
-    tiers: Iterable[Iterable[str]] | None = None,
-    within_tiers: bool = True,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
+    continuous: bool | Iterable[str] | None = None,
     missing: MissingCells = "error",
-    constant: Literal["error", "drop"] = "error",
-    na_values: str | Iterable[str] | None = None,
     weights: Any = None,
-    numbers: bool | Iterable[str] | None = None,
-    table: ScoreTable | None = None,
-    tolerance: float = 0.01,
-    time: float | None = None,
-    steps: int | None = None,
-    chains: int | Literal["auto"] = "auto",
     seed: int = 0,
-    memory_limit: int | str | None = None,
-    threads: int | None = None,
-    backend: LearnBackend = "cpu",
-    devices: Devices = None,
-    checkpoint: str | Path | None = None,
-    progress: Callable[[str], None] | None = None,
-    start: Any = None,
-    tempering: bool | int | Literal["auto"] = False,
-    cluster: Any = None,
+    seconds: float | None = None,
+    constraints: Constraints = Constraints(),
+    search: Search = Search(),
+    chains: Chains = Chains(),
+    read: ReadOptions = ReadOptions(),
+    compute: Compute | LearnBackend | Literal["auto"] = Compute(),
 ) -> StructurePosterior:
     """Compute the posterior over directed acyclic graphs: how probable arcs, paths and parent sets are.
 
@@ -92,59 +80,39 @@ def posterior(  # noqa: PLR0913
     ----------
     data : data frame, mapping of columns, list of mappings, (N, n) array, or path of a CSV or Parquet file
         States, or numbers with the scores ``"bge"`` and ``"bic-cg"``.
-    states, missing, constant, na_values, weights, numbers
-        States of the variables, treatment and spelling of missing cells, constant columns, how often each row occurs,
-        and which columns are numbers, as for `jtgpu.learn.structure`.
-    score, ess, table : str or callable, float, ScoreTable
+    method : {"auto", "exact", "mcmc"}
+        ``"auto"``: exact for up to 13 variables (20 with ``graph_prior="order"``), or 17 (28) on a GPU, else Markov
+        chains.
+    score, ess : str or callable, float
         As for `jtgpu.learn.structure`. ``"bic"``, ``"bic-cg"`` and ``"aic"`` approximate ln P(data | graph).
-    max_parents, forbidden, required, tiers, within_tiers
-        Graphs that are possible: numbers of parents, arcs and tiers, as for `jtgpu.learn.structure`.
-    prior : {"uniform", "fair", "order"} or ("edge", p)
+    graph_prior : {"uniform", "fair", "order"} or ("edge", p)
         Prior weights of graphs: uniform; 1 / C(n - 1, k) for each set of k parents; p / (1 - p) for each arc. With
         ``"order"``, a graph is weighted by the number of orders of the variables that it allows: chains over orders
         mix faster, but the probabilities differ from those of ``"uniform"``, often by more than 0.1.
-    candidates : int, "auto", "all" or mapping
+    max_parents, states, continuous, missing, weights, constraints, read
+        As for `jtgpu.learn.structure`.
+    seed : int
+        The same seed gives the same result, for any number of threads.
+    seconds : float, optional
+        Time that all of it should take at most, from the reading of the data to the last round of the chains: fewer
+        families are scored for it, with a warning if that leaves fewer parents. The result depends on the machine. With
+        a checkpoint, only the chains are limited, so that another run can continue them.
+    search : Search
         Candidate parents of each variable when chains run: their number, or lists by name. Default: 12, or fewer if
         memory is short. A number affects the speed only: parent sets with other members are summed one by one, unless
         all their subsets have 100,000 times their weight. Lists exclude all other parents, from exact posteriors too.
-        `coverage` says which share of the posterior is summed.
-    method : {"auto", "exact", "mcmc"}
-        ``"auto"``: exact for up to 13 variables (20 with ``prior="order"``), or 17 (28) on a GPU, else Markov chains.
-    tolerance : float
-        Chains stop when the largest standard error of the probability of an arc is at most this, and R-hat is at most
-        1.05.
-    time : float, optional
-        Seconds that all of it should take at most, from the reading of the data to the last round of the chains: fewer
-        families are scored for it, with a warning if that leaves fewer parents. The result depends on the machine. With
-        a `checkpoint`, only the chains are limited, so that another run can continue them.
-    steps : int, optional
-        Steps of each chain at most. Default: 4,000,000.
-    chains : int or "auto"
-        Number of chains, at least 4. Default: 8.
-    seed : int
-        The same seed gives the same result, for any number of threads.
-    memory_limit : int or str, optional
-        Bytes, or a text such as ``"8GiB"``. Default: 80 % of the free memory.
-    threads : int, optional
-        Default: the number of cores.
-    backend : {"cpu", "gpu"}
+        `coverage` says which share of the posterior is summed. ``start`` is a graph from which the first chain starts.
+    chains : Chains
+        Chains stop when the largest standard error of the probability of an arc is at most ``tolerance``, and R-hat is
+        at most 1.05, or after so many ``steps`` (default 4,000,000). ``tempering``: the number of replicas of each
+        chain over partitions, at levels between the posterior and a flatter distribution: chains leave graphs that are
+        far better than all neighbours, but take as many times longer. ``"auto"``: 8, from a quarter of the run on, if
+        nested R-hat exceeds 1.05. Chains are saved in ``checkpoint`` every 30 seconds; if it exists, they continue from
+        it, with the same result as without the interruption.
+    compute : Compute or {"cpu", "gpu"}
         On GPUs, families are scored, exact posteriors are summed on the first one, and each chain runs as 512 replicas.
-    devices : "all" or sequence of int, optional
-        GPUs that share the work. Default: one. The result does not depend on it.
-    checkpoint : path, optional
-        A file in which the chains are saved every 30 seconds. If it exists, they continue from it, with the same result
-        as without the interruption.
-    progress : callable, optional
-        Is called with a line of text about each stage, and after every round of the chains.
-    start : network, graph, mapping from child to parents, or iterable of (parent, child), optional
-        A graph from which the first chain starts. Default: the order of the variables, and random ones.
-    tempering : False, "auto" or int
-        Number of replicas of each chain over partitions, at levels between the posterior and a flatter distribution:
-        chains leave graphs that are far better than all neighbours, but take as many times longer. ``"auto"``: 8, from
-        a quarter of the run on, if nested R-hat exceeds 1.05.
-    cluster : str or jtgpu.cluster.Cluster, optional
-        A Ray cluster on which the chains run, such as ``"local"`` or ``"auto"``. The result is bit-identical to that
-        without.
+        Chains can run on a Ray cluster. The result does not depend on threads, devices and cluster. A function
+        ``progress`` is called with a line of text about each stage, and after every round of the chains.
 
     Returns
     -------
@@ -177,40 +145,38 @@ def posterior(  # noqa: PLR0913
     (0.4969, 'exact')
     """
     choice("method", method, POSTERIOR_METHODS)
-    stop = Stop(
-        number("tolerance", tolerance, above=0.0),
-        MAX_STEPS if steps is None else whole_number("steps", steps, 1),
-        math.inf if time is None else number("time", time, above=0.0),
-    )
-    n_chains = CHAINS if chains == "auto" else whole_number("chains", chains, 4)
+    least = math.inf if seconds is None else number("seconds", seconds, above=0.0)
+    stop = Stop(chains.tolerance, chains.steps or MAX_STEPS, least)
+    n_chains = CHAINS if chains.n_chains == "auto" else whole_number("n_chains", chains.n_chains, 4)
+    compute = Compute.of(compute, "backend threads devices memory_limit cluster progress", "posterior")
+    require_only(search, "candidates start scores", "posterior")
+    backend, cluster = learn_backend(compute), compute.cluster
     if cluster is not None:
         cluster = late_imports.cluster().as_cluster(cluster)
         if backend == "gpu":
             raise ArgumentError("a cluster runs chains on CPUs; use backend='cpu', or the GPUs of this machine only")
-    replicas = replicas_of(tempering, prior, backend)
-    if checkpoint is not None:
-        checkpoint = new_file_path("checkpoint", checkpoint)
-    callback("progress", progress)
+    replicas = replicas_of(chains.tempering, graph_prior, backend)
+    checkpoint = None if chains.checkpoint is None else new_file_path("checkpoint", chains.checkpoint)
+    callback("progress", compute.progress)
     task = learning_task(
-        data, score=score, ess=ess, prior=prior, max_parents=max_parents, forbidden=forbidden, required=required,
-        tiers=tiers, within_tiers=within_tiers, states=states, missing=missing, na_values=na_values, weights=weights,
-        numbers=numbers, table=table, seed=seed, memory_limit=memory_limit, threads=threads, start=start,
-        backend=backend, devices=devices, time=None if checkpoint is not None else time,
-        constant=constant,
+        data, score=score, ess=ess, graph_prior=graph_prior, max_parents=max_parents, states=states,
+        continuous=continuous, missing=missing, weights=weights, seed=seed,
+        seconds=None if checkpoint is not None else seconds, constraints=constraints, search=search, read=read,
+        compute=compute,
     )  # fmt: skip
     notes = (AVAILABLE,) if task.coded.has_gaps else (NUMBERS_LAST,) if task.rule.name == "bic-cg" else ()
-    task = replace(task, notes=notes, say=progress or task.say)
+    task = replace(task, notes=notes, say=cast(Any, compute.progress or task.say))
     by_orders = task.prior.name == "order"
     limits = (GPU_BY_ORDERS, GPU_BY_PARTITIONS) if backend == "gpu" else (AUTO_BY_ORDERS, AUTO_BY_PARTITIONS)
     few = task.n <= limits[0 if by_orders else 1]
     if method == "exact" or (method == "auto" and few and task.has_few_families):
         try:
-            return exact_posterior(task.restricted(candidates), by_orders)
+            return exact_posterior(task.restricted(search.candidates), by_orders)
         except TableTooLarge as error:
             if method == "exact":
                 raise TableTooLarge(f"{error}; use method='mcmc'", error.entries, error.needed, error.limit) from None
     source = chain_source(
-        task, candidates, stop, n_chains=n_chains, replicas=replicas, cluster=cluster, checkpoint=checkpoint
+        task, search.candidates, stop, n_chains=n_chains, replicas=replicas, cluster=cluster, checkpoint=checkpoint
     )
     estimated = source.advance(stop if checkpoint is not None else stop._replace(seconds=task.time.left))
     if not estimated.converged:

@@ -157,5 +157,5 @@ class CandidateCoverage(NamedTuple):
             return share, ""
         return share, (
             f"the sums cover {share:.3f} of the posterior of the parents of {names[v]!r}; try more candidates, or "
-            f"prior='fair', which weighs large parent sets less"
+            f"graph_prior='fair', which weighs large parent sets less"
         )

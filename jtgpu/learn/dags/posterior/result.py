@@ -222,18 +222,18 @@ class StructurePosterior(ArcProbabilities):
         networks = [fitted_network(cases, arcs, self._record.ess, known) for arcs in every]
         return AveragedNetworks(networks, weights, max_entries=limit, backend=backend, threads=threads)
 
-    def more(self, *, steps: int | None = None, time: float | None = None) -> StructurePosterior:
+    def more(self, *, steps: int | None = None, seconds: float | None = None) -> StructurePosterior:
         """Continue the chains: the posterior after more steps; itself if it is exact.
 
         Parameters
         ----------
         steps : int, optional
             Further steps of each chain. Default: as many as for the tolerance.
-        time : float, optional
-            Seconds at most.
+        seconds : float, optional
+            Time at most.
         """
         steps = None if steps is None else whole_number("steps", steps, 1)
-        seconds = None if time is None else number("time", time, above=0.0)
+        seconds = None if seconds is None else number("seconds", seconds, above=0.0)
         longer: StructurePosterior = self._source.more(steps, seconds)
         return longer
 

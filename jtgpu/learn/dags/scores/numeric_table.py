@@ -115,19 +115,19 @@ def number_columns(
     # only_numbers: Whether the score takes no states: every column is a number then
     chosen = table.names if numbers is True else several(numbers)
     if chosen is None or isinstance(numbers, Mapping) or not all(isinstance(v, str) for v in chosen):
-        raise ArgumentError(f"numbers must be True or a list of columns, such as ['age'], not {described(numbers)}")
+        raise ArgumentError(f"continuous must be True or a list of columns, such as ['age'], not {described(numbers)}")
     columns: dict[str, Floats] = {}
     for v in chosen:
         if v not in table.names:
-            raise DataError(f"numbers has {v!r}, but the table has no such column{closest(v, table.names)}")
+            raise DataError(f"continuous has {v!r}, but the table has no such column{closest(v, table.names)}")
         if v in declared:
             if numbers is not True:
-                raise ArgumentError(f"column {v!r} is both in numbers and in states; leave it out of one of them")
+                raise ArgumentError(f"column {v!r} is both in continuous and in states; leave it out of one of them")
             continue
         x = as_numbers(table.column(v))
         if x is None or np.isnan(x).all():
             if numbers is not True:
-                raise DataError(f"column {v!r} holds no numbers; leave it out of numbers")
+                raise DataError(f"column {v!r} holds no numbers; leave it out of continuous")
             continue
         reject_infinite(table, v, x)
         if numbers is True and _counts_rows(x):

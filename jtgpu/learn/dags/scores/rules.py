@@ -211,7 +211,7 @@ class ScoreRule:
     - ``"bic-cg"``: BIC of states and numbers; a number has a linear regression for each configuration of its parents
       with states, and -inf if one that occurs has fewer rows than numeric parents + 2, or no residual variance.
       Variables with states have no numeric parents
-    - ``"given"``: those of a `ScoreTable` from a function or a file, which learning takes as ``table=``
+    - ``"given"``: those of a `ScoreTable` from a function or a file, which learning takes as ``Search(scores=...)``
 
     If cells are missing, ``"bic"`` takes the log-likelihood of the rows in which v and P are known, times N divided by
     the number of these rows (node-average likelihood, Balov 2013).
@@ -242,8 +242,8 @@ class ScoreRule:
         """The formula."""
         if self.name == GIVEN:
             raise ArgumentError(
-                "scores of a function or a file are those of a table: pass table= with families of all parents that "
-                "max_parents allows, and method='exact', 'order' or 'mcmc'"
+                "scores of a function or a file are those of a table: pass Search(scores=...) with families "
+                "of all parents that max_parents allows, and method='exact', 'order' or 'mcmc'"
             )
         return SCORES[self.name] if self.name in SCORES else NUMERIC_SCORES[self.name]
 

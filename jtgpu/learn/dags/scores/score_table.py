@@ -14,6 +14,8 @@ import numpy as np
 from ....errors import ArgumentError, FormatError, UnknownVariable, closest
 from ....formats.files import require_file, write_bytes
 from ....model.network import BayesianNetwork
+from ....options.compute import Compute
+from ....options.tables import ReadOptions
 from ....util.arguments import check_keywords, choice, file_path, whole_number
 from ....util.arrays import Floats, Ints
 from ....util.options import Data, Devices, LearnBackend, MissingCells
@@ -202,17 +204,12 @@ def score_table(  # noqa: PLR0913
     ess: float = 1.0,
     max_parents: int = 3,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
+    continuous: bool | Iterable[str] | None = None,
     missing: MissingCells = "error",
-    constant: Literal["error", "drop"] = "error",
-    na_values: str | Iterable[str] | None = None,
     weights: Any = None,
-    numbers: bool | Iterable[str] | None = None,
     max_cells: int = MAX_CELLS,
-    memory_limit: int | str | None = None,
-    threads: int | None = None,
-    backend: LearnBackend = "cpu",
-    devices: Devices = None,
-    cluster: Any = None,
+    read: ReadOptions = ReadOptions(),
+    compute: Compute | LearnBackend | Literal["auto"] = Compute(),
 ) -> ScoreTable:
     """Score every family of at most `max_parents` parents.
 
@@ -225,7 +222,7 @@ def score_table(  # noqa: PLR0913
         with its counts, a (q, r) array of int64 with a row for each configuration of the parents and a column for each
         state of the child, and the names of the child and of its parents. It returns the score, or -inf to exclude the
         family, and must be deterministic. It is called in this process and thread: the score is ``"given"``, and
-        ``learn.structure(data, score="given", table=...)`` takes the table.
+        ``learn.structure(data, score="given", search=Search(scores=...))`` takes the table.
     max_parents : int
         All sets of up to this many parents are scored: the time and memory grow like ``n ** (max_parents + 1)``.
     states : mapping or network, optional
@@ -234,28 +231,18 @@ def score_table(  # noqa: PLR0913
     missing : {"error", "drop", "available"}
         How to treat rows with missing cells: refuse them, leave them out, or score each family by the rows in which its
         variables are known (with ``score="bic"``; see `jtgpu.learn.ScoreRule`).
-    constant : {"error", "drop"}
-        Whether columns with only one value, or none, are an error that names them all, or are left out with a warning.
-    na_values : str or iterable of str, optional
-        Words that mean a missing cell; see `jtgpu.learn.structure`.
     weights : (N,) array_like of int, optional
         How often each row occurs.
-    numbers : bool or list of str, optional
+    continuous : bool or list of str, optional
         Columns that are numbers; see `jtgpu.learn.structure`.
     max_cells : int
         Families whose tables have more cells are left out: their score is -inf.
-    memory_limit : int or str, optional
-        Bytes, or a text such as ``"8GiB"``. Default: 80 % of the free memory.
-    threads : int, optional
-        Default: the number of cores. The scores do not depend on it.
-    backend : {"cpu", "gpu"}
-        Where families are scored. Scores of the two differ by rounding only. GPUs compute no ``"bds"`` and ``"bic-cg"``
-        scores, and families of at most 5 parents.
-    devices : "all" or sequence of int, optional
-        GPUs that share the work. Default: one. The scores do not depend on it.
-    cluster : str or jtgpu.cluster.Cluster, optional
-        A Ray cluster on whose CPUs the largest sets are counted, such as ``"local"`` or ``"auto"``. The scores do not
-        depend on it.
+    read : ReadOptions
+        See `jtgpu.learn.structure`.
+    compute : Compute or {"cpu", "gpu"}
+        Where families are scored; scores of the two differ by rounding only. GPUs compute no ``"bds"`` and ``"bic-cg"``
+        scores, and families of at most 5 parents. A cluster counts the largest sets on its CPUs. The scores do not
+        depend on threads, devices and cluster.
 
     Raises
     ------
@@ -276,25 +263,28 @@ def score_table(  # noqa: PLR0913
     """
     rule = ScoreRule(GIVEN if callable(score) else score, ess)
     coded = table_of(
-        data, rule, numbers, states=states, missing=missing, constant=constant, weights=weights, na_values=na_values
-    )
-    require_gpu(backend, devices)
-    max_cells = whole_number("max_cells", max_cells, 1)
-    limit = None if memory_limit is None else parse_bytes(memory_limit)
+        data, rule, continuous, states=states, missing=missing, constant=read.constant, weights=weights,
+        na_values=read.na_values,
+    )  # fmt: skip
+    compute = Compute.of(compute, "backend threads devices memory_limit cluster", "score_table")
+    backend, max_cells = learn_backend(compute), whole_number("max_cells", max_cells, 1)
+    limit = None if compute.memory_limit is None else parse_bytes(compute.memory_limit)
     if callable(score):
-        if backend == "gpu" or cluster is not None:
+        if backend == "gpu" or compute.cluster is not None:
             raise ArgumentError("a function scores in this process; leave out backend= and cluster=")
         return table_of_function(coded, score, max_parents, max_cells=max_cells, memory_limit=limit)
     return score_families(
-        coded, rule, max_parents, max_cells=max_cells, memory_limit=limit, threads=threads,
-        backend=backend, devices=devices, cluster=cluster,
+        coded, rule, max_parents, max_cells=max_cells, memory_limit=limit, threads=compute.threads,
+        backend=backend, devices=compute.devices, cluster=compute.cluster,
     )  # fmt: skip
 
 
-def require_gpu(backend: LearnBackend, devices: Devices) -> None:
-    """Reject GPUs of a computation on the CPU."""
-    if devices is not None and backend != "gpu":
-        raise ArgumentError(f"devices={devices!r} are GPUs, but backend={backend!r}; use backend='gpu'")
+def learn_backend(compute: Compute) -> LearnBackend:
+    """Where families are scored: on the CPU, unless a GPU is named."""
+    backend = choice("backend", compute.backend, ("auto", "cpu", "gpu"))
+    if compute.devices is not None and backend == "cpu":
+        raise ArgumentError(f"devices={compute.devices!r} are GPUs, but backend={backend!r}; use backend='gpu'")
+    return "gpu" if backend == "gpu" or compute.devices is not None else "cpu"
 
 
 def table_of_function(
