@@ -19,7 +19,7 @@ import numpy as np
 from rows import ROOT, cpu_seconds, parser_of, row, store
 
 sys.path.insert(0, str(ROOT))
-from jtgpu.decisions.held import PolicyCase
+from jtgpu.decisions.solve import PolicyCase
 from jtgpu.timing import Spread
 from tests.decisions.test_policies import pigs
 from tests.support.diagrams import pyagrum_diagram, pyagrum_value

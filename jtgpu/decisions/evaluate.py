@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from ..plans.ordering.anneal import RULES, greedy_order
 from ..plans.ordering.elimination import order_cost
 from ..util.elementary import log
 from .goal import TRUE, goal_network
-from .place import PolicyPlace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from ..inference.network_plan import NetworkPlan
     from ..model.decisions import DecisionNetwork
     from ..model.network import BayesianNetwork
-    from .place import Policies
     from .relevance import Information
 
     Floats = NDArray[np.float64]
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
 SEARCHED = 1 << 20  # entries from which a good order repays the time of the search
 VANISHING = 1e-140  # a product of the smallest entries of all tables, above which there is a number for each product
 TIE = 1e-11  # relative difference of expected utilities that rounding explains
+Policies = dict[int, "Floats"]  # decision -> (extents of its information, options), rows sum to 1
 
 
 def greedy_plan_order(network: BayesianNetwork, together: Sequence[tuple[int, ...]]) -> tuple[list[int], int]:
@@ -52,6 +51,7 @@ def scopes_of(*informations: Information) -> list[tuple[int, ...]]:
 
 class Evaluator:
     """A compiled goal network; policies are likelihoods over the information and the decision."""
+
     # others: Information of decisions that the plan allows, too; see `of`
 
     def __init__(
@@ -141,9 +141,7 @@ class Evaluator:
         """Ones in place of a policy: all options with the same weight."""
         return self._free[d]
 
-    def options(
-        self, d: int, policies: Policies, states: NDArray[np.int32]
-    ) -> tuple[Floats, NDArray[np.bool_]]:
+    def options(self, d: int, policies: Policies, states: NDArray[np.int32]) -> tuple[Floats, NDArray[np.bool_]]:
         """(B, options) expected utilities in a table of cases, and (B,) whether an option has probability 0 in one."""
         chances = []
         for goal in (False, True):
@@ -205,3 +203,26 @@ class Evaluator:
     def close(self) -> None:
         """Free the backend's memory."""
         self._backend.close()
+
+
+class PolicyPlace(NamedTuple):
+    """Where the weights of a policy are."""
+
+    number: int  # of the variable, or of the set of a decision and its information
+    axes: tuple[int, ...]  # of a policy, in the order of the set
+    inverse: tuple[int, ...]
+    extents: tuple[int, ...]  # in the order of the set
+
+    @classmethod
+    def of(cls, number: int, own: tuple[int, ...], scope: tuple[int, ...], shape: tuple[int, ...]) -> PolicyPlace:
+        """The place of a policy over `scope` in a set that has the same variables in another order."""
+        axes = tuple(map(scope.index, own))
+        return cls(number, axes, tuple(map(own.index, scope)), tuple(shape[i] for i in axes))
+
+    def cells(self, policy: Floats) -> Floats:
+        """The policy in the order of the set."""
+        return policy.transpose(self.axes).ravel()
+
+    def table(self, cells: Floats) -> Floats:
+        """Cells of the set as a table over the information and the decision."""
+        return cells.reshape(self.extents).transpose(self.inverse)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..inference.results.marginals import Posteriors
     from ..inference.tree import JunctionTree
     from ..model.states import CodesByVariable
-    from .place import Policies
+    from .evaluate import Policies
     from .relevance import Information
 
 MOST_SOLUTIONS = 64  # policies that are remembered, one for each evidence

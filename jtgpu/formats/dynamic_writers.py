@@ -12,9 +12,9 @@ from ..model.network import BayesianNetwork
 from ..util.arrays import Floats
 from . import dynamic_json
 from .text import number
+from .xdsl import dumps as xdsl_text
+from .xdsl import ids_of
 from .xdsl_slices import EXTENSION
-from .xdsl_writer import dumps as xdsl_text
-from .xdsl_writer import ids_of
 
 WRITTEN = "XDSL and JSON (.dynamic.json)"
 NUMSLICES = 10  # that of GeNIe for a new network

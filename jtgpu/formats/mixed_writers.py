@@ -13,8 +13,8 @@ from .hugin_values import dumps as hugin_text
 from .linear import linear_text
 from .number_cursor import identifiers, with_decisions
 from .text import number
-from .xdsl_writer import XdslWriter, ids_of
-from .xdsl_writer import dumps as xdsl_text
+from .xdsl import XdslWriter, ids_of
+from .xdsl import dumps as xdsl_text
 
 WRITTEN = "Hugin net, XDSL and JSON (.mixed.json)"
 

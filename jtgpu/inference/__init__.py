@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from .queries.findings import Importance
     from .queries.gradients import EvidenceFunction
     from .queries.information import Observation
-    from .results.case_states import CaseExplanations, CaseStates, Imputed, Samples
-    from .results.explanations import Explanation
+    from .results.case_states import CaseExplanations, CaseStates, Explanation, Imputed, Samples
     from .results.rankings import ExpectedCounts, JointCost, MapCost, QuestionCost, Ranking, Scores
     from .results.sensitivities import Bar, Parameter, Parameters, Sensitivity
     from .results.tables import DevicePosteriors
@@ -29,7 +28,7 @@ __all__ = [
 
 __getattr__, __dir__ = public_names(__name__, {
     "queries.findings": "Importance", "queries.gradients": "EvidenceFunction", "queries.information": "Observation",
-    "results.case_states": "CaseExplanations CaseStates Imputed Samples", "results.explanations": "Explanation",
+    "results.case_states": "CaseExplanations CaseStates Explanation Imputed Samples",
     "results.rankings": "ExpectedCounts JointCost MapCost QuestionCost Ranking Scores",
     "results.sensitivities": "Bar Parameter Parameters Sensitivity", "results.tables": "DevicePosteriors",
     "sets": "Joints",

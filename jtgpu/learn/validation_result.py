@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import DataError, UnknownState, closest
 from ..inference.results.frames import make_frame
-from ..inference.results.result import Columns, Result, to_frame_method
+from ..inference.results.result import Result, to_frame_method
 from ..util import late_imports
 from ..util.arguments import check_keywords, whole_number
 from ..util.arrays import Floats, Ints
@@ -234,10 +234,6 @@ class Validation(Result):
             "F1": _shares(2 * right, chosen + n), "AUC": np.ma.masked_invalid(areas),
             **{f"predicted {s}": confusion[:, k] for k, s in enumerate(self.states)},
         }  # fmt: skip
-
-    def _table(self) -> Columns:
-        columns = self._columns()
-        return Columns([*columns], [[*self.states], *(c.tolist() for c in [*columns.values()][1:])])
 
 
 def _shares(part: Ints, whole: Ints) -> np.ma.MaskedArray[Any, Any]:

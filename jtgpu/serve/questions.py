@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from ..inference.queries import text
 from ..inference.queries.posteriors import as_list
-from ..inference.results.explanations import Explanation
+from ..inference.results.case_states import Explanation
 from ..inference.tree import JunctionTree
 from ..mixed.tree import MixedTree
 from ..util.options import InformationUnit

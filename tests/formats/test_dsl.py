@@ -9,8 +9,7 @@ import pytest
 
 from jtgpu.errors import ParseError
 from jtgpu.formats import hugin, read, write
-from jtgpu.formats.dsl import parse, sniff
-from jtgpu.formats.dsl_writer import dumps
+from jtgpu.formats.dsl import dumps, parse, sniff
 from jtgpu.model.network import BayesianNetwork
 
 DATA = Path(__file__).parent / "data"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, ParseError
-from jtgpu.formats import bif, dsl, dsl_writer, hugin, hugin_values, read, write, xdsl, xdsl_writer, xmlbif
+from jtgpu.formats import bif, dsl, hugin, hugin_values, read, write, xdsl, xmlbif
 from jtgpu.model.decisions import DecisionNetwork
 from jtgpu.model.dynamic import DynamicNetwork
 from jtgpu.model.markov import MarkovNetwork
@@ -39,8 +39,8 @@ FORMATS = {
     "bif": Format(bif.parse, bif.dumps, f"  property {bif.EXACT};\n", ("0.3,", "0.4,"), f"f:7:3: {SUM}"),
     "net": Format(hugin.parse, hugin_values.dumps, 'jtgpu_rows = "exact"', ("0.3 ", "0.4 "), f"f:12:13: {SUM}"),
     "xmlbif": Format(xmlbif.parse, xmlbif.dumps, "jtgpu_rows = exact", ("0.3 ", "0.4 "), "marked as exact"),
-    "xdsl": Format(xdsl.parse, xdsl_writer.dumps, 'rows="exact"', ("", ""), ""),
-    "dsl": Format(dsl.parse, dsl_writer.dumps, 'JTGPU_ROWS = "exact"', ("", ""), ""),
+    "xdsl": Format(xdsl.parse, xdsl.dumps, 'rows="exact"', ("", ""), ""),
+    "dsl": Format(dsl.parse, dsl.dumps, 'JTGPU_ROWS = "exact"', ("", ""), ""),
 }
 
 

@@ -15,8 +15,7 @@ from jtgpu.errors import FormatError, ParseError
 from jtgpu.formats import canonical_nodes, read, write
 from jtgpu.formats.canonical_nodes import MAX_EXPANDED, deterministic
 from jtgpu.formats.number_cursor import identifiers, whole_numbers
-from jtgpu.formats.xdsl import parse, sniff
-from jtgpu.formats.xdsl_writer import dumps
+from jtgpu.formats.xdsl import dumps, parse, sniff
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.model.noisy import noisy_max
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu import ArgumentError, BayesianNetwork, NetworkError, NoisyMax, NoisyOr, TableTooLarge
+from jtgpu.formats.dsl import dumps as dsl
 from jtgpu.formats.dsl import parse as parse_dsl
-from jtgpu.formats.dsl_writer import dumps as dsl
+from jtgpu.formats.xdsl import dumps as xdsl
 from jtgpu.formats.xdsl import parse as parse_xdsl
-from jtgpu.formats.xdsl_writer import dumps as xdsl
 
 DATA = Path(__file__).parents[1] / "formats" / "data"
 WAYS = {"xdsl": (xdsl, parse_xdsl, "<noisymax"), "dsl": (dsl, parse_dsl, "NOISY_MAX")}

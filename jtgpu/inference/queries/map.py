@@ -23,7 +23,7 @@ from ...plans.program import Program, bare_program
 from ...plans.specialise import conditional_heads
 from ...util.arguments import number
 from ...util.system import free_memory, parse_bytes
-from ..results.explanations import Explanation
+from ..results.case_states import Explanation
 from ..results.rankings import MapCost
 from .joint import joint_cost_of, joint_of
 from .mpe import check_k, evidence_of, explanations

@@ -22,8 +22,7 @@ from ...util.arguments import choice, flag, random_generator, whole_number
 from ...util.arrays import Bools, Floats
 from ...util.system import free_memory
 from ..evidence_table import BatchEvidence, naming_rows, read_known_cases
-from ..results.case_states import CaseExplanations, Imputed, Samples
-from ..results.explanations import Explanation, RankedExplanations
+from ..results.case_states import CaseExplanations, Explanation, Imputed, RankedExplanations, Samples
 from .posteriors import messages_of, n_configurations, named
 
 if TYPE_CHECKING:

@@ -1,18 +1,21 @@
-"""`CaseStates`: configurations of the variables for a table of cases; explanations, samples and filled-in cells."""
+"""States of cases: samples, completed and explained ones; and the explanations of one case, ranked."""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from ...columns import Table
-from ...errors import ArgumentError
+from ...errors import ArgumentError, JtgpuError
 from ...model.discrete import DiscreteModel
 from ...util.lazy_sequence import LazySequence
 from .frames import unused_name
 from .interval_numbers import draw_inside
-from .result import ByVariable, CaseResult, as_array
+from .result import ByVariable, CaseResult, Columns, Result, as_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -156,3 +159,138 @@ class Imputed(CaseStates):
         super().__init__(model, states, table)
         self.missing = missing
         self.impossible: NDArray[np.bool_] = np.asarray((states < 0).any(axis=1))
+
+
+class RankedExplanations:
+    """Configurations of one query, most probable first: the arrays that its `Explanation` objects refer to."""
+
+    # states: (k, V) array of int32
+    # log_joint: (k,) array of float64: ln P(configuration, evidence)
+    # log_evidence: Computes ln P(evidence); called at most once
+    # variables: sequence of int: The variables of the query. Default: all.
+
+    def __init__(
+        self,
+        model: DiscreteModel,
+        states: NDArray[np.int32],
+        log_joint: NDArray[np.float64],
+        log_evidence: Callable[[], float],
+        variables: Sequence[int] | None = None,
+    ):
+        states.flags.writeable = False
+        self.model, self.states, self.log_joint = model, states, log_joint
+        self.variables = None if variables is None else dict.fromkeys(variables)
+        self._compute: Callable[[], float] | None = log_evidence
+        self._log_evidence = math.nan
+        self._explanations: tuple[Explanation, ...] = ()
+
+    @property
+    def explanations(self) -> tuple[Explanation, ...]:
+        """All configurations."""
+        if not self._explanations:
+            self._explanations = tuple(Explanation(self, i) for i in range(len(self.states)))
+        return self._explanations
+
+    @property
+    def log_evidence(self) -> float:
+        """ln P(evidence), computed on first access."""
+        if self._compute is not None:
+            self._log_evidence, self._compute = self._compute(), None
+        return self._log_evidence
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the tree: ln P(evidence) is computed now, if the tree is open."""
+        try:
+            value = self.log_evidence
+        except JtgpuError:
+            value = math.nan
+        return {**self.__dict__, "_compute": None, "_log_evidence": value, "_explanations": ()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.states.flags.writeable = False
+        if math.isnan(self._log_evidence):
+            self._compute = _raise_closed
+
+
+def _raise_closed() -> float:
+    raise JtgpuError("ln P(evidence) is not known: the tree was closed before this explanation was pickled")
+
+
+def _explanation(ranking: RankedExplanations, i: int) -> Explanation:
+    return ranking.explanations[i]
+
+
+class Explanation(Result, ByVariable[str]):
+    """A most probable configuration: a mapping from variable name to state name.
+
+    ``print(explanation)`` shows a table with one line for each variable. The data frame has a row for each explanation
+    of `ranked`: a column of state names for each variable, and ``log_joint``.
+
+    Attributes
+    ----------
+    states : (V,) ndarray of int32
+        Number of each variable's state, in the order of the model; -1 for variables that are not part of the query.
+    log_joint : float
+        ln P(configuration, evidence); unnormalised for a Markov network.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> tree = jtgpu.load("asia").compile("cpu")
+    >>> best = tree.mpe({"xray": "yes", "smoke": "yes"})
+    >>> best["lung"], round(best.log_joint, 3)
+    ('yes', -3.652)
+    """
+
+    _argument = "variables"
+
+    def __init__(self, ranking: RankedExplanations, i: int):
+        self._ranking, self._i = ranking, i
+        self._model, self._labels, self._targets = ranking.model, ranking.model.labels, ranking.variables
+        self.states = ranking.states[i]
+        self.log_joint = float(ranking.log_joint[i])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _explanation, (self._ranking, self._i)
+
+    @property
+    def ranked(self) -> tuple[Explanation, ...]:
+        """The k best configurations, most probable first; this one is among them."""
+        return self._ranking.explanations
+
+    @property
+    def log_evidence(self) -> float:
+        """ln P(evidence), computed on first access, while the tree must still be open."""
+        return self._ranking.log_evidence
+
+    @property
+    def log_posterior(self) -> float:
+        """ln P(configuration | evidence); see `log_evidence`."""
+        return min(self.log_joint - self.log_evidence, 0.0)  # not 1e-16 above 1
+
+    @property
+    def probability(self) -> float:
+        """P(configuration | evidence)."""
+        return math.exp(self.log_posterior)
+
+    def _part(self, v: int) -> str:
+        state: str = self._labels.states[v][int(self.states[v])]
+        return state
+
+    def _columns(self) -> dict[str, Any]:
+        columns: dict[str, Any] = {v: [one[v] for one in self.ranked] for v in self}
+        return columns | {unused_name("log_joint", columns): [one.log_joint for one in self.ranked]}
+
+    def _title(self) -> str:
+        at = next(i for i, one in enumerate(self.ranked) if one is self)
+        of = f", {at + 1} of the {len(self.ranked)} in .ranked" if len(self.ranked) > 1 else ""
+        return f"Explanation of {len(self)} variables, log_joint={self.log_joint:.6g}{of}"
+
+    def _table(self) -> Columns:
+        return Columns(["", ""], [[*self], [*self.values()]], 2)
+
+    def __repr__(self) -> str:  # one line: explanations are also elements of `ranked`
+        shown = ", ".join(f"{v}={s}" for v, s in itertools.islice(self.items(), 6))
+        more = f", ... ({len(self)} in total)" if len(self) > 6 else ""
+        return f"Explanation({shown}{more}; log_joint={self.log_joint:.6g})"
