@@ -72,7 +72,8 @@ def threads_of(records: Records) -> int:
     terms, listed, packed = _terms(records), r[at + LISTED], r[at + PACKED] == 1
     time = np.where(packed, PER_PACKED_TERM, PER_OTHER_TERM) * terms
     time = np.where(listed > 0, PER_LISTED_TERM * listed * r[at + SIZE], time)
-    time = np.where(listed < 0, PER_LISTED_TERM * r[at + FIRST_LOOP + 1], time)
+    second = r[np.minimum(at + FIRST_LOOP + 1, len(r) - 1)]  # a record without loops may be the last
+    time = np.where(listed < 0, PER_LISTED_TERM * second, time)
     useful = np.where(packed & (listed == 0) & (time > WHOLE), np.maximum(time - PACKING, 0.0), time)
     return max(1, int((useful.sum() + PER_ROW_RECORD * len(at)) / EACH_THREAD))
 
