@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from click import echo
 
 from ..columns.files import read_file
@@ -36,7 +37,8 @@ def validate(o: Validate, csv: CsvOptions) -> None:
         )  # fmt: skip
     if o.draw is not None:
         write_text(o.draw, result.draw().text(o.draw.suffix))
-    names, columns, _ = result._table()
+    names, cells, _ = result._table()
+    columns = [np.ma.asarray(c).tolist() for c in cells]  # of Python; None: undefined
     if o.json:
         report: dict[str, Any] = {
             "target": o.target, "rows": len(result.observed), "target_missing": result.n_missing,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ..util.array_types import Matrix
 
-DONE, MORE, FULL = range(3)  # outcomes: of the search; it has to be called again; longer arrays are needed first
+DONE, MORE, FULL = range(3)  # outcomes: of the search; another call continues it; longer arrays are needed first
 
 # places of `Position.counters`
 (TRAIL, OFF, FROM, TO, MEMBERS, PARTS, DEPTH, STAMP, WORK, NODES, EDGES, FIXED, CHILDREN, WIDEST) = range(14)

@@ -195,7 +195,7 @@ def test_the_first_invalid_row_is_raised_whichever_thread_finds_one_first(tmp_pa
 STOPPED = """
 import os, signal, sys
 import jtgpu.cases.writing.resumable as output
-from jtgpu.cases.solver import Solver
+from jtgpu.cases.solver import CaseSolver
 output.SYNC_INTERVAL = 0.0
 where, k, how = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 count = [0]
@@ -204,11 +204,11 @@ def stop():
     if count[0] == k:
         os.kill(os.getpid(), how)
 if where == "solve":
-    original = Solver.solve
+    original = CaseSolver.solve
     def solve(self, codes):
         stop()
         return original(self, codes)
-    Solver.solve = solve
+    CaseSolver.solve = solve
 elif where == "write":
     original = output.ResumableFile._open
     class Half:

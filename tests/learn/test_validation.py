@@ -54,7 +54,7 @@ def test_metrics_are_those_of_scikit_learn(v: Validation) -> None:
     names, columns, _ = v._table()
     p_r_f = metrics.precision_recall_fscore_support(v.observed, v.predicted, labels=labels, zero_division=0)
     for name, values in zip(("precision", "recall", "F1"), p_r_f, strict=False):
-        shares = [0.0 if x is None else x for x in columns[names.index(name)]]
+        shares = np.ma.filled(columns[names.index(name)], 0.0)
         assert np.allclose(shares, values, rtol=0, atol=1e-12)
 
 
