@@ -87,7 +87,7 @@ def test_a_users_file_has_the_types_that_it_says(tmp_path: Path, monkeypatch: py
 def test_signatures_with_any_become_fewer() -> None:
     """More types in signatures lower the number; tools/any_in_signatures.py lists the places."""
     found = any_in_signatures()
-    assert "jtgpu.learn.fit(prior)" in found
+    assert "jtgpu.learn.fit(pseudo_counts)" in found
     assert len(found) <= MOST
 
 

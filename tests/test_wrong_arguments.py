@@ -47,6 +47,19 @@ def fitted() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def with_records(function: Callable[..., Any], **records: Any) -> Callable[..., Any]:
+    """A function whose options of these records are given one by one."""
+
+    def call(**given: Any) -> Any:
+        made = {}
+        for word, kind in records.items():
+            fields = inspect.signature(kind).parameters
+            made[word] = kind(**{k: given.pop(k) for k in [*given] if k in fields})
+        return function(**given, **made)
+
+    return call
+
+
 def estimator(kind: type, **given: Any) -> None:
     """Fit an estimator."""
     data = [given.pop(name) for name in ("X", "y") if name in given]
@@ -68,8 +81,10 @@ SEQUENCES = {"likelihood": None, "do": None, "id": None, "time": None, "on_gap":
 
 # name: function, and right arguments; text in angle brackets is an entry of `fitted`
 CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
-    "top_outliers": (screen.top_outliers, {"cases": TABLE, "n": 1, "method": "auto", **SCREEN}),
-    "weights": (screen.weights, {"cases": TABLE, **SCREEN}),
+    "top_outliers": (
+        with_records(screen.top_outliers, compute=jtgpu.Compute), {"cases": TABLE, "n": 1, "method": "auto", **SCREEN}
+    ),
+    "weights": (with_records(screen.weights, compute=jtgpu.Compute), {"cases": TABLE, **SCREEN}),
     "surprise": (screen.surprise, {"tree": "<tree>", "cases": [{"smoke": "no"}], "n": 1}),
     "KNNWeight": (
         lambda **given: estimator(screen.KNNWeight, **given),
@@ -89,12 +104,12 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "levinson": (series.levinson, {"r": [1.0, 0.5], "on_error": "flag", "backend": "auto", "threads": None}),
     "solve_toeplitz": (series.solve_toeplitz, {"c": [1.0, 0.5], "b": [1.0, 1.0], "backend": "auto", "threads": None}),
     "betweenness": (
-        graphs.betweenness,
+        with_records(graphs.betweenness, compute=jtgpu.Compute),
         {"graph": (4, [[0, 1], [1, 2]]), "directed": None, "weight": None, "normalized": True, "endpoints": False,
          "k": None, "seed": None, "edges": False, **RUNNING},
     ),
     "betweenness_posterior": (
-        graphs.betweenness_posterior,
+        with_records(graphs.betweenness_posterior, compute=jtgpu.Compute),
         {"dags": CHAIN, "variables": None, "directed": False, "quantiles": (0.5,), **RUNNING},
     ),
     "arcs": (draw.arcs, {"posterior": "<posterior>", "threshold": 0.1}),
@@ -125,14 +140,22 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "case": (MIXED.posteriors_batch, {"cases": {"y": [0.5]}, "likelihood": None, "do": None}),
     "other numbers": (MIXED.reload, {"net": MIXED.network}),
     "replace": (HIDDEN.replace, {"cpt": None, "start": None, "name": None}),
-    "filter": (HIDDEN.compile("reference").filter, {"sequences": {"s": [["a", "b"]]}, **SEQUENCES, "targets": None,
-                                                    "at": None, "joints": None}),
-    "mpe": (HIDDEN.compile("reference").mpe, {"sequences": {"s": [["a", "b"]]}, **SEQUENCES}),
-    "predict": (WITH_NUMBERS.compile("reference").predict, {"sequences": {"y": [[0.0]]}, "steps": 1, **SEQUENCES}),
+    "filter": (
+        with_records(HIDDEN.compile("reference").filter, keys=learn.Keys),
+        {"sequences": {"s": [["a", "b"]]}, **SEQUENCES, "targets": None, "at": None, "joints": None},
+    ),
+    "mpe": (
+        with_records(HIDDEN.compile("reference").mpe, keys=learn.Keys),
+        {"sequences": {"s": [["a", "b"]]}, **SEQUENCES},
+    ),
+    "predict": (
+        with_records(WITH_NUMBERS.compile("reference").predict, keys=learn.Keys),
+        {"sequences": {"y": [[0.0]]}, "ahead": 1, **SEQUENCES},
+    ),
     "sample": (WITH_NUMBERS.compile("reference").sample, {"n": 1, "length": 1, "seed": None}),
     "fit": (
-        learn.fit,
-        {"structure": HIDDEN, "cases": {"s": [["a", "b"]] * 2}, "prior": 1, "order": "auto", "start": "auto",
+        with_records(learn.fit, em=learn.EM),
+        {"structure": HIDDEN, "cases": {"s": [["a", "b"]] * 2}, "pseudo_counts": 1, "order": "auto", "start": "auto",
          "hidden": None, "weights": None, "missing": "em", "fixed": None, "restarts": 1, "seed": 0},
     ),
     "reload": (WITH_NUMBERS.compile("reference").reload, {"net": WITH_NUMBERS}),
@@ -358,7 +381,7 @@ def test_unknown_keywords_suggest_those_of_the_function_called() -> None:
         r"serve\(\) has no argument 'tokn'; did you mean 'token'": lambda: tree.serve(tokn="x"),
         "did you mean 'soft'": lambda: tree.resolve({}, softt={}),
         "did you mean 'backend'": lambda: tree.posteriors().to_frame(bakend="polars"),
-        "did you mean 'on_gap'": lambda: WITH_NUMBERS.compile("reference").filter({"y": [[0.0]]}, on_gapp="error"),
+        "did you mean 'likelihood'": lambda: WITH_NUMBERS.compile("reference").filter({"y": [[0.0]]}, likelihod=None),
     }  # fmt: skip
     for says, call in calls.items():
         with pytest.raises(ArgumentError, match=says):

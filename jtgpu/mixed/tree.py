@@ -63,6 +63,7 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         self._everything: tuple[tuple[str, ...], list[str], tuple[int, ...]] | None = None  # all variables as targets
         self._engines: LRU[tuple[tuple[int, ...], ...], SetEngine] = LRU(MOST_ENGINES)
         self.answerer = Answerer(net, numbers_of(net), self.engine, most)
+        self.engine(())  # wrong options are errors at once
 
     def _parts(self) -> Iterable[SetEngine]:
         return self._engines.values()
