@@ -69,7 +69,7 @@ def test_a_fit_of_an_array_counts_the_numbers_that_it_names(kind: Any) -> None:
     assert fit.missing.cells == {"x": 4, "y": 4}
 
 
-def test_a_fit_of_no_rows_says_so(tmp_path: Path) -> None:
+def test_a_fit_of_no_rows_names_the_reason(tmp_path: Path) -> None:
     path = tmp_path / "c.csv"
     path.write_text("x,y\n")
     tables: list[Any] = [path, {"x": [], "y": []}]
