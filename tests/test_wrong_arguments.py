@@ -197,6 +197,72 @@ def test_the_options_of_a_file_of_cases_are_checked(tmp_path: Path) -> None:
         jtgpu.cases.answer_file(fitted()["tree"], *paths, encoding="x")
 
 
+COLUMNS = {"a": ["u", "v"] * 10, "b": ["x", "y", "y", "x"] * 5}
+LETTERS = {"s": [["a", "b"]] * 2}
+# name: function, right arguments, and the arguments that are records of options
+RECORDS: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
+    "fit": (learn.fit, {"structure": {"a": ["b"]}, "cases": COLUMNS}, "em keys read compute"),
+    "fit of sequences": (learn.fit, {"structure": HIDDEN, "cases": LETTERS}, "em keys read compute"),
+    "fit of numbers": (
+        learn.fit, {"structure": {"b": ["a"]}, "cases": TABLE, "continuous": "gaussian"}, "em keys read compute"
+    ),
+    "structure": (learn.structure, {"data": COLUMNS}, "constraints search read compute"),
+    "posterior": (learn.posterior, {"data": COLUMNS}, "constraints search chains read compute"),
+    "score_table": (learn.score_table, {"data": COLUMNS}, "read compute"),
+    "StructureLearner": (
+        lambda **given: estimator(learn.StructureLearner, X=COLUMNS, **given), {},
+        "constraints search chains read compute",
+    ),
+    "validate": (
+        learn.validate, {"model": {"a": ["b"]}, "frame": COLUMNS, "target": "a", "folds": 2}, "read em compute"
+    ),
+    "top_outliers": (screen.top_outliers, {"cases": TABLE, "n": 1, "k": 2}, "compute"),
+    "weights": (screen.weights, {"cases": TABLE, "k": 2}, "compute"),
+    "betweenness": (graphs.betweenness, {"graph": (4, [[0, 1], [1, 2]])}, "compute"),
+    "betweenness_posterior": (graphs.betweenness_posterior, {"dags": CHAIN}, "compute"),
+} | {
+    f"{name} of a {type(net).__name__}": (getattr(net.compile("reference"), name), {"sequences": given, **more}, "keys")
+    for net, given in ((HIDDEN, LETTERS), (WITH_NUMBERS, {"y": [[0.0]]}))
+    for name, more in (
+        ("filter", {}), ("smooth", {}), ("predict", {}), ("mpe", {}), ("log_likelihood", {}), ("sample", {"n": 1})
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_arguments_that_are_records_of_options_are_named(name: str) -> None:
+    function, given, records = RECORDS[name]
+    function(**given)
+    for record in records.split():
+        for value in (5, "gpuu", {}, [], object(), jtgpu.ReadOptions):
+            with pytest.raises(ArgumentError, match=rf"^{record} must be "):
+                function(**given, **{record: value})
+        if name != "StructureLearner":  # where None is the record without options
+            with pytest.raises(ArgumentError, match=rf"^{record} must be .*not None"):
+                function(**given, **{record: None})
+
+
+def test_options_of_reading_that_a_function_does_not_use_are_errors() -> None:
+    for function in (learn.structure, learn.posterior, learn.score_table):
+        for given in ({"codes": "index"}, {"chunk": 3}):
+            with pytest.raises(ArgumentError, match=f"{next(iter(given))}= is not offered with"):
+                cast(Any, function)(COLUMNS, read=jtgpu.ReadOptions(**given))
+    for given in ({"constant": "drop"}, {"chunk": 3}):
+        with pytest.raises(ArgumentError, match="is not offered with validate"):
+            learn.validate({"a": ["b"]}, COLUMNS, "a", folds=2, read=jtgpu.ReadOptions(**cast(Any, given)))
+    for tree in (HIDDEN.compile("reference"), WITH_NUMBERS.compile("reference")):
+        for more in ({"keys": learn.Keys(id="x")}, {"codes": "index"}):
+            with pytest.raises(ArgumentError, match="with sequences only"):
+                tree.sample(1, length=3, **more)
+
+
+def test_arrays_of_sequences_have_one_shape() -> None:
+    tree = WITH_NUMBERS.compile("reference")
+    for shape in ((1, 2), (4, 1)):
+        with pytest.raises(DataError, match=r"'[sy]' has shape"):
+            tree.filter({"y": np.zeros(shape), **LETTERS})
+
+
 def test_wrong_types_differ_from_errors_below() -> None:
     # an error of a function of the user stays as it is, if all arguments are of the right types
     def score(*_: Any) -> float:
@@ -382,6 +448,9 @@ def test_unknown_keywords_suggest_those_of_the_function_called() -> None:
         "did you mean 'soft'": lambda: tree.resolve({}, softt={}),
         "did you mean 'backend'": lambda: tree.posteriors().to_frame(bakend="polars"),
         "did you mean 'likelihood'": lambda: WITH_NUMBERS.compile("reference").filter({"y": [[0.0]]}, likelihod=None),
+        r"did you mean keys=Keys\(on_gap=": lambda: WITH_NUMBERS.compile("reference").filter({}, on_gapp="error"),
+        r"did you mean em=EM\(iterations=": lambda: cast(Any, learn.fit)(net, TABLE, itertions=3),
+        r"it is keys=Keys\(time=": lambda: HIDDEN.compile("reference").filter({}, time="day"),
     }  # fmt: skip
     for says, call in calls.items():
         with pytest.raises(ArgumentError, match=says):

@@ -79,6 +79,12 @@ def read_rows(
     cells: dict[str, list[Any]] = {y: [] for y in net.numbers}
     for part in parts:
         n = next(((len(x), len(x[0])) if is_wide else (len(x),) for x in part.values()), (0,))
+        for v, x in part.items():
+            if is_wide and is_matrix(v, x) and (len(x), len(x[0])) != n:
+                raise DataError(
+                    f"the array of {v!r} has shape {(len(x), len(x[0]))}, expected {n}: (sequences, slices) for each "
+                    "variable"
+                )
         for y in net.numbers:
             column = part.pop(y, None)
             cells[y].append(np.full(math.prod(n), np.nan) if column is None else _numbers(y, column))

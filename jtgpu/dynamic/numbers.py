@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
-from ..errors import ArgumentError, DataError, closest
+from ..errors import ArgumentError, DataError
 from ..inference.compiled_network import CompiledNetwork
 from ..inference.results.frames import unused_name
 from ..model.discrete import DiscreteModel
 from ..model.mixed_dynamic import MixedDynamicNetwork, label
+from ..options.learning import Keys
 from ..util.arguments import check_keywords, mapping, names, random_generator
 from ..util.text_table import counted
 from .number_rows import NumberRows, read_rows, regression, sums, with_densities
@@ -23,10 +24,19 @@ from .tree import DynamicTree
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..model.states import CodesByVariable
     from ..util.arrays import Floats, Ints
     from ..util.options import BackendName, OnProblem
     from .posteriors import At
     from .sequences import Sequences
+
+
+class Given(TypedDict, total=False):
+    """Keywords of all queries of sequences; see `DynamicTree.filter`."""
+
+    likelihood: Mapping[Any, Any] | None
+    do: Mapping[Any, Any] | None
+    codes: CodesByVariable | None
 
 
 class MixedSequencePosteriors(SequencePosteriors):
@@ -103,48 +113,53 @@ class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
         self._net = net
 
     def filter(self, sequences: Any, *, targets: Any = None, at: At = None, joints: Any = None,
-               on_error: OnProblem = "error", **options: Any) -> MixedSequencePosteriors:  # fmt: skip
+               on_error: OnProblem = "error", keys: Keys = Keys(),
+               **options: Unpack[Given]) -> MixedSequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given the evidence up to it; parameters as of `DynamicTree.filter`."""
-        return self._answer("filter", sequences, targets, options, at=at, joints=joints, on_error=on_error)
+        return self._answer("filter", sequences, targets, keys, options, at=at, joints=joints, on_error=on_error)
 
     def smooth(self, sequences: Any, *, targets: Any = None, at: At = None, joints: Any = None,
-               on_error: OnProblem = "error", **options: Any) -> MixedSequencePosteriors:  # fmt: skip
+               on_error: OnProblem = "error", keys: Keys = Keys(),
+               **options: Unpack[Given]) -> MixedSequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given all evidence; parameters as of `DynamicTree.smooth`."""
-        return self._answer("smooth", sequences, targets, options, at=at, joints=joints, on_error=on_error)
+        return self._answer("smooth", sequences, targets, keys, options, at=at, joints=joints, on_error=on_error)
 
     def predict(self, sequences: Any, *, ahead: int = 1, targets: Any = None, on_error: OnProblem = "error",
-                **options: Any) -> MixedSequencePosteriors:  # fmt: skip
+                keys: Keys = Keys(), **options: Unpack[Given]) -> MixedSequencePosteriors:  # fmt: skip
         """Compute posteriors of the slices that follow; parameters as of `DynamicTree.predict`."""
-        return self._answer("predict", sequences, targets, options, ahead=ahead, on_error=on_error)
+        return self._answer("predict", sequences, targets, keys, options, ahead=ahead, on_error=on_error)
 
-    def log_likelihood(self, sequences: Any, **options: Any) -> Floats:
+    def log_likelihood(self, sequences: Any, *, keys: Keys = Keys(), **options: Unpack[Given]) -> Floats:
         """Compute ln of the density of each sequence, (B,); parameters as of `DynamicTree.log_likelihood`."""
-        read, offset = with_densities(self.network, self._read(sequences, options), "flag")
+        read, offset = with_densities(self.network, self._read(sequences, keys, options), "flag")
         return self.discrete.log_likelihood(read) + sums(offset, read)
 
-    def mpe(self, sequences: Any, *, on_error: OnProblem = "error", **options: Any) -> SequenceExplanations:
+    def mpe(
+        self, sequences: Any, *, on_error: OnProblem = "error", keys: Keys = Keys(), **options: Unpack[Given]
+    ) -> SequenceExplanations:
         """Find the most probable states given the evidence, numbers included; parameters as of `DynamicTree.mpe`."""
         net = self.network
-        read, offset = with_densities(net, self._read(sequences, options), on_error)
+        read, offset = with_densities(net, self._read(sequences, keys, options), on_error)
         best = self.discrete.mpe(read, on_error=on_error)
         own = DiscreteModel({v: net.discrete.states(v) for v in net.discrete if v not in net.joined})
         states = best.states[np.repeat(np.arange(read.n), read.lengths), read.slices]
         return SequenceExplanations(own, read, states[:, : len(own)], best.log_joint + sums(offset, read))
 
     def sample(
-        self, n: int, sequences: Any = None, *, length: int | None = None, seed: Any = None, **options: Any
-    ) -> MixedSequenceStates:
+        self, n: int, sequences: Any = None, *, length: int | None = None, seed: Any = None,
+        keys: Keys = Keys(), **options: Unpack[Given],
+    ) -> MixedSequenceStates:  # fmt: skip
         """Draw sequences, or n samples of all variables given each one's evidence; see `DynamicTree.sample`."""
         net, rng = self.network, random_generator(seed)
         if sequences is None:
-            if options:
+            if options or keys != Keys():
                 raise ArgumentError("sample takes keys=, likelihood=, do= and codes= with sequences only")
             drawn = self.discrete.sample(n, length=length, seed=rng)
             read, rows = drawn._sequences, drawn._sequences.codes
             hidden = dict.fromkeys(net.numbers, np.full(len(rows), np.nan))
             values = drawn_numbers(net, read, rows[None], hidden, rng)
             return MixedSequenceStates(net, read, rows, {y: x[0] for y, x in values.items()})
-        given = self._read(sequences, options)
+        given = self._read(sequences, keys, options)
         read, _ = with_densities(net, given)
         drawn = self.discrete.sample(n, read, length=length, seed=rng)
         sequence, place, _ = drawn._places()
@@ -155,10 +170,7 @@ class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
         """Start a sequence whose slices come one by one."""
         return MixedStream(self.network, self.discrete.stream())
 
-    def _read(self, sequences: Any, options: Mapping[str, Any]) -> NumberRows:
-        for name in options:
-            if name not in (known := ("keys", "likelihood", "do", "codes")):
-                raise ArgumentError(f"there is no argument {name!r}{closest(name, known) or f'; known: {known}'}")
+    def _read(self, sequences: Any, keys: Keys, options: Given) -> NumberRows:
         if given := [v for v in mapping("likelihood", options.get("likelihood")) if v in self.network.numbers]:
             raise ArgumentError(f"likelihood has the number {given[0]!r}; likelihood= is of variables with states")
         if isinstance(sequences, NumberRows):
@@ -166,16 +178,18 @@ class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
         do = mapping("do", options.get("do"))
         states = {v: x for v, x in do.items() if v not in self.network.numbers}
         net = self.network.with_codes(options.get("codes"))
-        rows = read_rows(net, sequences, **{k: x for k, x in options.items() if k != "codes"} | {"do": states})
+        rows = read_rows(net, sequences, options.get("likelihood"), keys, states)
         return rows.setting({y: x for y, x in do.items() if y not in states}) if len(states) < len(do) else rows
 
-    def _answer(self, kind: str, sequences: Any, targets: Any, options: Any, **more: Any) -> MixedSequencePosteriors:
+    def _answer(
+        self, kind: str, sequences: Any, targets: Any, keys: Keys, options: Given, **more: Any
+    ) -> MixedSequencePosteriors:
         net = self.network
         given = net.variables if targets is None else names("targets", targets)
         numbers = [y for y in net.numbers if y in given and not (targets is None and net.numeric_parents(y))]
         states = list(dict.fromkeys(v for v in given if v not in net.numbers))
         components = {c for y in numbers if (c := net.component[y]) is not None}
-        rows = self._read(sequences, options)
+        rows = self._read(sequences, keys, options)
         read, offset = with_densities(net, rows, more["on_error"])
         answer = getattr(self.discrete, kind)(read, targets=[*states, *sorted(components - {*states})], **more)
         made = MixedSequencePosteriors(

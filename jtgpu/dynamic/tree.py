@@ -227,8 +227,8 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
         if sequences is None:
             if length is None:
                 raise ArgumentError("sample needs length=, the number of slices, or sequences")
-            if likelihood or do:
-                raise ArgumentError("sample takes likelihood= and do= with sequences only")
+            if keys != Keys() or likelihood or do or codes is not None:
+                raise ArgumentError("sample takes keys=, likelihood=, do= and codes= with sequences only")
             length = whole_number("length", length, 1)
             check_size((n, length), len(self._net), "fewer sequences")
             rows = prior_samples(self._net, n, length, seed).reshape(n * length, len(self._net))

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 from ..errors import ArgumentError
-from ..util.arguments import having
+from ..util.arguments import choice, having
 from ..util.options import BackendName
-from .record import Opt, Record, require_only
+from .record import Opt, Record, fields_of, require_only
 
 
 def memory_size(text: str) -> str | float:
@@ -61,10 +61,11 @@ class Compute(Record, title="Computation"):
     def of(cls, given: Compute | str, used: str, what: str) -> Compute:
         """The argument ``compute`` of a function, which uses some fields; a text is the name of the backend."""
         # used, what: See `require_only`
-        compute = cls(backend=given) if isinstance(given, str) else given  # type: ignore[arg-type]
-        having("compute", compute, "compile_options", "a jtgpu.Compute, or the name of a backend")
-        require_only(compute, used, what)
-        return compute
+        if isinstance(given, str):
+            return cls(backend=choice("compute", given, fields_of(cls)["backend"].choices))  # type: ignore[arg-type]
+        having("compute", given, "compile_options", "a jtgpu.Compute, or the name of a backend")
+        require_only(given, used, what)
+        return given
 
     def device_option(self) -> dict[str, Any]:
         """The keyword ``devices`` of ``plan`` and ``compile``; empty if it was not given."""

@@ -149,8 +149,8 @@ def require_only(record: Any, used: str, what: str) -> None:
     """Raise `ArgumentError` for an option of a record that is given, but is not among those that are used."""
     # used: Names of fields, separated by spaces
     # what: What does not use the others
-    for name, field in fields_of(type(record)).items():
-        if name not in used.split() and getattr(record, name) is not field.default:
+    for name, default in vars(type(record)()).items():
+        if name not in used.split() and getattr(record, name) is not default:
             raise ArgumentError(f"{name}= is not offered with {what}")
 
 

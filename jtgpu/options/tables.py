@@ -124,6 +124,10 @@ class CsvDialect:
         return self.decimal, self.thousands or ""
 
 
+# fields of `ReadOptions` that all functions on tables use
+OF_TABLES = "delimiter quote encoding decimal thousands header na_values"
+
+
 @dataclass(frozen=True)
 class ReadOptions(CsvDialect):
     """How tables of cases are read."""

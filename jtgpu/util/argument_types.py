@@ -134,7 +134,7 @@ def _in_words(kind: Any, declared: str) -> str:
         elif origin in WORDS:
             words.append(WORDS[origin])
         elif isinstance(origin, type) and origin.__module__.startswith("jtgpu") and origin is not _Unknown:
-            words.append(f"a {origin.__name__}")
+            words.append(f"{'an' if origin.__name__[0] in 'AEIO' else 'a'} {origin.__name__}")
         else:
             return declared
     return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]

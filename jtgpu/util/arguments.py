@@ -105,14 +105,16 @@ def unknown_keyword(
     # defaults: Of keywords; those that are records of options have further ones
     options = sorted({*known} - {"self", "cls"})
     called = function.removesuffix(".__init__").rpartition(".")[2]
+    now = {
+        word: f"{keyword}={type(record).__name__}({word}=...)"
+        for keyword, record in (defaults or {}).items() for word in getattr(record, "__dict__", ())
+    } | {word: f"{word}=" for word in options}  # fmt: skip
     for word in (name, *FORMER.get(name, "").split()):
-        if word in options:
-            return ArgumentError(f"{called}() has no argument {name!r}; it is {word}=")
-        for keyword, record in (defaults or {}).items():
-            if word in getattr(record, "__dict__", ()):
-                now = f"{keyword}={type(record).__name__}({word}=...)"
-                return ArgumentError(f"{called}() has no argument {name!r}; it is {now}")
-    hint = closest(name, options) or f"; its arguments are {', '.join(options) or 'none'}"
+        if word in now:
+            return ArgumentError(f"{called}() has no argument {name!r}; it is {now[word]}")
+    hint = closest(name, now) or f"; its arguments are {', '.join(options) or 'none'}"
+    for word in now.keys() - {*options}:
+        hint = hint.replace(repr(word), now[word])
     return ArgumentError(f"{called}() has no argument {name!r}{hint}")
 
 

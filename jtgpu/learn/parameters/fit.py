@@ -15,8 +15,8 @@ from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...options.compute import Compute
 from ...options.learning import EM, Keys
 from ...options.record import require_only
-from ...options.tables import ReadOptions
-from ...util.arguments import choice, mapping, new_file_path
+from ...options.tables import OF_TABLES, ReadOptions
+from ...util.arguments import check_keywords_of, choice, having, mapping, new_file_path
 from ...util.cells import warn_of_few
 from ...util.iteration import Iteration
 from .coded_cases import CodedCases, read_cases, weighted_chunks
@@ -43,11 +43,11 @@ MISSING_RULES = ("em", "error", "drop", "available")
 OF_SEQUENCES = (  # of EM
     "start zeros restarts seed iterations tolerance accelerate on_error order max_cpt standard_errors checkpoint resume"
 )
-OF_TABLES = "delimiter quote encoding decimal thousands header na_values"  # of ReadOptions
 
 Progress = Callable[[Iteration], None]
 
 
+@check_keywords_of()
 def fit(  # noqa: PLR0913
     structure: Any,
     cases: Data,
@@ -158,7 +158,8 @@ def fit(  # noqa: PLR0913
     (True, [0.734, 0.266])
     """
     choice("missing", missing, MISSING_RULES)
-    require_only(read, OF_TABLES + " chunk", "fit")
+    having("keys", keys, "on_gap", "a jtgpu.learn.Keys")
+    require_only(read, OF_TABLES + " codes chunk", "fit")
     compute = Compute.of(compute, "backend threads devices cluster memory_limit progress", "fit")
     backend, devices, cluster = choice("backend", compute.backend, BACKENDS), compute.devices, compute.cluster
     if em.stepwise is not None and cluster is not None:
@@ -182,7 +183,7 @@ def fit(  # noqa: PLR0913
     if keys != Keys() or is_template(structure):
         require_only(compute, "backend threads progress", "sequences")
         require_only(em, OF_SEQUENCES, "sequences")
-        require_only(read, OF_TABLES, "sequences")
+        require_only(read, OF_TABLES + " codes", "sequences")
         if continuous is None and not isinstance(structure, MixedDynamicNetwork):
             return fit_sequences(structure, cases, columns, model, run)
         return fit_mixed_sequences(structure, cases, columns, model, run, continuous)

@@ -18,7 +18,7 @@ from ....options.learning import Chains, Constraints, Search
 from ....options.record import require_only
 from ....options.tables import ReadOptions
 from ....util import late_imports
-from ....util.arguments import callback, choice, new_file_path, number, whole_number
+from ....util.arguments import callback, check_keywords_of, choice, new_file_path, number, whole_number
 from ....util.arrays import Floats, Ints
 from ....util.calls import outside
 from ....util.options import Data, LearnBackend, MissingCells, PosteriorMethod, StructurePriorLike
@@ -51,6 +51,7 @@ MANY_DRAWS = 20_000  # for properties of whole graphs, whose standard error is t
 MAX_SETS = 1000  # parent sets of a variable that are listed
 
 
+@check_keywords_of()
 def posterior(  # noqa: PLR0913
     data: Data | CodedTable,
     *,
