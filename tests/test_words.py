@@ -92,20 +92,11 @@ def test_a_vague_word_is_reported() -> None:
     assert not list(vague_words('"""A row. See `g`."""\nrow = reader.found(1)\n'))
 
 
-# Names of code that the GPU receipt holds until the next run on a card, and of those beside it
-OLD_NAMES = {
-    "backends/wrappers/questions.py", "columns/names.py", "inference/compiled_network.py",
-    "learn/parameters/mixed_slices.py",
-    "learn/parameters/result.py", "learn/parameters/sources.py", "learn/validation.py", "serve/tables.py",
-}  # fmt: skip
-
-
 @pytest.mark.slow
 def test_names_and_docstrings_are_nouns() -> None:
     wrong = [
         f"{path.relative_to(ROOT).as_posix()}:{line}: {fault}"
         for path in sorted(ROOT.glob("jtgpu/**/*.py"))
-        if path.relative_to(ROOT / "jtgpu").as_posix() not in OLD_NAMES
         for line, fault in vague_words(path.read_text(encoding="utf-8"))
     ]
     assert not wrong, "\n".join(wrong)

@@ -62,8 +62,8 @@ def _no_evidence(model: DiscreteModel, columns: Sequence[str], are_targets: bool
 
 def delimiter_hint(columns: Sequence[str]) -> str:
     """Advice where the name of the only column has the delimiter of several."""
-    found = next((d for d in DELIMITERS if d in columns[0]), None) if len(columns) == 1 else None
-    return "" if found is None else f"; the delimiter seems to be {found!r}: delimiter={found!r} (--delimiter)"
+    likely = next((d for d in DELIMITERS if d in columns[0]), None) if len(columns) == 1 else None
+    return "" if likely is None else f"; the delimiter seems to be {likely!r}: delimiter={likely!r} (--delimiter)"
 
 
 def _some(names: Sequence[str]) -> str:

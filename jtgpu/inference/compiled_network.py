@@ -37,7 +37,7 @@ class CompiledNetwork(ABC, Generic[N]):
 
     @abstractmethod
     def _parts(self) -> Iterable[Closing]:
-        """What `close` closes."""
+        """The parts that `close` closes."""
 
     def close(self) -> None:
         """Free the memory of the backends, as a ``with`` block does at its end; queries raise `JtgpuError` then."""

@@ -194,12 +194,12 @@ class _Cases:
 
     def states_of(self, variables: Iterable[str], bins: int | None) -> dict[str, tuple[str, ...]]:
         """The states of variables in all rows, which a part of the rows may not have; of none that is cut."""
-        schema, found = Schema(bins=bins), {}
+        schema, states = Schema(bins=bins), {}
         for v in self._columns.keys() & {*variables}:
             column = self._columns[v]
             if schema.add(v, *column.used()[1:], declared=column.declared) and v in schema.states:
-                found[v] = schema.states[v]
-        return found
+                states[v] = schema.states[v]
+        return states
 
     @property
     def n_rows(self) -> int:

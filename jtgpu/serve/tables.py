@@ -69,8 +69,8 @@ class Tables:
             job.cases.write_bytes(body[: body.rfind(b"\n") + 1] or body)  # the last line may be cut
             return json_response(await asyncio.to_thread(_columns, hosted.states, job.cases, options))
         except JtgpuError as error:
-            found = _problem_of(error, job)
-            raise Refusal(found["type"].rpartition("/")[2], found["detail"]) from None
+            problem = _problem_of(error, job)
+            raise Refusal(problem["type"].rpartition("/")[2], problem["detail"]) from None
         finally:
             job.cancel()
             await asyncio.to_thread(job.remove)

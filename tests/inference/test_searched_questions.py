@@ -9,7 +9,7 @@ import pytest
 
 from jtgpu import BayesianNetwork, ImpossibleEvidence, JunctionTree, TableTooLarge
 from jtgpu.inference.planning import question_plan
-from tests.inference.test_questions import evidence, pairs, same, zeros
+from tests.inference.test_questions import compare, same, zeros
 from tests.support.examples import some
 
 
@@ -18,40 +18,12 @@ def by_search(net: Any, backend: Any = "cpu", **limits: Any) -> JunctionTree:
     return question_plan(net, TableTooLarge("as if too large"), **{"max_table": 1} | limits).compile(backend)
 
 
-def compare(net: Any, whole: JunctionTree, tree: JunctionTree, seed: int) -> None:
-    """Ask both trees everything that a search can answer."""
-    given, rng = evidence(net, seed), np.random.default_rng(seed)
-    scope = [net.variables[v] for v in rng.permutation(len(net.variables))[:3].tolist()]
-    for targets in (None, scope, scope[:1], ()):
-        both = pairs(lambda t, some=targets: t.posteriors(**given, targets=some), whole, tree)
-        if both is not None:
-            np.testing.assert_allclose(both[0].log_evidence, both[1].log_evidence, atol=1e-12)
-            for v in both[0]:
-                np.testing.assert_allclose(both[0][v], both[1][v], atol=1e-12)
-    for call in (
-        lambda t: t.joint(scope, **given).probabilities,
-        lambda t: t.conditional(scope[:1], scope[1:], **given).probabilities,
-        lambda t: t.posteriors(**given, joints=[scope[:2]]).joint[tuple(scope[:2])].probabilities,
-        lambda t: t.mpe(**given).log_joint,
-        lambda t: t.map(scope[:2], **given).log_joint,
-    ):
-        both = pairs(call, whole, tree)
-        if both is not None:
-            same(*both)
-    both = pairs(lambda t: t.sample(20, **given, seed=1), whole, tree)
-    if both is not None:
-        assert (both[1].states >= 0).all()
-        for row in both[1].states[:3]:
-            case = {v: net.states(v)[s] for v, s in zip(net.variables, row.tolist(), strict=True)}
-            assert np.isfinite(whole.log_evidence(case, do=given.get("do")))
-
-
 @pytest.mark.parametrize("seed", some(300, 6))
 def test_every_answer_is_that_of_the_whole_tree(seed: int) -> None:
     net = zeros(seed)
     with net.compile("reference") as whole, by_search(net) as tree:
         for i in range(3):
-            compare(net, whole, tree, 1000 * seed + i)
+            compare(net, whole, tree, 1000 * seed + i, ranked=False)
 
 
 def test_tables_of_cases_threads_and_other_numbers() -> None:

@@ -183,16 +183,16 @@ class QuestionBackend(Backend):
         weights = [(w, np.asarray(case.likelihood[w]), powers) for w, powers in exponents_of(case).items()]
 
         key = id(left), *((w, m.tobytes(), powers.tobytes()) for w, m, powers in weights)
-        _, steps, found = self._searches.get(key) or (left, 0, TableTooLarge(""))
-        if isinstance(found, TableTooLarge) and steps < most:
+        _, steps, search = self._searches.get(key) or (left, 0, TableTooLarge(""))
+        if isinstance(search, TableTooLarge) and steps < most:
             try:
-                found = Search(left, self.limits.memory_limit // 2, most, weights)
+                search = Search(left, self.limits.memory_limit // 2, most, weights)
             except TableTooLarge as error:
-                found = error
-            self._searches.put(key, (left, most, found))  # which holds the reduction, so no other one has this id
-        if isinstance(found, TableTooLarge):
-            raise found
-        return found
+                search = error
+            self._searches.put(key, (left, most, search))  # which holds the reduction, so no other one has this id
+        if isinstance(search, TableTooLarge):
+            raise search
+        return search
 
     def search_first(self, left: Reduction, evidence: Evidence) -> Search | None:
         """A search that was made before; or one in few steps, if a plan would be huge."""
@@ -247,8 +247,8 @@ class QuestionBackend(Backend):
             left = self.reduce(evidence, some)
             if not len(left.free):
                 return 0, None
-            found = None if search is False else self.search_first(left, evidence)
-            return len(left.free), found or self.plan_of(left, search).cost()
+            first = None if search is False else self.search_first(left, evidence)
+            return len(left.free), first or self.plan_of(left, search).cost()
 
         try:
             return [cost for _, cost in self._parts(targets, planned)]
@@ -292,8 +292,8 @@ class QuestionBackend(Backend):
         if not len(left.free):
             constant = self.case(left, evidence)[1]
             return Result(self._posterior(left, targets, lambda _: np.ones(1)), left.log_constant + constant)
-        found = None if search is False else self.search_first(left, evidence)
-        return self._result(left, evidence, found or self._engine(left, search), targets)
+        first = None if search is False else self.search_first(left, evidence)
+        return self._result(left, evidence, first or self._engine(left, search), targets)
 
     def _result(
         self, left: Reduction, evidence: Evidence, solver: _Engine | Search, targets: Sequence[int] | None
@@ -319,7 +319,7 @@ class QuestionBackend(Backend):
     def case(
         self, left: Reduction, evidence: Evidence, sets: Sequence[Sequence[int]] | None = None
     ) -> tuple[Evidence, float]:
-        """What is left of a case: weights that are no ordinary numbers; and ln of those of states that are certain."""
+        """The evidence about what is left: weights outside the range of floats; and ln of those of certain states."""
         # sets: of the plan or search of what is left, if there is something
         weights: dict[int, NDArray[np.float64]] = {}
         powers: dict[int, NDArray[np.int64]] = {}
@@ -350,9 +350,9 @@ class QuestionBackend(Backend):
         cells = np.ones(1)
         log_evidence = left.log_constant + self.case(left, evidence, left.sets if len(left.free) else None)[1]
         if len(left.free):
-            found = self.search(left, evidence, MOST_STEPS)
-            cells = _joint_cells(left, found, found.posterior, scope)
-            log_evidence += found.log_evidence
+            search = self.search(left, evidence, MOST_STEPS)
+            cells = _joint_cells(left, search, search.posterior, scope)
+            log_evidence += search.log_evidence
         return left.table(ascending, cells).transpose([ascending.index(v) for v in scope]), log_evidence
 
     def _posterior(
@@ -547,7 +547,7 @@ class QuestionSweep:
         self._sweeps: LRU[int, tuple[Reduction, Sweep, Plan]] = LRU(16)
 
     def _sweep(self, evidence: Evidence) -> tuple[Reduction, Sweep | Search | None, Evidence, float]:
-        """What is left of a case: a sweep or a search, the evidence, and ln of all that is certain."""
+        """The reduction of a case, a sweep or search of it, the evidence about it, and ln of all that is certain."""
         left = self._questions.reduce(evidence)
 
         def make() -> tuple[Reduction, Sweep, Plan]:  # the value holds the reduction, so no other one has this id

@@ -181,8 +181,8 @@ class SliceValues(SliceExpectation):
         """Digests of all that decides the result of a run, by name."""
         own = {y: self._net.gaussians(y) for y in self._net.numbers}
         data = hashlib.sha256(b"".join(self._rows.values[y].tobytes() for y in own)).hexdigest()
-        found = fingerprints(self._setup, self.digest() + data)
-        return found | {"densities": repr((self.names, [(y, [regression(g) for g in own[y]]) for y in own]))}
+        of_setup = fingerprints(self._setup, self.digest() + data)
+        return of_setup | {"densities": repr((self.names, [(y, [regression(g) for g in own[y]]) for y in own]))}
 
 
 def fit_mixed_sequences(
@@ -261,11 +261,11 @@ def _errors(
     held: Sequence[str], run: FitRun,
 ) -> dict[str, Any]:  # fmt: skip
     """Standard errors by the names of CPTs and densities; 0 for fixed ones."""
-    found = standard_errors(values.families, state.tables, state.evaluation.sums, values, **run.kind_of_errors)
+    by_family = standard_errors(values.families, state.tables, state.evaluation.sums, values, **run.kind_of_errors)
     joined = {name for v in net.joined for name in slices.every(v)}
     errors: dict[str, Any] = {
-        title: found.get(v, np.zeros(state.tables[v].shape)) for v, name in enumerate(setup.model)
+        title: by_family.get(v, np.zeros(state.tables[v].shape)) for v, name in enumerate(setup.model)
         if name not in joined and (title := slices.title(name)) is not None
     }  # fmt: skip
-    errors |= {title: found[len(setup.model) + i] for i, (_, title) in enumerate(values.names)}
+    errors |= {title: by_family[len(setup.model) + i] for i, (_, title) in enumerate(values.names)}
     return errors | {y: no_errors(net.gaussian(y)) for y in held}

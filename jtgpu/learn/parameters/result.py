@@ -225,7 +225,7 @@ class Fit(Generic[N]):
 
     @property
     def _cases(self) -> str:
-        """What has a weight and a probability."""
+        """The noun of the cases, each of which has a weight and a probability."""
         return "sequences" if self.n_sequences else "rows"
 
     def _sizes(self) -> dict[str, int]:

@@ -130,7 +130,7 @@ class TableSource:
         self._named: set[str] = set()  # columns of an array without names whose numbers are names of states
 
     def schema(self, columns: Sequence[str], bins: int | None = None) -> Schema:
-        """See `CaseSource.schema`."""
+        """See `CaseSource.schema`; remembers which columns of an array without names have names of states."""
         schema = Schema(bins=bins)
         for name in columns:
             column = read_column(name, self._table)
