@@ -19,7 +19,8 @@ from ..model.discrete import DiscreteModel
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..model.states import NOT_OBSERVED, REJECTED, StateLookup
-from ..options.tables import ReadOptions
+from ..options.record import require_only
+from ..options.tables import OF_TABLES, ReadOptions
 from ..util.arguments import choice, described, mapping, text, unknown_keyword, whole_number
 from ..util.arrays import Bools, Floats, Ints
 from ..util.cells import is_na_word
@@ -99,6 +100,7 @@ def validate(
     for name in options.keys() - {p.name for p in known}:
         raise unknown_keyword("validate", name, [p.name for p in known], {p.name: p.default for p in known})
     choice("on_error", on_error, ("error", "flag"))
+    require_only(read, OF_TABLES, "validate")
     target = getattr(model, "target", None) if target is None else target
     table = _Cases(frame, _network(model), text("target", target), read)
     if folds is None:

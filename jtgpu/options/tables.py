@@ -143,6 +143,9 @@ class ReadOptions(CsvDialect):
             whole_number("chunk", self.chunk, least=1)
 
 
+OF_TABLES = "delimiter quote encoding decimal thousands header na_values"  # of ReadOptions: what all readers use
+
+
 @dataclass(frozen=True)
 class FileOptions:
     """How files of cases are read and files of answers are written; `jtgpu.cases.answer_file` documents the fields."""

@@ -15,7 +15,7 @@ from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...options.compute import Compute
 from ...options.learning import EM, Keys
 from ...options.record import require_only
-from ...options.tables import ReadOptions
+from ...options.tables import OF_TABLES, ReadOptions
 from ...util.arguments import choice, mapping, new_file_path
 from ...util.cells import warn_of_few
 from ...util.iteration import Iteration
@@ -43,7 +43,6 @@ MISSING_RULES = ("em", "error", "drop", "available")
 OF_SEQUENCES = (  # of EM
     "start zeros restarts seed iterations tolerance accelerate on_error order max_cpt standard_errors checkpoint resume"
 )
-OF_TABLES = "delimiter quote encoding decimal thousands header na_values"  # of ReadOptions
 
 Progress = Callable[[Iteration], None]
 
