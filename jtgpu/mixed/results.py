@@ -152,15 +152,18 @@ class MixedPosteriors(Result, ByName[Any]):
     _argument = "targets"
 
     def __init__(
-        self, parts: Mapping[str, Posterior | int], numbers: NumberTable,
+        self, parts: dict[str, Posterior | int], numbers: NumberTable,
         bounds: Mapping[int, tuple[float, float]], log_evidence: float,
     ):  # fmt: skip
-        # parts: of a number its column in `numbers`, and in `bounds` if the evidence is an interval
-        self._parts, self._numbers, self._bounds, self.log_evidence = parts, numbers, bounds, log_evidence
+        # parts: of a number its column in `numbers`, and in `bounds` if the evidence is an interval, until it is read
+        self._parts: dict[str, Any] = parts
+        self._numbers, self._bounds, self.log_evidence = numbers, bounds, log_evidence
 
     def __getitem__(self, name: str) -> Any:
         part = super().__getitem__(name)
-        return self._numbers.case(part, 0, self._bounds.get(part)) if type(part) is int else part
+        if type(part) is int:
+            part = self._parts[name] = self._numbers.case(part, 0, self._bounds.get(part))
+        return part
 
     def _rows(self) -> Iterator[tuple[str, str | None, float | None, float | None, float | None]]:
         for v, p in self.items():

@@ -28,7 +28,9 @@ def same(a: Any, b: Any) -> bool:
 
 
 class ByValue:
-    """Two objects of a class are equal if their public attributes are, and the items and columns that they have.
+    """Two objects of a class are equal if their public attributes are, and the items that they have.
+
+    A mapping equals mappings of other types that have the same items.
 
     They have no hash: arrays can change.
     """
@@ -38,7 +40,11 @@ class ByValue:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return same(self._compared(), other._compared()) if type(self) is type(other) else super().__eq__(other)
+        if type(self) is type(other):
+            return same(self._compared(), other._compared())
+        if isinstance(self, Mapping) and isinstance(other, Mapping):
+            return same(dict(self), dict(other))
+        return super().__eq__(other)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -90,7 +90,7 @@ def test_fits_learn_from_codes_and_keep_them(tmp_path: Path) -> None:
     assert alone == jtgpu.learn.fit(structure, named, states={"xray": ["yes", "no"], "lung": ["yes", "no"]}).network
     with pytest.raises(jtgpu.ArgumentError, match="codes: there is no variable 'xry'; did you mean 'xray'"):
         jtgpu.learn.fit(structure, numbers, read=jtgpu.ReadOptions(codes={"xry": YES}))
-    check = jtgpu.learn.check(net, numbers, ["lung", "xray"], codes=CODES)
+    check = jtgpu.learn.check(net, numbers, ["lung", "xray"], read=jtgpu.ReadOptions(codes=CODES))
     assert check.observed.tolist() == jtgpu.learn.check(net, named, ["lung", "xray"]).observed.tolist()
     right = jtgpu.learn.validate(net, named, "bronc")
     model: Any

@@ -340,3 +340,12 @@ def test_against_scikit_learn() -> None:
     codes = RNG(9).integers(0, 3, (500, 40))
     d, _ = neighbors.NearestNeighbors(n_neighbors=21, metric="hamming", algorithm="brute").fit(codes).kneighbors(codes)
     np.testing.assert_allclose(screen.weights(codes, 21, "hamming"), d.sum(axis=1), rtol=1e-12)
+
+
+def test_whole_numbers_of_more_than_64_bits() -> None:
+    """Arrow has no integers of 128 bits: they are decimals in the answer."""
+    pl = pytest.importorskip("polars")
+    cells = [1, 2, 3, 2**100] * 10
+    found: Any = screen.weights(pl.DataFrame({"a": pl.Series(cells, dtype=pl.Int128), "b": ["x", "y"] * 20}), k=5)
+    assert [int(x) for x in found["a"]] == cells
+    assert np.isfinite(found["weight"].to_numpy()).all()

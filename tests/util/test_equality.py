@@ -81,6 +81,15 @@ def test_results_that_are_lists_and_mappings_still_equal_plain_ones() -> None:
     assert (posterior == 1) is False
 
 
+@pytest.mark.parametrize("name", ["CasePosteriors", "MixedCasePosteriors", "MixedPosteriors", "SequencePosteriors"])
+def test_mappings_of_other_types_are_compared_item_by_item(name: str) -> None:
+    found, other = MAKERS[name](0), MAKERS[name](1)
+    assert (found == dict(found)) is True
+    assert (dict(found) == found) is True
+    assert (found == dict(other)) is False
+    assert (MAKERS["CasePosteriors"](0) == MAKERS["MixedCasePosteriors"](0)) is False
+
+
 def test_every_class_of_results_compares_by_value() -> None:
     for name in ("decisions", "dynamic", "graphs", "inference", "learn", "mixed", "screen", "series"):
         package: Any = importlib.import_module(f"jtgpu.{name}")

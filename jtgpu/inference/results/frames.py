@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,9 +92,19 @@ def _for_pandas(column: Any) -> Any:
 def _for_arrow(pa: Any, column: Any) -> Any:
     column = column.whole() if isinstance(column, LazySequence) else column
     if isinstance(column, Column):
-        return pa.array(column.tolist())
+        return _cells_for_arrow(pa, column.tolist())
     if isinstance(column, np.ma.MaskedArray):
         return pa.array(column.data, mask=np.ma.getmaskarray(column))
     if isinstance(column, np.ndarray) and column.dtype == object:
-        return pa.array(column.tolist())
+        return _cells_for_arrow(pa, column.tolist())
+    if isinstance(column, list):
+        return _cells_for_arrow(pa, column)
     return column if isinstance(column, (pa.Array, pa.ChunkedArray)) else pa.array(column)
+
+
+def _cells_for_arrow(pa: Any, cells: list[Any]) -> Any:
+    """An Arrow array of cells; whole numbers of more than 64 bits, which Arrow does not have, are decimals."""
+    try:
+        return pa.array(cells)
+    except OverflowError:
+        return pa.array([Decimal(x) if isinstance(x, int) else x for x in cells])

@@ -260,8 +260,7 @@ def learning_task(  # noqa: PLR0913
     if states is None:
         require_feasible(data, compute.memory_limit, until, read)
     coded = table_of(  # its warnings name the line of the caller of `learn.structure`
-        data, rule, continuous, states=states, missing=missing, constant=read.constant, weights=weights,
-        na_values=read.na_values, dialect=read,
+        data, rule, continuous, states=states, missing=missing, weights=weights, read=read,
     )  # fmt: skip
     require_kind(coded, rule)
     rule.require_scorable(coded.has_gaps)

@@ -12,6 +12,8 @@ from ...errors import ArgumentError, DataError, TableTooLarge
 from ...inference.results.result import Result
 from ...model.mixed import MixedNetwork
 from ...model.network import BayesianNetwork
+from ...options.record import require_only
+from ...options.tables import OF_TABLES, ReadOptions
 from ...util.arguments import check_keywords, described
 from ...util.arguments import names as given_names
 from ...util.arrays import Floats
@@ -23,7 +25,6 @@ from .sources import open_source
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from ...model.states import CodesByVariable
     from ...util.options import Data
 
 MAX_CELLS = 1_000_000  # configurations of a check
@@ -110,8 +111,7 @@ def check(
     variables: str | Iterable[str],
     *,
     weights: ArrayLike | str | None = None,
-    na_values: str | Iterable[str] | None = None,
-    codes: CodesByVariable | None = None,
+    read: ReadOptions = ReadOptions(),
 ) -> PredictiveCheck:
     """Compare the counts of some variables in a table with those that a network predicts; of numbers, their moments.
 
@@ -125,8 +125,8 @@ def check(
         A name alone stands for its family, the parents and the variable. Other sets, such as two variables without an
         arc, show what the structure misses.
     weights : (B,) array_like, or name of a column, optional
-    na_values, codes : optional
-        See `jtgpu.learn.fit`.
+    read : ReadOptions
+        How the table is read; see `jtgpu.learn.fit`.
 
     Returns
     -------
@@ -152,7 +152,8 @@ def check(
     """
     if not isinstance(network, (BayesianNetwork, MixedNetwork)):
         raise ArgumentError(f"check needs a Bayesian network, such as fit.network, not {described(network)}")
-    network = network.with_codes(codes)
+    require_only(read, OF_TABLES + " codes chunk", "check")
+    network = network.with_codes(read.codes)
     if isinstance(variables, str):
         names = [*network.parents(variables), network.variables[network.index(variables)]]
     else:
@@ -161,10 +162,10 @@ def check(
         raise ArgumentError("check needs at least one variable")
     if isinstance(network, MixedNetwork):
         if any(map(network.is_number, names)):
-            of_numbers: PredictiveCheck = cast(Any, check_numbers)(network, cases, names, weights, na_values)
+            of_numbers: PredictiveCheck = cast(Any, check_numbers)(network, cases, names, weights, read)
             return of_numbers  # a NumberCheck, which has no place in the type of the result
         network = network.discrete
-    source = open_source(cases, network.variables, na_values=na_values)
+    source = open_source(cases, network.variables, read, read.chunk or 100_000, read.na_values)
     for v in names:
         if v not in source.names:
             raise DataError(f"the table has no column {v!r}")

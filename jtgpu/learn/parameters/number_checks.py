@@ -15,6 +15,7 @@ from ...inference.results.result import Result
 from ...mixed.evidence import read_cases
 from ...mixed.moments import joint_parts
 from ...model.mixed import MixedNetwork
+from ...options.tables import ReadOptions
 from ...util.arguments import check_keywords
 from ...util.arrays import Floats
 from ..columns import sample_weights
@@ -68,20 +69,20 @@ class NumberCheck(Result):
         return {**states, "quantity": self.quantities, **numbers}
 
 
-def check_numbers(net: MixedNetwork, cases: Any, names: list[str], weights: Any, na_values: Any) -> NumberCheck:
+def check_numbers(net: MixedNetwork, cases: Any, names: list[str], weights: Any, read: ReadOptions) -> NumberCheck:
     """Compare the moments of some numbers, in each configuration of some variables with states."""
     if isinstance(cases, str) or hasattr(cases, "__fspath__"):
         texts = {v: net.states(v) for v in net.discrete}
-        cases = read_file(str(cases), na_values=na_values, states=texts)
+        cases = read_file(str(cases), dialect=read, na_values=read.na_values, states=texts)
     table = open_table(net.graph, cases)
     for v in names:
         if v not in table.names:
             raise DataError(f"the table has no column {v!r}")
     w = sample_weights(column_weights(table, weights), table.n)
-    read = read_cases(net, {v: table.column(v) for v in names}, None, None)
+    coded = read_cases(net, {v: table.column(v) for v in names}, None, None)
     discrete, asked = [v for v in names if not net.is_number(v)], [v for v in names if net.is_number(v)]
     given, numbers = [net.discrete.index(v) for v in discrete], [net.numbers.index(v) for v in asked]
-    states, values = read.states[:, given], read.values[:, numbers]
+    states, values = coded.states[:, given], coded.values[:, numbers]
     used = (states >= 0).all(axis=1) & ~np.isnan(values).any(axis=1) & (w > 0)
     if not used.any():
         raise DataError(f"no row has all of {', '.join(names)}")

@@ -199,6 +199,13 @@ def test_constant_columns_are_named_at_once_or_left_out(learn: Any) -> None:
         )
 
 
+@pytest.mark.parametrize("learn", [jtgpu.learn.structure, jtgpu.learn.posterior, jtgpu.learn.score_table])
+@pytest.mark.parametrize("option", [{"chunk": 2}, {"codes": "names"}])
+def test_options_of_reading_that_do_not_apply(learn: Any, option: Any) -> None:
+    with pytest.raises(jtgpu.ArgumentError, match=f"{next(iter(option))}= is not offered with learning of graphs"):
+        learn({"rain": RAIN, "wet": WET}, read=jtgpu.ReadOptions(**option))
+
+
 @pytest.mark.parametrize("learn", [jtgpu.learn.structure, jtgpu.learn.posterior])
 def test_numbers_that_are_constant_without_the_rows_with_gaps(learn: Any) -> None:
     data = {"x": [0.5, 0.5, 0.5, 2.25] * 5, "y": [1.5, 2.5, 3.5, None] * 5, "z": [*range(19), 7.5]}

@@ -44,6 +44,23 @@ def test_a_missing_arc_shows() -> None:
     assert check(right.network, states, ["smoke", "bronc"]).chi_squared < 1
 
 
+def test_options_of_reading(tmp_path: Path) -> None:
+    path = tmp_path / "c.csv"
+    path.write_text("a;b;x\n" + "n;?;1,5\ny;y;2,5\nn;n;3,5\n" * 3)
+    read = jtgpu.ReadOptions(delimiter=";", decimal=",", na_values=["?"])
+    net = jtgpu.MixedNetwork(
+        {"a": ["n", "y"], "b": ["n", "y"], "x": float}, {},
+        {"a": [0.5, 0.5], "b": [0.5, 0.5], "x": jtgpu.Gaussian(2.5)},
+    )  # fmt: skip
+    assert check(net.discrete, path, ["a", "b"], read=read).observed.tolist() == [[3, 0], [0, 3]]
+    numbers: Any = check(net, path, "x", read=read)
+    assert (numbers.rows[0], numbers.observed[0]) == (9, 2.5)
+    with pytest.raises(ArgumentError, match="constant= is not offered with check"):
+        check(net, path, "x", read=jtgpu.ReadOptions(constant="drop"))
+    with pytest.raises(ArgumentError, match=r"it is read=ReadOptions\(na_values=...\)"):
+        check(net, path, "x", na_values=["?"])  # type: ignore[call-arg]
+
+
 def test_missing_cells_weights_and_files(tmp_path: Path) -> None:
     net, states = drawn(50)
     states[::4, net.index("smoke")] = -1

@@ -17,7 +17,8 @@ from ....columns.schema import MANY_NUMBERS, MIN_IDENTIFIER, Finding, Schema, wa
 from ....errors import ArgumentError, DataError, closest
 from ....model.discrete import DiscreteModel
 from ....model.network import BayesianNetwork
-from ....options.tables import CsvDialect
+from ....options.record import require_only
+from ....options.tables import OF_TABLES, CsvDialect, ReadOptions
 from ....util.arguments import choice, described, several
 from ....util.arrays import Bools, Floats, Ints
 from ....util.calls import outside
@@ -260,9 +261,13 @@ def _variables(table: Table, states: Any, declared: Mapping[str, Any]) -> list[s
 
 
 def table_of(
-    data: Any, rule: ScoreRule, numbers: Any, *, missing: str, **options: Any
+    data: Any, rule: ScoreRule, numbers: Any, *, missing: str, read: ReadOptions, **options: Any
 ) -> CodedTable:
     """The table that a score takes: with numbers as they are, or states only."""
+    require_only(read, OF_TABLES + " constant", "learning of graphs")
+    if read.codes is not None:
+        raise ArgumentError("codes= is not offered with learning of graphs")
+    options |= {"constant": read.constant, "na_values": read.na_values, "dialect": read}
     if isinstance(data, CodedTable) or (not rule.takes_numbers and (numbers is None or numbers is False)):
         return code_table(data, missing=missing, **options)
     require_takes_numbers(rule)

@@ -265,8 +265,7 @@ def score_table(  # noqa: PLR0913
     require_only(read, OF_TABLES + " constant", "score_table")
     rule = ScoreRule(GIVEN if callable(score) else score, ess)
     coded = table_of(
-        data, rule, continuous, states=states, missing=missing, constant=read.constant, weights=weights,
-        na_values=read.na_values, dialect=read,
+        data, rule, continuous, states=states, missing=missing, weights=weights, read=read,
     )  # fmt: skip
     compute = Compute.of(compute, "backend threads devices memory_limit cluster", "score_table")
     backend, max_cells = learn_backend(compute), whole_number("max_cells", max_cells, 1)
