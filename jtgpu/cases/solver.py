@@ -137,11 +137,15 @@ class CaseSolver:
                 fits[row] = True
             except TableTooLarge as refusal:
                 flagged.setdefault(row, _NAMES.sub("", refusal.message))
-        if not fits.any():
-            if first.row < 0:
-                raise first
+        if first.row < 0:
+            raise first
+        if not self.query.flag:
             raise error(first.row, _NAMES.sub("", first.message), TableTooLarge)
         answers, inverse = self.solve(codes[:, fits]), np.zeros(len(fits), np.int64)
+        if not fits.any():  # every row reads a case that stands for none
+            blank = ExplainedCases(np.zeros((1, len(self.model)), np.int32), np.zeros(1)) if self.query.mpe else None
+            posterior = np.zeros((1, answers.posterior.shape[1]))
+            return CaseAnswers(posterior, np.zeros(1), np.zeros(1, np.bool_), inverse, blank)
         inverse[fits] = answers.expand(np.arange(len(answers.impossible)))
         return replace(answers, inverse=inverse)
 

@@ -272,6 +272,13 @@ def test_rows_that_are_too_large_are_named(clinic: JunctionTree) -> None:
     assert [str(reason)[:27] for reason in answer["error"]] == ["None", "None", "this question is too large:", "None"]
     rows = clinic.posteriors_batch([table[0], table[3]], targets=["d0"])["d0"][:, 1]
     assert [answer["d0=yes"][i] for i in (0, 1, 3)] == [rows[0], rows[0], rows[1]]
+    one = {v: [state] for v, state in hard.items()}
+    for alone in (  # no row has an answer
+        clinic.predict_proba(one, targets=["d0"], on_error="flag", log_evidence=True, conflict=True, mpe=True),
+        clinic.predict(one, targets=["d0"], on_error="flag"),
+    ):
+        assert str(alone["error"][0]).startswith("this question is too large:")
+        assert all(column[0] is None or np.isnan(column[0]) for name, column in alone.items() if name != "error")
 
 
 def test_an_engine_of_much_work_is_not_cheap() -> None:

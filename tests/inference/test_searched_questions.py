@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from jtgpu import BayesianNetwork, ImpossibleEvidence, JunctionTree, TableTooLarge
 from jtgpu.inference.planning import question_plan
+from jtgpu.plans.search_records import Trace
 from tests.inference.test_questions import compare, same, zeros
 from tests.support.examples import some
 
@@ -41,6 +43,19 @@ def test_tables_of_cases_threads_and_other_numbers() -> None:
         n = len(net.states(v))
         tree.reload(net.replace(cpt={v: np.full(n, 1 / n)}))
         same(tree.posterior(v), np.full(n, 1 / n))
+
+
+def test_a_refused_search_keeps_no_memory() -> None:
+    """The error that is cached had a traceback, and with it the trace."""
+    net, answers = mastermind(8)
+    gc.collect()
+    before = sum(isinstance(x, Trace) for x in gc.get_objects())
+    with by_search(net, memory_limit=1000) as tree:
+        for _ in range(3):
+            with pytest.raises(TableTooLarge, match="given up after 500 B of memory"):
+                tree.mpe(answers)
+        gc.collect()
+        assert sum(isinstance(x, Trace) for x in gc.get_objects()) == before
 
 
 def test_what_needs_tables_is_refused() -> None:

@@ -94,9 +94,9 @@ class _Engine:
 
 class QuestionBackend(Backend):
     """`Backend` of a model without a plan. Thread-safe."""
+
     # plan: Without contractions: the model's shape, and its sets
     # make: Makes the backend of a question
-
     # replan: Whether a better order may be searched for once the cases have taken so long
 
     def __init__(self, plan: Plan, factors: Factors, make: Make, limits: Limits, *, replan: bool = False):
@@ -108,7 +108,6 @@ class QuestionBackend(Backend):
         self._questions: LRU[Hashable, Reduction] = LRU(
             MOST_QUESTIONS, LEAST_BYTES, lambda left: len(left.possible) + 8 * sum(t.size for t in left.tables)
         )
-
         self._searches: LRU[Hashable, tuple[Reduction, int, Search | TableTooLarge]] = LRU(
             16, most, lambda search: search[2].bytes if isinstance(search[2], Search) else 0
         )
@@ -181,17 +180,16 @@ class QuestionBackend(Backend):
         # raises TableTooLarge: saying what was tried
         case, _ = self.case(left, evidence, left.sets)
         weights = [(w, np.asarray(case.likelihood[w]), powers) for w, powers in exponents_of(case).items()]
-
         key = id(left), *((w, m.tobytes(), powers.tobytes()) for w, m, powers in weights)
         _, steps, search = self._searches.get(key) or (left, 0, TableTooLarge(""))
         if isinstance(search, TableTooLarge) and steps < most:
             try:
                 search = Search(left, self.limits.memory_limit // 2, most, weights)
             except TableTooLarge as error:
-                search = error
+                search = error.saying(error.message)  # without a traceback, which would hold the trace
             self._searches.put(key, (left, most, search))  # which holds the reduction, so no other one has this id
         if isinstance(search, TableTooLarge):
-            raise search
+            raise search.saying(search.message)
         return search
 
     def search_first(self, left: Reduction, evidence: Evidence) -> Search | None:

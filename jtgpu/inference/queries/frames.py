@@ -51,8 +51,8 @@ def predict_proba(
         Additional columns: ``log_evidence``, ln P(evidence); ``conflict``, see `conflict`; ``mpe:variable``, the
         state of each target in the row's most probable explanation, and ``log_mpe``.
     on_error : {"error", "flag"}
-        Whether a row with an unknown state or probability zero raises an error, or gets nulls and the reason in the
-        column ``error``.
+        Whether a row with an unknown state, probability zero or a question that is too large raises an error, or
+        gets nulls and the reason in the column ``error``.
     do : mapping, optional
         Interventions for all rows; see `posteriors`.
     codes : optional

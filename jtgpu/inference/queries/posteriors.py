@@ -197,7 +197,7 @@ def posteriors_batch(  # noqa: PLR0913
         ``.joint["lung", "bronc"]`` has shape (B, states of lung, states of bronc).
     on_error : {"error", "flag"}, default "error"
         Whether a case of probability zero raises an error, or is marked in ``.impossible`` with a ``.log_evidence``
-        of -inf and posteriors of zero.
+        of -inf and posteriors of zero. A case that is too large raises an error in any case: it is not impossible.
     codes : "names", "index" or mapping, optional
         What cells mean, such as ``{"xray": {1: "yes", 0: "no"}}``; see `jtgpu.DiscreteModel.with_codes`. Default: as
         the network says. It holds for states in `likelihood` and `do`, too.
@@ -211,6 +211,8 @@ def posteriors_batch(  # noqa: PLR0913
     ------
     ImpossibleEvidence
         If a case has probability zero, unless ``on_error="flag"``; the message names the first such case.
+    TableTooLarge
+        If the question of a case is too large; ``error.row`` is its row. `predict_proba` flags such rows.
     UnknownVariable, UnknownState, EvidenceError
         See `posteriors`.
     """

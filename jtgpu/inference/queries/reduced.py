@@ -15,7 +15,6 @@ from ...util.system import free_memory
 from ..network_plan import NetworkPlan
 
 if TYPE_CHECKING:
-
     from ...backends.base import Evidence
     from ...plans.reduction import Reduction
     from ...util.options import BackendName
@@ -30,7 +29,6 @@ def questions_of(tree: CompiledModel, factors: Sequence[Floats]) -> QuestionBack
     own = tree.intervened()
     if not tree.whole and own.factors is factors:
         return cast(QuestionBackend, own.backend)
-
     return tree.cached("questions", id(factors), lambda: (factors, question_backend(tree, factors)))[1]
 
 
