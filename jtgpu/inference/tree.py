@@ -65,10 +65,11 @@ class JunctionTree(CompiledModel):
         Called with a message before steps that take seconds: compiling kernels for this machine, and measuring the CPU
         and the GPU for ``"auto"``.
     **options
-        Options of the backend. ``threads``: number of CPU threads. ``dtype="float32"``: single precision on the GPU;
-        tables are half as large, posteriors are accurate to about 1e-6, and ln P(e) does not underflow (if ``"auto"``
-        chooses the CPU, it computes in float64). ``device``: number of the GPU. ``stream``: a CUDA stream of PyTorch,
-        CuPy or PyCUDA; a query starts after the work that is queued on it.
+        Options of the backend. ``threads``: number of CPU threads. ``dtype="float32"``: single precision for tables of
+        cases on the GPU; it takes half of the memory, posteriors are accurate to about 1e-6, and ln P(e) does not
+        underflow (single cases are computed in float64, and everything is if ``"auto"`` chooses the CPU).
+        ``device``: number of the GPU. ``stream``: a CUDA stream of PyTorch, CuPy or PyCUDA; a query starts after the
+        work that is queued on it.
 
     Examples
     --------

@@ -348,9 +348,10 @@ class DiscreteModel:
         devices : "all" or sequence of int, optional
             Numbers of the GPUs to use.
         dtype : {"float64", "float32"}
-            ``"float32"`` halves the memory on a GPU; posteriors are then accurate to about 1e-6.
+            ``"float32"`` halves the memory of tables of cases on a GPU; their posteriors are then accurate to about
+            1e-6. The GPU backend answers single cases in float64.
         threads : int, optional
-            Number of CPU threads. Default: all cores.
+            Number of CPU threads. Default: all cores for a table of cases, as many as are faster for a single case.
         **options : `jtgpu.util.options.CompileOptions`
             Options of `plan` (``memory_limit``, ``slices``, ``seed`` ...) and of `jtgpu.JunctionTree` (``replan``,
             ``progress``, ``stream`` ...); each goes where it belongs.

@@ -47,7 +47,7 @@ class Compute(Record, title="Computation"):
     backend: Annotated[BackendName, Opt("Where to compute.", "--backend NAME", front=True)] = "auto"
     threads: Threads = None
     dtype: Annotated[Literal["float64", "float32"], Opt(
-        "GPU precision: float64, or float32 (half the memory, posteriors accurate to about 1e-6).",
+        "GPU precision: float64, or for tables of cases float32 (half the memory, posteriors accurate to about 1e-6).",
         "--dtype NAME")] = "float64"
     devices: Devices = None
     # jtgpu.cluster.Cluster, or its address

@@ -43,6 +43,16 @@ def test_the_discrete_part_is_on_the_gpu(gpu: Device) -> None:
     check(8)
 
 
+def test_fits_do_not_use_a_gpu() -> None:
+    """Once, the backend was ignored."""
+    cases = {"c": ["n", "y", "n"], "x": [1.0, 2.0, 4.0]}
+    for backend in ("gpu", "reference"):
+        with pytest.raises(jtgpu.ArgumentError, match=f"fitted on the CPU, not by backend='{backend}'"):
+            jtgpu.learn.fit({"c": [], "x": ["c"]}, cases, continuous="gaussian", compute=backend)  # type: ignore[arg-type]
+    with pytest.raises(jtgpu.ArgumentError, match="devices= is not offered with continuous variables"):
+        jtgpu.learn.fit({"x": []}, cases, continuous="gaussian", compute=jtgpu.Compute(devices=[0]))
+
+
 def test_tables_of_numbers_are_read_in_host_memory() -> None:
     class OnDevice:
         shape = (3, 2)

@@ -192,6 +192,8 @@ def fit(  # noqa: PLR0913
             if value is not None:
                 raise ArgumentError(f"{name}= is not offered with continuous variables")
         require_only(compute, "backend threads progress", "continuous variables")
+        if backend not in ("auto", "cpu"):
+            raise ArgumentError(f"networks with continuous variables are fitted on the CPU, not by backend={backend!r}")
         return fit_numbers(structure, cases, continuous, columns, model, run)
     given = read_structure(structure)
     mapping("likelihood", likelihood)

@@ -15,6 +15,8 @@ import jtgpu
 from jtgpu import errors, timing
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import Cpu, engine, parallel, programs, runner
+from jtgpu.backends.cpu.costs import threads_of
+from jtgpu.backends.cpu.records import FIRST_LOOP, LENGTH, LISTED, SPARSE, Records
 from jtgpu.backends.cpu.warm import warm_up
 from jtgpu.backends.wrappers.pattern_cache import PatternCache
 from jtgpu.backends.wrappers.questions import CheaperQuestions
@@ -250,6 +252,51 @@ def test_the_default_number_of_threads_is_that_which_pays(
     result = backend_of(plan.compile("cpu")).run(evidence)
     assert least <= max(used) <= most
     assert np.array_equal(result.posterior, backend_of(plan.compile("cpu", threads=1)).run(evidence).posterior)
+
+
+def test_the_number_of_threads_that_was_asked_for_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default is estimated once for each program, not with each question."""
+    monkeypatch.setattr(runner, "PARALLEL", 0)
+    monkeypatch.setattr(runner, "cores", lambda: 16)
+    estimated: list[Records] = []
+
+    def estimate(records: Records) -> int:
+        estimated.append(records)
+        return 5
+
+    used: list[int] = []
+    run_tasks = parallel.run_tasks
+
+    def noted(*task: Any) -> float:
+        used.append(task[-1])
+        return run_tasks(*task)
+
+    monkeypatch.setattr(programs, "threads_of", estimate)
+    monkeypatch.setattr(runner, "run_tasks", noted)
+    net = chain(50, 2)
+    for threads, expected in ((None, 5), (3, 3), (1, None)):
+        with compiled(net, threads=threads) as tree:
+            used.clear()
+            for state in (0, 1, 0):
+                tree.posteriors({"x3": state})
+            assert used == ([] if expected is None else [expected] * 3)
+    assert len(estimated) == 1
+
+
+def test_the_estimate_of_threads_reads_no_record_beyond_the_last() -> None:
+    """A product without loops has no numbers after its fields; of a list of terms, the second is their number."""
+    net = BayesianNetwork(
+        {"a": [f"s{i}" for i in range(300)], "b": [f"s{i}" for i in range(200)]}, {"b": ["a"]},
+        {"a": np.full(300, 1 / 300), "b": np.full((300, 200), 1 / 200)},
+    )  # fmt: skip
+    found = backend_of(compiled(net)).runner.model.programs.get(np.array([True, False])).records
+    assert len(found.records) == FIRST_LOOP
+    assert threads_of(found) == 1
+    r = found.records.copy()
+    for terms, threads in ((10**3, 1), (10**6, 2), (10**7, 21)):
+        r[[LENGTH, LISTED]] = FIRST_LOOP + 2, SPARSE
+        listed = np.concatenate([r, [1, terms]])
+        assert threads_of(found._replace(records=listed, record_ptr=np.array([0, len(listed)]))) == threads
 
 
 def test_impossible_evidence_ends_every_thread(monkeypatch: pytest.MonkeyPatch) -> None:

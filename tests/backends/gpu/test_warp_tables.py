@@ -19,7 +19,6 @@ from jtgpu.backends.make import make
 from jtgpu.backends.wrappers.row_queue import RowQueue
 from jtgpu.device.context import Device
 from jtgpu.model.discrete import DiscreteModel
-from jtgpu.model.markov import MarkovNetwork
 from jtgpu.plans.plan import Plan
 from tests.backends.gpu.engines import ON_GPU
 from tests.backends.gpu.test_batch import cases, hold_rows, tables
@@ -40,6 +39,7 @@ def always(room: int = 1 << 12, products: int = 1 << 16) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch, "GENERATED_FLOPS", -1)
         patch.setattr(warps, "LEAST_SECONDS", 0.0)
+        patch.setattr(warps, "MOST_MISSING", 1.0)
         patch.setattr(warps, "MOST_CELLS", 2 * room)
         patch.setattr(warps.TableSteps, "room", lambda *_: Room(room, products))
         yield
@@ -85,7 +85,7 @@ def test_tables_agree_with_the_reference(gpu: Device, data: st.DataObject) -> No
             by_column = engine.run_columns(order.tolist(), states[:, order].T.astype(kind))
             np.testing.assert_array_equal(by_column.posterior.T, found.posterior)
             np.testing.assert_array_equal(by_column.log_evidence, found.log_evidence)
-        assert engine.by_room or isinstance(model, MarkovNetwork)  # one without factors has no work that warps save
+        assert engine.by_room
 
 
 def test_columns_that_are_not_there_are_not_observed(gpu: Device) -> None:
@@ -182,6 +182,25 @@ def test_earlier_tables_change_nothing(gpu: Device) -> None:
         again = engine.run_batch(states)
         np.testing.assert_array_equal(again.posterior, first.posterior)
         np.testing.assert_array_equal(again.log_evidence, first.log_evidence)
+
+
+def test_plans_and_tables_that_other_kernels_answer(gpu: Device) -> None:
+    """Variables with weights together, no rows, few observed cells, rows that records answer at once."""
+    together = bundled("asia").plan(together=[("lung", "bronc")], cache=False).whole
+    assert together.sets
+    assert not warps.TableSteps(together).supported
+    net = bundled("asia")
+    states = random_states(net, 40, 0.0, 2).astype(np.int32)
+    few = np.where(np.arange(len(net)) < 1, states, -1).astype(np.int32)
+    with by_warps(gpu, net.plan().whole, net) as engine:
+        engine.run_batch(states[:0])
+        for name, value, table in (("MOST_MISSING", 0.8, few), ("LEAST_SECONDS", 1.0, states)):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(warps, name, value)
+                engine.run_batch(table)
+        assert not engine.by_room
+        engine.run_batch(states)
+        assert engine.by_room
 
 
 def test_only_tables_with_much_evidence_are_answered_this_way() -> None:
