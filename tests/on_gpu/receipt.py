@@ -40,7 +40,7 @@ WATCHED = (
     "jtgpu/**/gpu/**/*.py",
     "jtgpu/device/**/*.py",
     "jtgpu/inference/compiled.py",
-    "jtgpu/plans/conditioning/**/*.py",
+    "jtgpu/plans/conditioning.py",
     "tests/on_gpu/*.py",
     "tests/backends/gpu/conftest.py",
     "tests/backends/gpu/engines.py",
