@@ -42,18 +42,18 @@ reveal_type(net.plan().cost().entries)  # int
 reveal_type(net.plan("min-fill", memory_limit="2GiB").compile("cpu", threads=2))  # JunctionTree
 reveal_type(net.compile(backend="reference", order="auto", seed=1))  # JunctionTree
 reveal_type(jtgpu.BayesianNetwork({"a": ["n", "y"]}, {}, {"a": [0.5, 0.5]}).compile())  # JunctionTree
-reveal_type(jtgpu.learn.fit(net, "cases.csv"))  # Fit
+reveal_type(jtgpu.learn.fit(net, "cases.csv"))  # Fit[Any]
 reveal_type(jtgpu.learn.structure("cases.csv").network())  # BayesianNetwork
 reveal_type(jtgpu.draw.show(tree))  # Drawing
 reveal_type(jtgpu.screen.top_outliers({"a": [1.0, 2.0]}, n=1))  # Outliers
-reveal_type(jtgpu.learn.structure({"a": [0, 1]}, score="bic", prior=("edge", 0.1)))  # Structure
+reveal_type(jtgpu.learn.structure({"a": [0, 1]}, score="bic", graph_prior=("edge", 0.1)))  # Structure
 reveal_type(jtgpu.learn.posterior([{"a": "x"}, {"a": "y"}], method="exact"))  # StructurePosterior
 net.childern("lung")  # wrong
 jtgpu.learn.structure("cases.csv", score="bdue")  # wrong
 jtgpu.learn.posterior("cases.csv", method="mcmcm")  # wrong
 jtgpu.learn.score_table("cases.csv", missing="dorp")  # wrong
 jtgpu.learn.fit(net, 3)  # wrong
-jtgpu.learn.fit(net, "cases.csv", backend="gpus")  # wrong
+jtgpu.learn.fit(net, "cases.csv", compute="gpus")  # wrong
 jtgpu.screen.top_outliers({"a": [1.0, 2.0]}, metric="euclid")  # wrong
 tree.predict_proba(3)  # wrong
 tree.posterior("lung").to_frame(3)  # wrong

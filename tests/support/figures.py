@@ -90,14 +90,15 @@ def chains() -> Found:
         "outer sets by order": {"search": Search(candidates=4), "graph_prior": "order"},
     }  # fmt: skip
     for name, options in variants.items():
-        yield from _posterior(name, cases, method="mcmc", steps=4000, seed=3, **options)
-    yield from _posterior("many variables", _cases("alarm", 1000), method="mcmc", steps=2000, seed=3)
+        steps = options.pop("chains", Chains()).replaced(steps=4000)
+        yield from _posterior(name, cases, method="mcmc", chains=steps, seed=3, **options)
+    yield from _posterior("many variables", _cases("alarm", 1000), method="mcmc", chains=Chains(steps=2000), seed=3)
 
 
 def exact() -> Found:
     cases = _cases("alarm", 300, 7)
     for prior in ("uniform", "order", "fair", ("edge", 0.2)):
-        yield from _posterior(str(prior), cases, method="exact", prior=prior)
+        yield from _posterior(str(prior), cases, method="exact", graph_prior=prior)
 
 
 def tables() -> Found:
@@ -131,7 +132,7 @@ def numbers() -> Found:
         yield f"bge {method}", [found.score, *sorted(found.arcs)]
     found = learn.structure(frame, method="exact", score="bic-cg", continuous=list("abcd"))
     yield "bic-cg", [found.score, *sorted(found.arcs)]
-    yield from _posterior("bge posterior", alone, method="exact", score="bge", numbers=True)
+    yield from _posterior("bge posterior", alone, method="exact", score="bge", continuous=True)
     options: dict[str, Any] = {"score": "bic-cg", "continuous": list("abcd"), "chains": Chains(steps=2000), "seed": 3}
     yield from _posterior("bic-cg chain", frame, method="mcmc", **options)
     drawn = _mixed().compile("cpu").sample(50, seed=3).to_frame()

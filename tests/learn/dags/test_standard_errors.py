@@ -81,8 +81,9 @@ from jtgpu.learn.dags.posterior import chain_posterior
 from tests.learn.dags.data import random_table
 chain_posterior.INTERVAL = 0.0
 post = jtgpu.learn.posterior(
-    random_table(8, n=9, n_rows=90), method="mcmc", tolerance=1e-9, steps=120_000, seed=4, candidates=5,
-    checkpoint=sys.argv[1], progress=lambda line: print("round", flush=True) if "R-hat" in line else None,
+    random_table(8, n=9, n_rows=90), method="mcmc", seed=4, search=jtgpu.learn.Search(candidates=5),
+    chains=jtgpu.learn.Chains(tolerance=1e-9, steps=120_000, checkpoint=sys.argv[1]),
+    compute=jtgpu.Compute(progress=lambda line: print("round", flush=True) if "R-hat" in line else None),
 )
 post.save(sys.argv[2])
 """
