@@ -220,12 +220,15 @@ RECORDS: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
     "weights": (screen.weights, {"cases": TABLE, "k": 2}, "compute"),
     "betweenness": (graphs.betweenness, {"graph": (4, [[0, 1], [1, 2]])}, "compute"),
     "betweenness_posterior": (graphs.betweenness_posterior, {"dags": CHAIN}, "compute"),
-} | {
-    f"{name} of a {type(net).__name__}": (getattr(net.compile("reference"), name), {"sequences": given, **more}, "keys")
-    for net, given in ((HIDDEN, LETTERS), (WITH_NUMBERS, {"y": [[0.0]]}))
-    for name, more in (
-        ("filter", {}), ("smooth", {}), ("predict", {}), ("mpe", {}), ("log_likelihood", {}), ("sample", {"n": 1})
-    )
+    **{
+        f"{name} of a {type(net).__name__}": (
+            cast(Any, getattr(net.compile("reference"), name)), cast(Any, {"sequences": given, **more}), "keys"
+        )
+        for net, given in ((HIDDEN, LETTERS), (WITH_NUMBERS, {"y": [[0.0]]}))
+        for name, more in (
+            ("filter", {}), ("smooth", {}), ("predict", {}), ("mpe", {}), ("log_likelihood", {}), ("sample", {"n": 1})
+        )
+    },
 }  # fmt: skip
 
 
@@ -435,6 +438,7 @@ def test_unknown_keywords_of_networks_and_trees_suggest_the_nearest(name: str) -
 
 def test_unknown_keywords_suggest_those_of_the_function_called() -> None:
     net, tree = fitted()["net"], fitted()["tree"]
+    sequences, numbers = cast(Any, HIDDEN.compile("reference")), cast(Any, WITH_NUMBERS.compile("reference"))
     calls: dict[str, Callable[[], Any]] = {
         r"plan\(\) has no argument 'orders'; did you mean 'order'": lambda: net.plan(orders="x"),
         r"validate\(\) has no argument 'fold'; did you mean 'folds'": lambda: learn.validate(net, TABLE, "a", fold=3),
@@ -447,10 +451,10 @@ def test_unknown_keywords_suggest_those_of_the_function_called() -> None:
         r"serve\(\) has no argument 'tokn'; did you mean 'token'": lambda: tree.serve(tokn="x"),
         "did you mean 'soft'": lambda: tree.resolve({}, softt={}),
         "did you mean 'backend'": lambda: tree.posteriors().to_frame(bakend="polars"),
-        "did you mean 'likelihood'": lambda: WITH_NUMBERS.compile("reference").filter({"y": [[0.0]]}, likelihod=None),
-        r"did you mean keys=Keys\(on_gap=": lambda: WITH_NUMBERS.compile("reference").filter({}, on_gapp="error"),
+        "did you mean 'likelihood'": lambda: numbers.filter({"y": [[0.0]]}, likelihod=None),
+        r"did you mean keys=Keys\(on_gap=": lambda: numbers.filter({}, on_gapp="error"),
         r"did you mean em=EM\(iterations=": lambda: cast(Any, learn.fit)(net, TABLE, itertions=3),
-        r"it is keys=Keys\(time=": lambda: HIDDEN.compile("reference").filter({}, time="day"),
+        r"it is keys=Keys\(time=": lambda: sequences.filter({}, time="day"),
     }  # fmt: skip
     for says, call in calls.items():
         with pytest.raises(ArgumentError, match=says):

@@ -174,7 +174,7 @@ def test_wrong_sequences() -> None:
     with pytest.raises(jtgpu.DataError, match="named columns"):
         tree.filter(np.zeros((1, 2, 6), np.int32))
     with pytest.raises(jtgpu.ArgumentError, match="no argument"):
-        tree.filter({"x": [[1.0]]}, when=3)
+        tree.filter({"x": [[1.0]]}, when=3)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("far", [1e200, -1e308])

@@ -48,7 +48,7 @@ def test_fits_do_not_use_a_gpu() -> None:
     cases = {"c": ["n", "y", "n"], "x": [1.0, 2.0, 4.0]}
     for backend in ("gpu", "reference"):
         with pytest.raises(jtgpu.ArgumentError, match=f"fitted on the CPU, not by backend='{backend}'"):
-            jtgpu.learn.fit({"c": [], "x": ["c"]}, cases, continuous="gaussian", compute=backend)  # type: ignore[arg-type]
+            jtgpu.learn.fit({"c": [], "x": ["c"]}, cases, continuous="gaussian", compute=backend)
     with pytest.raises(jtgpu.ArgumentError, match="devices= is not offered with continuous variables"):
         jtgpu.learn.fit({"x": []}, cases, continuous="gaussian", compute=jtgpu.Compute(devices=[0]))
 
