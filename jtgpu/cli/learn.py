@@ -23,6 +23,7 @@ from ..learn.discretisation import discretise
 from ..model.network import BayesianNetwork
 from ..options.compute import Compute
 from ..options.learning import Chains, Constraints, Search
+from ..options.tables import ReadOptions
 from ..util.atomic_file import write_text
 from ..util.text_table import counted
 from .console import csv_text, print_json, reading, warn
@@ -207,12 +208,14 @@ def _read(
 ) -> CodedTable:  # fmt: skip
     """The columns that are kept, with intervals in place of numbers unless states or numbers are declared."""
     declared, dialect = None if columns.states == "data" else _network(columns.states), reading(data, csv.dialect())
-    options: dict[str, Any] = {"states": declared, "missing": columns.missing, "constant": columns.constant}
     rule = ScoreRule(model.score, model.ess)
     if not any((columns.exclude, columns.columns, columns.bins, columns.continuous, rule.takes_numbers)):
         if declared is None:
             require_feasible(data, memory, dialect=dialect)
-        return code_table(data, dialect=dialect, na_values=csv.na_values, **options)
+        return code_table(
+            data, states=declared, missing=columns.missing, constant=columns.constant, dialect=dialect,
+            na_values=csv.na_values,
+        )  # fmt: skip
     states = {} if declared is None else {v: declared.states(v) for v in declared.variables}
     table = read_file(data, dialect=dialect, na_values=csv.na_values, states=states)
     names = table.column_names
@@ -224,7 +227,8 @@ def _read(
     if columns.bins is not None and not (numbers is True or (numbers is None and rule.takes_numbers)):
         free = [name for name in table.column_names if name not in {*states, *(numbers or ())}]
         table = discretise(table.select(free), bins=columns.bins).apply(table)
-    return table_of(table, rule, numbers, **options)
+    read = ReadOptions(constant=columns.constant)
+    return table_of(table, rule, numbers, states=declared, missing=columns.missing, read=read)
 
 
 def _report(best: Structure, table: CodedTable, data: str | None, output: str | None) -> None:
