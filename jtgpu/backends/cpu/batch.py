@@ -12,22 +12,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...errors import ImpossibleEvidence
 from ...util.loops import loops
+from ...util.system import new_lock, reset_in_child
 from ..base import BatchResult, Evidence, columns_of
 from .costs import MARGIN, ROW_BY_ROW, Config
-from .lanes import config_of, memory_of, weight_columns
+from .lanes import CACHE, config_of, memory_of, weight_columns
 from .programs import CachedProgram
 from .records import Cases, Memory, Posteriors
-from .runner import Runner, on_all_cores, soft_of, with_sets
+from .runner import Model, Runner, on_all_cores, soft_of, with_sets
 from .workspace import Workspace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
 
 # Groups of rows of a table of cases that observe the same variables.
 
@@ -48,7 +50,7 @@ def rows_by_pattern(
 
 _lanes = loops("jtgpu.backends.cpu.loops.lanes")
 
-FEW = 4  # rows that are answered one by one
+FEW = 4  # rows up to which one after the other is as fast as eight at once
 ENOUGH = 8  # rows of one pattern that may pay for a program of their own
 MOST_MEMORY = 512 << 20  # bytes of those of all threads of a call
 TASK = 1000.0  # us of work that a thread takes at a time, about
@@ -292,3 +294,97 @@ def _alone(table: Table, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> floa
 def _config(table: Table, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> Config:
     """How rows of a pattern can be answered."""
     return config_of(lambda lanes: table.get(seen, soft, lanes), table.model.numbers.factor_cells)
+
+
+WIDTHS = (8, 16, 32, 64)  # lanes
+MOST_TERMS = 400_000  # of a case: above, a program of the pattern is faster, since evidence removes most of the work
+
+
+class _Sweep(NamedTuple):
+    """A program for some lanes, and memory to run it in."""
+
+    cached: CachedProgram
+    memory: Memory
+
+
+class FewCases:
+    """A few cases that observe different variables, as a server gets them. Thread-safe.
+
+    A program that is specialised to a pattern runs fastest, but deriving it takes longer than a run of a small network.
+    Here every variable counts as weighed, the weights of a lane being those of its states, so that one program for each
+    number of lanes answers every table, and nothing is derived after the first call.
+    """
+    # model: Its present numbers
+
+    def __init__(self, runner: Runner, model: Model):
+        program = runner.program
+        self.model, self._runner = model, runner
+        self._lock = new_lock()
+        self._idle: dict[int, list[_Sweep]] = {}
+        reset_in_child(self, FewCases._forget)
+        self._seen = np.zeros(program.n_variables, np.bool_)
+        self._soft = tuple(range(program.n_plain))
+        cards = program.cardinality
+        place = np.empty(program.n_variables, np.int64)
+        place[program.axis_rank] = np.cumsum(cards) - cards
+        place[program.n_plain :] = -1  # set variables, whose ranks are their numbers
+        self._place, self._columns = place, int(cards[: program.n_plain].sum())
+        self._hard = np.zeros(0, np.int64)
+        self._no_likelihood = np.full(program.n_variables, -1, np.int64)
+        one = model.programs.get(self._seen, self._soft)
+        cells = one.records.cells - model.numbers.factor_cells
+        self._widths = [n for n in WIDTHS if 8 * n * cells <= CACHE] or [1]
+        self.is_suitable = one.terms <= MOST_TERMS
+
+    def _forget(self) -> None:
+        self._idle = {}
+
+    def _acquire(self, lanes: int) -> _Sweep:
+        """A program for so many lanes, and memory that nothing else uses."""
+        with self._lock:
+            idle = self._idle.setdefault(lanes, [])
+            if idle:
+                return idle.pop()
+        runner, model = self._runner, self.model
+        cached = model.programs.get(self._seen, self._soft, lanes=lanes)
+        cached.leave_out_zeros(model.numbers, runner.cards, lanes, 1 << 20)
+        space = runner.acquire(model)
+        empty = Table(runner, np.zeros((0, len(self._seen)), np.int32), {}, None)
+        return _Sweep(cached, lane_memory(space, empty, cached, lanes))
+
+    def run(
+        self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]] | None = None
+    ) -> BatchResult:
+        n, runner = len(states), self._runner
+        states = with_sets(states, runner.program.n_sets)
+        lanes = 1 if n <= FEW else next((w for w in self._widths if w >= n), self._widths[-1])
+        sweep = self._acquire(lanes)
+        memory, weights, table = sweep.memory, _NO_WEIGHTS, None
+        if likelihood:
+            table = Table(runner, states, likelihood, None)
+            weights = table.weights
+            ptr = np.where(table.weight_ptr >= 0, table.weight_ptr * lanes, -1)
+            memory = memory._replace(weights=np.empty(max(weights.shape[1] * lanes, 1)), weight_ptr=ptr)
+        result = BatchResult(np.empty((n, self._columns)), np.empty(n), np.empty(n, np.bool_))
+        lost = np.zeros(n, np.bool_) if table is None else table.lost
+        cases = Cases(np.arange(n), states, runner.by_rank, weights, result.log_evidence, result.impossible, lost)
+        out = Posteriors(result.posterior, self._place, runner.cards, self._hard)
+        # a program for one lane does not tell what depends on the case: each call computes every table
+        step = n if lanes > 1 else 1
+        for first in range(0, n, step):
+            _lanes.run_lanes(memory, sweep.cached.records, cases, out, runner.limit, first, first + step)
+        with self._lock:
+            self._idle.setdefault(lanes, []).append(sweep)
+        if table is not None:
+            result.log_evidence[:] += table.log_scale
+        if self.model.numbers.is_lossy:
+            lost[:] = True
+        if lost.any():
+            rows = np.flatnonzero(lost)
+            exact = answer_batch(runner, states[rows], {v: w[rows] for v, w in (likelihood or {}).items()}, None)
+            result.posterior[rows], result.log_evidence[rows] = exact.posterior, exact.log_evidence
+            result.impossible[rows] = exact.impossible
+        return result
+
+
+_NO_WEIGHTS = np.zeros((0, 0))

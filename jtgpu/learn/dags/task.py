@@ -24,7 +24,7 @@ from ...util.arrays import Bools, Floats, Ints
 from ...util.calls import outside
 from ...util.system import free_memory, parse_bytes
 from ...util.text_table import counted
-from .best_graph import BestGraph, best_by_orders
+from .best_graph import BestGraph, TimeLimit, best_by_orders
 from .candidate_tables import MAX_CANDIDATES, CandidateTables, candidate_tables, choose_candidates, family_weights
 from .constraints import Constraints, StructurePrior, make_constraints, make_prior, variable_number
 from .graphs import start_graph, topological_order
@@ -35,7 +35,6 @@ from .scores.numeric_table import NumericTable, table_of
 from .scores.ranks import n_parent_sets
 from .scores.rules import GIVEN, ScoreFunction, ScoreRule
 from .scores.score_table import ScoreTable, learn_backend, score_families, table_of_function
-from .time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from ...util.options import Devices, LearnBackend

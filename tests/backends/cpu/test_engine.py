@@ -15,9 +15,9 @@ import jtgpu
 from jtgpu import errors, timing
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import Cpu, engine, parallel, programs, runner
+from jtgpu.backends.cpu.engine import warm_up
 from jtgpu.backends.cpu.costs import threads_of
 from jtgpu.backends.cpu.records import FIRST_LOOP, LENGTH, LISTED, SPARSE, Records
-from jtgpu.backends.cpu.warm import warm_up
 from jtgpu.backends.wrappers.pattern_cache import PatternCache
 from jtgpu.backends.wrappers.questions import CheaperQuestions
 from jtgpu.formats import bundled
@@ -254,7 +254,7 @@ def test_the_default_number_of_threads_is_that_which_pays(
     assert np.array_equal(result.posterior, backend_of(plan.compile("cpu", threads=1)).run(evidence).posterior)
 
 
-def test_the_number_of_threads_that_was_asked_for_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_requested_number_of_threads_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """The default is estimated once for each program, not with each question."""
     monkeypatch.setattr(runner, "PARALLEL", 0)
     monkeypatch.setattr(runner, "cores", lambda: 16)
