@@ -347,10 +347,10 @@ def _grown(forest: ContractionForest, top: int, children: Mapping[int, tuple[int
     return forest.contract([last]) if forest.scope[last] else last
 
 
-# A tree for tables of many cases. On a GPU a table of all cases is written to and read from device memory, and how often
-# an operand is loaded again depends on what the contraction's other edges have for themselves. Two neighbouring vertices
-# exchange branches (`jtgpu.plans.balance`) as long as that makes the sum smaller: small tables are multiplied with each
-# other before they meet a large one, which is then read once and not written in between.
+# A tree for tables of many cases. On a GPU a table of all cases is written to and read from device memory, and how
+# often an operand is loaded again depends on what the contraction's other edges have for themselves. Two neighbouring
+# vertices exchange branches (`jtgpu.plans.balance`) as long as that makes the sum smaller: small tables are multiplied
+# with each other before they meet a large one, which is then read once and not written in between.
 
 CELL = 6.0  # two messages go over an edge, each is written once and read twice
 LOAD = 0.7  # of an operand from the L2, in cells of device memory

@@ -261,7 +261,7 @@ class Reducer:
         index = self._cell_ptr[:-1] + np.diff(at[self._scope_ptr])
         n_free = np.diff(np.concatenate([[0], np.cumsum(left.n_possible[self._scope] > 1)])[self._scope_ptr])
         known = factors[n_free[factors] == 0]
-        tables = _Tables(left, merge=not families)
+        tables = _CollectedTables(left, merge=not families)
         tables.constants.extend(self._cells[index[known]].tolist())
         for f in factors[n_free[factors] > 0].tolist():
             tables.add(self.scopes[f], self.factors[f], f)
@@ -272,7 +272,7 @@ class Reducer:
         return tables.reduction(sets, keep)
 
 
-class _Tables:
+class _CollectedTables:
     """The tables of a reduction while they are collected."""
     # left: What is known of the variables and states
     # merge: Whether tables of equal scope are multiplied, and those of one number left out

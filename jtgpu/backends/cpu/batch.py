@@ -24,7 +24,7 @@ from .costs import MARGIN, ROW_BY_ROW, Config
 from .lanes import CACHE, config_of, memory_of, weight_columns
 from .programs import CachedProgram
 from .records import Cases, Memory, Posteriors
-from .runner import Model, Runner, on_all_cores, soft_of, with_sets
+from .runner import PreparedModel, Runner, on_all_cores, soft_of, with_sets
 from .workspace import Workspace
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ MOST_MEMORY = 512 << 20  # bytes of those of all threads of a call
 TASK = 1000.0  # us of work that a thread takes at a time, about
 
 
-class Group:
+class RowGroup:
     """Rows that are answered by the same program, which the first thread derives."""
 
     def __init__(self, rows: NDArray[np.int64], seen: NDArray[np.bool_], soft: tuple[int, ...], config: Config):
@@ -73,7 +73,7 @@ class Group:
         for first in range(0, len(self.rows), self._step):
             yield first, min(first + self._step, len(self.rows))
 
-    def program(self, table: Table) -> CachedProgram | None:
+    def program(self, table: CaseTable) -> CachedProgram | None:
         """The program; None: row by row."""
         if not self.lanes:
             return None
@@ -92,7 +92,7 @@ class Group:
                 self._cached = None
 
 
-class Table:
+class CaseTable:
     """The rows of one call."""
     # states: (B, V) int32: -1 = not observed
     # likelihood: Variable to weights, (B, card)
@@ -148,7 +148,7 @@ class Table:
         )
 
 
-def lane_memory(space: Workspace, table: Table, cached: CachedProgram, lanes: int) -> Memory:
+def lane_memory(space: Workspace, table: CaseTable, cached: CachedProgram, lanes: int) -> Memory:
     """A workspace with room for a program of so many lanes."""
     return memory_of(space, cached, table.runner.cards, table.weight_ptr, table.weights.shape[1], lanes)
 
@@ -156,7 +156,7 @@ def lane_memory(space: Workspace, table: Table, cached: CachedProgram, lanes: in
 class _Posteriors:
     """The posteriors of a table's rows."""
 
-    def __init__(self, table: Table):
+    def __init__(self, table: CaseTable):
         program = table.runner.program
         self._table = table
         self.place = np.full(program.n_variables, -1, np.int64)  # by rank
@@ -168,7 +168,7 @@ class _Posteriors:
         once = list(range(program.n_plain) if table.targets is None else dict.fromkeys(table.targets))
         self._columns = columns_of(program.posterior_ptr, once)
 
-    def work(self, group: Group, first: int, last: int) -> None:
+    def work(self, group: RowGroup, first: int, last: int) -> None:
         """Answer some rows of a group."""
         table, runner = self._table, self._table.runner
         cached = group.program(table)
@@ -208,7 +208,7 @@ def answer_batch(
     likelihood: Mapping[int, NDArray[np.float64]],
     targets: Sequence[int] | None,
 ) -> BatchResult:
-    table = Table(runner, states, likelihood, targets)
+    table = CaseTable(runner, states, likelihood, targets)
     posteriors = _Posteriors(table)
     run_groups(table, group_rows(table, by_row=True), posteriors.work)
     posterior = posteriors.cells
@@ -220,12 +220,12 @@ def answer_batch(
     return BatchResult(posterior, table.log_evidence + table.log_scale, table.impossible)
 
 
-def run_groups(table: Table, groups: list[Group], work: Callable[[Group, int, int], None]) -> None:
+def run_groups(table: CaseTable, groups: list[RowGroup], work: Callable[[RowGroup, int, int], None]) -> None:
     """Call ``work(group, first row, last row)`` for every task of some groups, on all cores."""
     # the largest first: what is left at the end is small and keeps no thread waiting
     order = sorted(range(len(groups)), key=lambda g: (-len(groups[g].rows), g))
 
-    def run(group: Group, first: int, last: int) -> None:
+    def run(group: RowGroup, first: int, last: int) -> None:
         work(group, first, last)
         group.done()
 
@@ -234,7 +234,7 @@ def run_groups(table: Table, groups: list[Group], work: Callable[[Group, int, in
         on_all_cores(tasks, table.runner, max(MOST_MEMORY // max(g.bytes for g in groups), 1))
 
 
-def group_rows(table: Table, by_row: bool = False) -> list[Group]:
+def group_rows(table: CaseTable, by_row: bool = False) -> list[RowGroup]:
     """The rows of a table by the programs that answer them. It does not depend on the number of threads."""
     # by_row: Whether rows of one pattern may run one by one where that is quicker
     soft = table.weighed
@@ -243,7 +243,7 @@ def group_rows(table: Table, by_row: bool = False) -> list[Group]:
     ignored = np.zeros(table.runner.program.n_variables, np.bool_)
     ignored[list(soft)] = True  # weighed and observed: the weights of a lane include the state
     if len(table.states) < FEW:
-        return [Group(np.arange(len(table.states)), ignored, soft, ROW_BY_ROW)]
+        return [RowGroup(np.arange(len(table.states)), ignored, soft, ROW_BY_ROW)]
     rows, ptr = rows_by_pattern(table.states, ignored)
     size = np.diff(ptr)
     seen = (table.states[rows[ptr[:-1]]] >= 0) & ~ignored  # of each pattern
@@ -252,7 +252,8 @@ def group_rows(table: Table, by_row: bool = False) -> list[Group]:
     if by_row and config.lanes and table.get(often, soft).times.case * MARGIN < config.row:
         config = ROW_BY_ROW
     enough = _enough(config, _config(table, *_weighed(seen, soft)), len(rows)) if len(size) > 1 else 1
-    groups = [Group(rows[ptr[g] : ptr[g + 1]], seen[g], soft, config) for g in np.flatnonzero(size >= enough).tolist()]
+    common = np.flatnonzero(size >= enough).tolist()
+    groups = [RowGroup(rows[ptr[g] : ptr[g + 1]], seen[g], soft, config) for g in common]
     rare = size < enough
     if rare.any():
         left = np.sort(rows[np.repeat(rare, size)])
@@ -276,22 +277,22 @@ def _weighed(seen: NDArray[np.bool_], soft: tuple[int, ...]) -> tuple[NDArray[np
     return always, tuple(sorted({*soft, *some}))
 
 
-def _rest(table: Table, rows: NDArray[np.int64], seen: NDArray[np.bool_], soft: tuple[int, ...]) -> Group:
+def _rest(table: CaseTable, rows: NDArray[np.int64], seen: NDArray[np.bool_], soft: tuple[int, ...]) -> RowGroup:
     """Rows of rare patterns; `seen`: what each of the patterns observes."""
     always, weighed = _weighed(seen, soft)
     config = _config(table, always, weighed)
     if config.lanes and (len(rows) < FEW or _alone(table, seen[0], soft) < config.row):
         config = ROW_BY_ROW
-    return Group(rows, always, weighed, config)
+    return RowGroup(rows, always, weighed, config)
 
 
-def _alone(table: Table, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> float:
+def _alone(table: CaseTable, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> float:
     """Time of the only row of a pattern by a program of its own."""
     times = table.get(seen, soft).times
     return times.case + times.derivation
 
 
-def _config(table: Table, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> Config:
+def _config(table: CaseTable, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> Config:
     """How rows of a pattern can be answered."""
     return config_of(lambda lanes: table.get(seen, soft, lanes), table.model.numbers.factor_cells)
 
@@ -300,7 +301,7 @@ WIDTHS = (8, 16, 32, 64)  # lanes
 MOST_TERMS = 400_000  # of a case: above, a program of the pattern is faster, since evidence removes most of the work
 
 
-class _Sweep(NamedTuple):
+class _LaneSweep(NamedTuple):
     """A program for some lanes, and memory to run it in."""
 
     cached: CachedProgram
@@ -316,11 +317,11 @@ class FewCases:
     """
     # model: Its present numbers
 
-    def __init__(self, runner: Runner, model: Model):
+    def __init__(self, runner: Runner, model: PreparedModel):
         program = runner.program
         self.model, self._runner = model, runner
         self._lock = new_lock()
-        self._idle: dict[int, list[_Sweep]] = {}
+        self._idle: dict[int, list[_LaneSweep]] = {}
         reset_in_child(self, FewCases._forget)
         self._seen = np.zeros(program.n_variables, np.bool_)
         self._soft = tuple(range(program.n_plain))
@@ -339,7 +340,7 @@ class FewCases:
     def _forget(self) -> None:
         self._idle = {}
 
-    def _acquire(self, lanes: int) -> _Sweep:
+    def _acquire(self, lanes: int) -> _LaneSweep:
         """A program for so many lanes, and memory that nothing else uses."""
         with self._lock:
             idle = self._idle.setdefault(lanes, [])
@@ -349,8 +350,8 @@ class FewCases:
         cached = model.programs.get(self._seen, self._soft, lanes=lanes)
         cached.leave_out_zeros(model.numbers, runner.cards, lanes, 1 << 20)
         space = runner.acquire(model)
-        empty = Table(runner, np.zeros((0, len(self._seen)), np.int32), {}, None)
-        return _Sweep(cached, lane_memory(space, empty, cached, lanes))
+        empty = CaseTable(runner, np.zeros((0, len(self._seen)), np.int32), {}, None)
+        return _LaneSweep(cached, lane_memory(space, empty, cached, lanes))
 
     def run(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]] | None = None
@@ -361,7 +362,7 @@ class FewCases:
         sweep = self._acquire(lanes)
         memory, weights, table = sweep.memory, _NO_WEIGHTS, None
         if likelihood:
-            table = Table(runner, states, likelihood, None)
+            table = CaseTable(runner, states, likelihood, None)
             weights = table.weights
             ptr = np.where(table.weight_ptr >= 0, table.weight_ptr * lanes, -1)
             memory = memory._replace(weights=np.empty(max(weights.shape[1] * lanes, 1)), weight_ptr=ptr)

@@ -21,12 +21,12 @@ from ..base import Backend, BatchResult, Capabilities, Counts, Evidence, Likelih
 from ..reference import ExtendedEvidence, exponents_of
 from ..state_map import NOTHING
 from ..wrappers.pattern_cache import PatternCache
-from .batch import ENOUGH, FewCases, Group, Table, answer_batch, group_rows, lane_memory, run_groups
+from .batch import ENOUGH, CaseTable, FewCases, RowGroup, answer_batch, group_rows, lane_memory, run_groups
 from .parallel import run_tasks
 from .programs import without_zeros
 from .records import IMPOSSIBLE, Counting
 from .runner import Runner, soft_of, with_sets
-from .slices import SliceTable
+from .slices import CpuSliceTable
 from .workspace import Workspace, loses_digits, scaled_weights
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class _InOrder:
                 self._next += 1
 
 
-def _count_row(table: Table, space: Workspace, row: int, out: Counting) -> None:
+def _count_row(table: CaseTable, space: Workspace, row: int, out: Counting) -> None:
     """Add one row with a program of its own."""
     case = table.case(row)
     cached = table.get(case.state >= 0, soft_of(case))
@@ -241,7 +241,7 @@ class Cpu(Backend):
         likelihood: Likelihood | None = None,
     ) -> Counts:  # fmt: skip
         runner = self.families
-        table = Table(runner, states, likelihood or {}, None)
+        table = CaseTable(runner, states, likelihood or {}, None)
         each = np.ones(len(states)) if weights is None else np.ascontiguousarray(weights, np.float64)
         groups = group_rows(table)
         numbers: dict[tuple[int, int], int] = {}  # of each task, in the order in which tasks are started
@@ -250,7 +250,7 @@ class Cpu(Backend):
                 numbers[id(group), first] = len(numbers)
         sums = _InOrder(table.model.numbers.factor_cells)
 
-        def work(group: Group, first: int, last: int) -> None:
+        def work(group: RowGroup, first: int, last: int) -> None:
             cells = np.zeros(len(sums.total))
             space = runner.acquire(table.model)
             try:
@@ -306,9 +306,9 @@ class Cpu(Backend):
     def slice_table(
         self, states: NDArray[np.int32], likelihood: Likelihood, before: Side, after: Side,
         lengths: NDArray[np.int64], most_kept: int,
-    ) -> SliceTable | None:  # fmt: skip
+    ) -> CpuSliceTable | None:  # fmt: skip
         """The evidence of a call on sequences; None if there is no memory for it."""
-        table = SliceTable(
+        table = CpuSliceTable(
             (self.runner, self.without_evidence), states, likelihood, before, after, lengths, most_kept
         )
         return table if table.lanes else None

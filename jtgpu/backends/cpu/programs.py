@@ -39,17 +39,17 @@ from .records import (
     Lowering,
     Records,
 )
-from .workspace import Numbers, Scratch, aligned
+from .workspace import KernelScratch, ModelNumbers, aligned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-# The tables of a wide network exceed the caches: written once and read much later, each passes memory twice. Where only
-# the answers of a run are read, contractions run depth first, and a large table takes the cells of the one that was read
-# for the last time most recently; a product cell by cell replaces its input. Every contraction does what it did before,
-# so the bits are the same.
+# Tables overwrite what is read no more. Those of a wide network exceed the caches: written once and read later, each
+# passes memory twice. Where only the answers of a run are read, contractions run depth first, and a large table takes
+# the cells of the one that was read for the last time most recently; a product cell by cell replaces its input. Every
+# contraction does what it did before, so the bits are the same.
 
 LARGE = 1 << 13  # cells of a table that may move
 LEAST = 1 << 18  # cells of all of them from which it pays: 2 MiB
@@ -208,7 +208,7 @@ FEWEST_TERMS = 200  # of a contraction that may become a list
 
 
 def without_zeros(
-    program: Records, numbers: Numbers, cards: NDArray[np.int64], lanes: int, cells: int = 0
+    program: Records, numbers: ModelNumbers, cards: NDArray[np.int64], lanes: int, cells: int = 0
 ) -> Records:
     """A program whose contractions leave out what is zero in every case; the same one where that does not pay."""
     # numbers: The model's factors
@@ -219,7 +219,7 @@ def without_zeros(
     numbers.fill(arena)
     factors = arena[: numbers.factor_cells]
     np.greater(factors, 0, out=factors, casting="unsafe")
-    scratch = Scratch(numbers.is_maximal)
+    scratch = KernelScratch(numbers.is_maximal)
     scratch.fit(4 * program.most_inputs + 64 + program.longest_row, program.longest_row)
     _loops.support(arena, program, cards, lanes, scratch.block)
     records, record_ptr, changed = _loops.rewrite(
@@ -305,7 +305,7 @@ class CachedProgram:
         return tasks[2]
 
     def leave_out_zeros(
-        self, numbers: Numbers, cards: NDArray[np.int64], lanes: int = 1, runs: int = 1, cells: int = 0
+        self, numbers: ModelNumbers, cards: NDArray[np.int64], lanes: int = 1, runs: int = 1, cells: int = 0
     ) -> None:
         """Note that the program is about to run; leave out structural zeros once that pays."""
         # cards: (V,) int64: Cardinalities by rank

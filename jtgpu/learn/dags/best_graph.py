@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .candidate_tables import CandidateTables
-    from .constraints import Constraints, StructurePrior
+    from .constraints import ArcLimits, StructurePrior
     from .scores.coded import CodedTable
     from .scores.rules import ScoreRule
 
@@ -123,7 +123,7 @@ def graph_of_best_order(order: Ints, log_weights: Floats, masks: Ints) -> BestGr
 
 
 def best_by_orders(
-    tables: CandidateTables, constraints: Constraints, *, seed: int = 0, threads: int | None = None,
+    tables: CandidateTables, constraints: ArcLimits, *, seed: int = 0, threads: int | None = None,
     first: Ints | None = None, limit: TimeLimit | None = None,
 ) -> BestGraph:  # fmt: skip
     """A graph of high weight: the best of the orders that annealed chains of relocations visit."""
@@ -190,7 +190,7 @@ SEED = 0x9E3779B9  # of the numbers by which graphs are known
 
 
 def climb(  # noqa: PLR0913
-    coded: CodedTable, rule: ScoreRule, prior: StructurePrior, constraints: Constraints, *, tabu: bool,
+    coded: CodedTable, rule: ScoreRule, prior: StructurePrior, constraints: ArcLimits, *, tabu: bool,
     start: Bools | None = None, restarts: int = 0, seed: int = 0,
 ) -> BestGraph:  # fmt: skip
     """A local optimum of the weight."""
@@ -241,7 +241,7 @@ def climb(  # noqa: PLR0913
     return BestGraph(parents, topological_order(best.astype(np.bool_)), weight, n_moves)
 
 
-def _shaken(arcs: NDArray[np.uint8], constraints: Constraints, key: list[int]) -> NDArray[np.uint8]:
+def _shaken(arcs: NDArray[np.uint8], constraints: ArcLimits, key: list[int]) -> NDArray[np.uint8]:
     """A graph after random moves: arcs are added, deleted or reversed where the constraints allow it."""
     rng, n = np.random.Generator(np.random.Philox(key=key)), len(arcs)
     shaken = arcs.copy()
