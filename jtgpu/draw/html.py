@@ -375,8 +375,8 @@ def _name(text: str) -> str:
     return text[:MAX_TEXT]
 
 
-PAD, TITLE, PANEL, GAP = 10, 24, 72, 30  # heights, and the margin
-CHART, LABEL = 360, 180  # widths
+PANEL, GAP = 72, 30  # heights
+COURSE, NAME = 360, 180  # widths
 MOST_PANELS, MOST_POINTS = 6, 400
 LINES = ("l", "g", "q", "k")  # classes; other states have no line
 
@@ -390,9 +390,9 @@ def draw_courses(title: str, slices: Sequence[int], courses: Sequence[Any]) -> D
     stride = -(-len(slices) // MOST_POINTS)
     chosen = [*range(0, len(slices) - 1, stride), len(slices) - 1]
     at, left = [slices[i] for i in chosen], 60
-    x = [left + (t - at[0]) * CHART / (at[-1] - at[0]) for t in at]
+    x = [left + (t - at[0]) * COURSE / (at[-1] - at[0]) for t in at]
     more = f"; {MOST_PANELS} of {len(courses)} variables" if len(courses) > MOST_PANELS else ""
-    head = shortened(f"{title}{more}", left + CHART + LABEL)
+    head = shortened(f"{title}{more}", left + COURSE + NAME)
     body = [f'<text class="h" x="{PAD}" y="16">{escaped(head)}</text>']
     top = TITLE
     for course in courses[:MOST_PANELS]:
@@ -410,9 +410,9 @@ def draw_courses(title: str, slices: Sequence[int], courses: Sequence[Any]) -> D
 
         ends = ((high, top + 10), (low, top + PANEL))
         body += [f'<text class="s r" x="{left - 6}" y="{y}">{value:.4g}</text>' for value, y in ends]
-        body.append(f'<path class="a" d="M{left} {top}V{top + PANEL}H{left + CHART}"/>')
-        name = shortened(course.name, LABEL)
-        body.append(f'<text class="h" x="{left + CHART + PAD}" y="{top + 10}">{escaped(name)}</text>')
+        body.append(f'<path class="a" d="M{left} {top}V{top + PANEL}H{left + COURSE}"/>')
+        name = shortened(course.name, NAME)
+        body.append(f'<text class="h" x="{left + COURSE + PAD}" y="{top + 10}">{escaped(name)}</text>')
         for i, state in enumerate(shown):
             values = means[state]
             if band.any():
@@ -420,11 +420,11 @@ def draw_courses(title: str, slices: Sequence[int], courses: Sequence[Any]) -> D
                 body.append(f'<path class="t" d="M{there} {" ".join(back)}z"/>')
             body.append(f'<path class="{LINES[i]}" d="M{points(values)}"/>')
             y = top + 26 + 14 * i
-            text = "mean, 2 sd" if course.sd is not None else shortened(state, LABEL - 30)
-            body.append(f'<path class="{LINES[i]}" d="M{left + CHART + PAD} {y - 4}h16"/>')
-            body.append(f'<text class="s" x="{left + CHART + PAD + 22}" y="{y}">{escaped(text)}</text>')
+            text = "mean, 2 sd" if course.sd is not None else shortened(state, NAME - 30)
+            body.append(f'<path class="{LINES[i]}" d="M{left + COURSE + PAD} {y - 4}h16"/>')
+            body.append(f'<text class="s" x="{left + COURSE + PAD + 22}" y="{y}">{escaped(text)}</text>')
         top += PANEL + GAP - 12
     body.append(f'<text class="s" x="{left}" y="{top}">slice {at[0]}</text>')
-    body.append(f'<text class="s r" x="{left + CHART}" y="{top}">{at[-1]}</text>')
-    width, height = max(left + CHART + PAD + LABEL, text_width(head) * 11 // 10 + 2 * PAD), top + PAD
+    body.append(f'<text class="s r" x="{left + COURSE}" y="{top}">{at[-1]}</text>')
+    width, height = max(left + COURSE + PAD + NAME, text_width(head) * 11 // 10 + 2 * PAD), top + PAD
     return Drawing(picture(body, width, height, title), width, height, title)
