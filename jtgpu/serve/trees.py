@@ -19,6 +19,11 @@ from ..model.mixed_dynamic import MixedDynamicNetwork
 AnyTree = JunctionTree | DecisionTree | MixedTree | DynamicTree | MixedDynamicTree
 OVER_TIME = DynamicTree, MixedDynamicTree
 AnyNetwork = DiscreteModel | MixedNetwork | MixedDynamicNetwork
+# kinds of networks, as `network_kind` names them
+OF_DECISIONS = ("decision",)
+OF_STATES = ("bayesian", "markov", *OF_DECISIONS)
+OF_CASES = (*OF_STATES, "mixed")
+OF_SEQUENCES = ("dynamic", "mixed dynamic")
 _KINDS: tuple[tuple[type, str], ...] = (
     (MarkovNetwork, "markov"), (DecisionNetwork, "decision"), (DynamicNetwork, "dynamic"), (MixedNetwork, "mixed"),
     (MixedDynamicNetwork, "mixed dynamic"),

@@ -28,14 +28,14 @@ class EntropyReply(Reply):
 def entropy() -> Iterator[None]:
     """A question that the server does not have."""
 
-    @question("/entropy", EntropyReply, "The entropy of a variable.", {"target": "lung"})
+    @question("/entropy", "entropy", EntropyReply, {"variables": "lung"})
     class Entropy(Case, kw_only=True):
-        """The entropy of a variable."""
+        """The entropy of variables."""
 
-        target: str
+        variables: str
 
-        def answer(self, tree: JunctionTree, form: Form) -> Any:
-            return {"entropy": tree.entropy(self.target, self.evidence)}
+        def reply(self, made: float, tree: JunctionTree, form: Form) -> Any:
+            return {"entropy": made}
 
     openapi.cache_clear()
     yield
@@ -49,13 +49,14 @@ def test_a_question_is_a_class(asia: JunctionTree) -> None:
     app.warm()
     client = Client(app)
     nats = asia.entropy("lung", {"xray": "yes"})
-    body = {"target": "lung", "evidence": {"xray": "yes"}}
+    body = {"variables": "lung", "evidence": {"xray": "yes"}}
     assert client.ask("asia", "entropy", body)["entropy"] == nats == answer(asia, "entropy", body)["entropy"]
-    assert client.ask("asia", "entropy", {"target": 1}, 422)["type"] == "/errors/invalid-body"
+    assert client.ask("asia", "entropy", {"variables": 1}, 422)["type"] == "/errors/invalid-body"
     assert client.get("/v1/networks/asia/entropy").status_code == 405
     assert "entropy" in client.get("/v1/networks").json()["questions"]
     described = client.get("/openapi.json").json()["paths"]["/v1/networks/{network}/entropy"]["post"]
-    assert described["requestBody"]["content"]["application/json"]["example"] == {"target": "lung"}
+    assert described["requestBody"]["content"]["application/json"]["example"] == {"variables": "lung"}
+    assert described["summary"] == "The entropy of variables."
     app.close()
 
 
