@@ -17,8 +17,8 @@ UPDATES = 10  # of a decision by single policy updating, about
 class _Known(Body, kw_only=True):
     """What is known."""
 
-    evidence: Observed | None = None
-    codes: Codes | None = None
+    evidence: Observed = None
+    codes: Codes = None
 
 
 class Option(TypedDict):

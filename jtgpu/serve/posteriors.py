@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
+
+from msgspec import Meta
 
 from ..backends.base import Evidence
 from ..errors import ArgumentError, ImpossibleEvidence, JtgpuError
@@ -22,6 +24,7 @@ from .registry import (
     Points,
     Rates,
     Reply,
+    Targets,
     Variable,
     check_size,
     distribution,
@@ -59,10 +62,10 @@ class PosteriorsReply(Reply):
 class Posteriors(Case, kw_only=True):
     """Posteriors of all variables or of some targets, of one case or of many."""
 
-    targets: Variable | list[Variable] | None = None  # variable or list of variables: Default: all variables
-    cases: list[Case] | None = None  # list of cases: Many cases in place of the evidence of one
-    quantiles: list[float] | None = None  # of numbers; default: 0.05, 0.5 and 0.95
-    points: Points = 0  # of the density of each number, evenly spaced; there are more around narrow parts
+    targets: Targets = None
+    cases: Annotated[list[Case] | None, Meta(description="Many cases in place of the evidence of one.")] = None
+    quantiles: Annotated[list[float] | None, Meta(description="Of numbers. Default: 0.05, 0.5 and 0.95.")] = None
+    points: Points = 0
 
     @property
     def n_cases(self) -> int:

@@ -206,9 +206,9 @@ class Sensitivity(Case, kw_only=True):
     """The parameters that P(target | evidence) depends on most, and its derivatives with respect to them."""
 
     of_reply: ClassVar[tuple[str, ...]] = ("n", "spread")
-    target: tuple[Variable, State]  # (variable, state)
-    n: Annotated[int, Meta(ge=0, le=100_000)] = 10  # number of parameters in the answer
-    spread: float = 0.1  # relative half width of the ranges of the tornado diagram
+    target: Annotated[tuple[Variable, State], Meta(description="Variable and state.")]
+    n: Annotated[int, Meta(ge=0, le=100_000, description="Number of parameters in the answer.")] = 10
+    spread: Annotated[float, Meta(description="Relative half width of the ranges of the tornado diagram.")] = 0.1
 
     def reply(self, made: Derivatives, tree: JunctionTree, form: Form) -> Any:
         return {
@@ -282,10 +282,10 @@ class Answer(TypedDict):
 
 @question("/ask", "ask", Answer, {"question": "P(lung | xray=yes)"})
 class Ask(Body, kw_only=True):
-    """A question as text, such as ``P(lung | xray=yes)``."""
+    """A question as text, such as P(lung | xray=yes)."""
 
     question: str
-    codes: Codes | None = None
+    codes: Codes = None
 
     def answer(self, tree: JunctionTree, form: Form) -> Any:
         q = text.parse(tree.model.with_codes(self.codes), self.question)

@@ -34,16 +34,19 @@ if TYPE_CHECKING:
 # by name or number; a number with a fraction is a value where states are intervals
 State = str | int | float | bool
 Variable = str | int
-# a state, several one of which holds, or null: not observed; of a number its value, or [low, high], null: no bound
-Observed = dict[str, State | list[State | None] | None]
-# What states mean in the evidence: "index", numbers of states from 0, or {"xray": {"1": "yes", "0": "no"}}
-Codes = Literal["names", "index"] | dict[str, dict[str, str]]
+Observed = Annotated[dict[str, State | list[State | None] | None] | None, Meta(
+    description="Variable to its state, a list of states one of which holds, or null: not observed; number to its "
+    "value, or [low, high] with null where there is no bound.")]
+Codes = Annotated[Literal["names", "index"] | dict[str, dict[str, str]] | None, Meta(
+    description='What states mean in the evidence: index, numbers from 0, or {"xray": {"1": "yes", "0": "no"}}.')]
 Weights = list[float] | dict[str, float]  # in the order of the states, or by state
+Likelihood = Annotated[dict[str, Weights] | None, Meta(description="Variable to weights P(observation | state) >= 0.")]
 # probabilities in the order of the states, or by state with ?labels=1
 Distribution = list[float] | dict[str, float]
 MAX_NUMBERS = 5_000_000  # numbers of an answer
 Count = Annotated[int, Meta(ge=0)]
-Points = Annotated[int, Meta(ge=0, le=1000)]  # of a density
+Points = Annotated[int, Meta(ge=0, le=1000, description="Points of each number's density; more around narrow parts.")]
+Targets = Annotated[Variable | list[Variable] | None, Meta(description="Variables to compute; null: all.")]
 RATE = 5e8  # operations a second that any machine does
 
 
@@ -113,12 +116,12 @@ class Case(Body, kw_only=True):
     """The evidence of one case; variables are given by name."""
 
     method: ClassVar[str] = "posteriors"
-    evidence: Observed | None = None
-    likelihood: dict[str, Weights] | None = None  # variable to weights P(observation | state) >= 0
-    soft: dict[str, Weights] | None = None  # variable to the posterior that it must have
-    # Variable to the state that it is set to, or to the probabilities with which it is set
-    do: dict[str, State | Weights] | None = None
-    codes: Codes | None = None
+    evidence: Observed = None
+    likelihood: Likelihood = None
+    soft: Annotated[dict[str, Weights] | None, Meta(description="Variable to the posterior that it must have.")] = None
+    do: Annotated[dict[str, State | Weights] | None, Meta(
+        description="Variable to the state that it is set to, or to the probabilities with which it is set.")] = None
+    codes: Codes = None
 
     def known(self, tree: AnyTree) -> dict[str, Any]:
         """The evidence as keywords of the method; those that are absent are left out, but for the findings."""

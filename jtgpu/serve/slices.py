@@ -19,12 +19,12 @@ from .registry import (
     Codes,
     Distribution,
     Form,
+    Likelihood,
     Observed,
     Points,
     Rates,
     Reply,
-    Variable,
-    Weights,
+    Targets,
     check_size,
     distribution,
     question,
@@ -142,7 +142,7 @@ def _targets(tree: Tree, given: Any) -> tuple[list[str] | None, int]:
 class _OfSlices(Sequences, kw_only=True):
     """Sequences, and the variables whose posteriors are the answer."""
 
-    targets: Variable | list[Variable] | None = None  # variable or list of variables. Default: all
+    targets: Targets = None
 
     def posteriors(self, tree: Tree, form: Form, n: int, slices_of: Any, points: int = 0, **more: Any) -> Any:
         """The reply of the method."""
@@ -165,8 +165,8 @@ class _OfSlices(Sequences, kw_only=True):
 class Filter(_OfSlices, kw_only=True):
     """Posteriors in every slice given the evidence up to it; of networks over time."""
 
-    at: str | int | list[int] | None = None  # "last", or slices, counted from 0. Default: all
-    points: Points = 0  # of the density of each number in each slice
+    at: Annotated[str | int | list[int] | None, Meta(description="last, or slices, from 0. Default: all.")] = None
+    points: Points = 0
 
     def answer(self, tree: Tree, form: Form) -> Any:
         longest = max((part.slices for part in self.parts()), default=0)
@@ -255,11 +255,11 @@ class StepReply(Reply):
 class Step(Body, kw_only=True):
     """The next slice of a sequence; the client keeps the state, and the server nothing. Of networks over time."""
 
-    state: str | None = None  # of the step before, in base64; null: the first slice
-    evidence: Observed | None = None
-    likelihood: dict[str, Weights] | None = None
-    codes: Codes | None = None
-    targets: Variable | list[Variable] | None = None
+    state: Annotated[str | None, Meta(description="That of the step before, in base64; null: the first slice.")] = None
+    evidence: Observed = None
+    likelihood: Likelihood = None
+    codes: Codes = None
+    targets: Targets = None
 
     def answer(self, tree: Tree, form: Form) -> StepReply:
         model, own = states_of(tree.network), numbers_of(tree.network)
