@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from ..decisions.tree import DecisionTree
@@ -40,9 +41,14 @@ def network_of(tree: AnyTree) -> AnyNetwork:
     return tree.model if isinstance(tree, JunctionTree) else tree.network
 
 
+@cache
+def _kind_of(cls: type) -> str:
+    return next((kind for of, kind in _KINDS if issubclass(cls, of)), "bayesian")
+
+
 def network_kind(net: AnyNetwork) -> str:
     """The kind of a network, in a word."""
-    return next((kind for cls, kind in _KINDS if isinstance(net, cls)), "bayesian")
+    return _kind_of(type(net))
 
 
 def numbers_of(net: AnyNetwork) -> tuple[str, ...]:
