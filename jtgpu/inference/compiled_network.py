@@ -1,4 +1,4 @@
-"""What compiled networks share: all are `Served`, those of numbers, slices and decisions are a `CompiledNetwork`."""
+"""`Served`, all compiled networks, and `CompiledNetwork`, those of numbers, slices and decisions."""
 
 from __future__ import annotations
 

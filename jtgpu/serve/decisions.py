@@ -15,7 +15,7 @@ UPDATES = 10  # of a decision by single policy updating, about
 
 
 class _Known(Body, kw_only=True):
-    """What is known."""
+    """The evidence."""
 
     evidence: Observed = None
     codes: Codes = None

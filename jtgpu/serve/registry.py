@@ -104,7 +104,7 @@ class Body(Struct, forbid_unknown_fields=True, kw_only=True):
         return self.reply(getattr(tree, self.method)(**self.arguments(tree)), tree, form)
 
     def reply(self, made: Any, tree: Any, form: Form) -> Any:
-        """What the method returned, as plain data."""
+        """The result of the method, as plain data."""
         raise NotImplementedError
 
     def seconds(self, tree: Any, rates: Rates) -> float:
@@ -218,7 +218,7 @@ class Question:
 
     @property
     def summary(self) -> str:
-        """What the answer is."""
+        """A sentence about the answer."""
         return (self.body.__doc__ or "").partition("\n")[0]
 
 
