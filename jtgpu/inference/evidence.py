@@ -221,8 +221,8 @@ def read_findings(
     # raises UnknownVariable, UnknownState: If the model has no such name; the message suggests the closest ones.
     # raises EvidenceError: If a value has the wrong type or length, a weight is negative, or a variable is given twice.
     # raises ImpossibleEvidence: If a set of states is empty, or all weights are zero.
-    if likelihood is None and type(findings) is dict:
-        simple = plain_states(model, findings, len(model))
+    if likelihood is None and (findings is None or type(findings) is dict):
+        simple = plain_states(model, findings or {}, len(model))
         if simple is not None:
             return Evidence(simple)
     findings = one_case(model, findings)
