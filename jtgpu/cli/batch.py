@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +50,8 @@ def batch(
         tree_of_numbers = compiled_numbers(net, o.file, plan, run)
         if run.cluster is not None:
             raise BadParameter(f"{o.file} has numbers, which clusters do not take", param_hint="--cluster")
-        own = replace(writing, dialect=csv.dialect(), escape_formulas=csv.escape_formulas)
-        options = replace(query, na_values=csv.na_values)
+        own = writing.replaced(dialect=csv.dialect(), escape_formulas=csv.escape_formulas)
+        options = query.replaced(na_values=csv.na_values)
         with terminable_run(o.output), progress_of(is_shown(run.progress)) as shown_progress:
             report = batch_of_numbers(tree_of_numbers, (o.cases, o.output), options, own, levels, shown_progress)
         _print_report(report, o.cases, o.output, None, o.json)
@@ -60,7 +59,7 @@ def batch(
     if levels is not None:
         raise BadParameter(f"{o.file} has no variable that is a number", param_hint="--quantiles")
     # validate everything before the computation starts
-    files = replace(writing, dialect=csv.dialect(), threads=run.threads, escape_formulas=csv.escape_formulas)
+    files = writing.replaced(dialect=csv.dialect(), threads=run.threads, escape_formulas=csv.escape_formulas)
     columns = _columns(o.cases, o.output, net, run.cluster, files.dialect)
     options = _named(query, net, columns, csv.na_values)
     startup: float | None = None
@@ -148,7 +147,7 @@ def _named(query: TableOptions, net: DiscreteModel, columns: list[str], na_value
         for n in (texts.evidence_columns, texts.keep)
     )
     targets = None if query.targets is None else split_names(texts.targets, net.variables, "variable")
-    return replace(query, targets=targets, evidence_columns=evidence, keep=keep or (), na_values=na_values)
+    return query.replaced(targets=targets, evidence_columns=evidence, keep=keep or (), na_values=na_values)
 
 
 def _split(given: list[str]) -> list[str]:

@@ -6,7 +6,6 @@ that it shares with others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -105,8 +104,7 @@ class ChanceOnly(Record):
 LOCAL = "backend threads dtype devices progress"
 
 
-@dataclass(frozen=True)
-class CsvOptions(CsvDialect):
+class CsvOptions(CsvDialect, title="CSV files"):
     """How CSV files are read and written."""
 
     na_values: Annotated[Names | None, fields_of(ReadOptions)["na_values"].opt] = None
@@ -513,7 +511,7 @@ class LearnModel(Record, title="Model"):
     ess: Annotated[float, Opt("Equivalent sample size of bdeu and bds.")] = 1.0
     graph_prior: Annotated[Literal["uniform", "fair", "order"], Opt(
         "Prior weights of graphs: uniform, fair, or order (probabilities only).", "--graph-prior NAME")] = "uniform"
-    max_parents: Annotated[int, Opt("Most parents.", least=0, front=True)] = 4
+    max_parents: Annotated[int, Opt("Maximum number of parents.", least=0, front=True)] = 4
     seed: Annotated[int, Opt("Random seed of searches and chains.", least=0)] = 0
 
 
@@ -814,9 +812,11 @@ class Warmup(Printed, Shown):
 
 
 QUERIES, TABLES, NETWORKS, SPEED = "Queries of one case", "Tables of cases", "Networks and plans", "Speed"
-BUT_DEVICES, BUT_DTYPE = "backend threads dtype progress", "backend threads devices progress"
+BUT_DEVICES = "backend threads dtype progress"
 FITS = "start zeros restarts seed iterations tolerance accelerate stepwise standard_errors"
 ONE_BY_ONE = "backend threads progress"
+OF_FIT = "backend=auto|cpu|gpu|reference threads devices progress cluster"
+OF_LEARN = "backend=auto|cpu|gpu threads devices cluster memory_limit progress"
 
 
 class Command(NamedTuple):
@@ -847,7 +847,7 @@ COMMANDS = {
         FileOptions: "resume force compression chunk", CsvOptions: "", FitModel: "",
         EM: "start zeros restarts iterations tolerance accelerate", Compute: ONE_BY_ONE}),
     "fit": Command(TABLES, Fit, {
-        FitModel: "", EM: FITS, FitCases: "", CsvOptions: INPUT, Compute: BUT_DTYPE + " cluster", Workers: ""}),
+        FitModel: "", EM: FITS, FitCases: "", CsvOptions: INPUT, Compute: OF_FIT, Workers: ""}),
     "validate": Command(TABLES, Validate, {CsvOptions: INPUT}),
     "screen": Command(TABLES, Screen, {CsvOptions: INPUT, Compute: "threads devices cluster"}, "preprocess"),
     "whiten": Command(TABLES, Whiten, {CsvOptions: INPUT}, "preprocess"),
@@ -855,7 +855,7 @@ COMMANDS = {
         CsvOptions: "escape_formulas", Planning: "", Compute: ONE_BY_ONE}),
     "learn": Command(NETWORKS, Learn, {
         LearnModel: "", LearnTable: "", LearnConstraints: "", Search: "candidates start", LearnFiles: "", Chains: "",
-        CsvOptions: INPUT, Compute: "backend threads devices cluster memory_limit progress"}),
+        CsvOptions: INPUT, Compute: OF_LEARN}),
     "explore": Command(NETWORKS, Explore, {CsvOptions: INPUT}),
     "info": Command(NETWORKS, Info),
     "convert": Command(NETWORKS, Convert, {}, "export"),

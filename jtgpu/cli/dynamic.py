@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time as clock
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,7 @@ def dynamic(o: Dynamic, writing: FileOptions, csv: CsvOptions, model: FitModel, 
     if o.question == "fit":
         fit_sequences(o, net, writing, model, em, csv, run)
         return
-    files = replace(writing, dialect=csv.dialect(), threads=run.threads, escape_formulas=csv.escape_formulas)
+    files = writing.replaced(dialect=csv.dialect(), threads=run.threads, escape_formulas=csv.escape_formulas)
     asked = SequenceQuestion(
         o.question, o.id, o.time, _names(o.target, net), _names(o.evidence_columns, net), o.at == "last", o.steps or 1,
         o.labels, o.log_evidence, o.on_gap, o.on_error, csv.na_values,

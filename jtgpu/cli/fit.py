@@ -6,7 +6,6 @@ import json as encoder
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +99,7 @@ def fit(
             fitted: Any = fit_numbers(net, o.cases, data.continuous, from_data, read, options)
         else:
             structure: Any = {v: net.parents(v) for v in net} if from_data else net
-            read = replace(read, codes=parse_codes(net.variables, o.codes) if from_data and o.codes else None)
+            read = read.replaced(codes=parse_codes(net.variables, o.codes) if from_data and o.codes else None)
             fitted = fit_parameters(structure, [*o.cases], read=read, **options)
     seconds = time.perf_counter() - begun
     for text in dict.fromkeys(str(w.message) for w in caught):

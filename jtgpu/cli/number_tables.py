@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,7 +92,7 @@ def batch_of_numbers(
             targets, evidence, keep, query.labels, query.log_evidence, query.on_error, quantiles, sorted(words),
             str(net.discrete.state_codes),
         ],
-        "dialect": list(asdict(files.dialect).values()), "output": [output.name, files.compression],
+        "dialect": [*vars(files.dialect).values()], "output": [output.name, files.compression],
         "escape_formulas": files.escape_formulas,
     }  # fmt: skip
     writer = writer_for(output, files.compression, files.escape_formulas)

@@ -1,5 +1,6 @@
 """`Record`, a set of options, and `Opt`, what is said about one of them."""
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable
@@ -7,7 +8,7 @@ from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, dataclass_transform, get_args, get_origin
 
 from ..errors import ArgumentError
-from ..util.arguments import choice, flag, number, unknown_keyword, whole_number
+from ..util.arguments import RECORDS, choice, flag, number, unknown_keyword, whole_number
 
 
 class Opt(NamedTuple):
@@ -22,6 +23,7 @@ class Opt(NamedTuple):
     front: bool = False  # in the short help, though its record is one of several
     check: Callable[[Any], Any] | None = None  # of the text on the command line: its value, or an ArgumentError
     complete: Literal["", "networks", "targets", "findings"] = ""  # which words a shell completes
+    python: str = ""  # what is said in the documentation of Python only
 
 
 class Field(NamedTuple):
@@ -43,6 +45,10 @@ class Field(NamedTuple):
         listed = () if self.opt.check else (word for kind in kinds_of(self.kind) for word in get_args(kind))
         return self.opt.choices or tuple(word for word in listed if isinstance(word, str))
 
+    def only(self, *choices: str) -> "Field":
+        """The field with some of its choices."""
+        return self._replace(opt=self.opt._replace(choices=choices))
+
 
 REQUIRED: Any = object()
 
@@ -54,14 +60,10 @@ def kinds_of(kind: Any) -> tuple[Any, ...]:
     return tuple(part for part in get_args(kind) if part is not type(None))
 
 
-_FIELDS: dict[type, dict[str, Field]] = {}  # of records seen so far
-
-
+@functools.cache
 def fields_of(record: type) -> dict[str, Field]:
     """The options of a record by the name of the field, those of base classes first."""
-    if record in _FIELDS:
-        return _FIELDS[record]
-    fields = _FIELDS[record] = {}
+    fields = {}
     for cls in reversed(record.__mro__):
         for name, text in vars(cls).get("__annotations__", {}).items():
             # of the records that a command has: making all of them takes longer than its help
@@ -72,6 +74,13 @@ def fields_of(record: type) -> dict[str, Field]:
     return fields
 
 
+@functools.cache
+def defaults_of(record: type) -> dict[str, Any]:
+    """The defaults of all fields of a record, also of those that are no options."""
+    declared = reversed(record.__mro__[:-2])  # those of `Record` and object have no fields
+    return {name: getattr(record, name, REQUIRED) for c in declared for name in vars(c).get("__annotations__", ())}
+
+
 class _Documentation:
     """The docstring of a record: its own text, and its fields; these are read when somebody asks."""
 
@@ -80,8 +89,8 @@ class _Documentation:
 
     def __get__(self, _: object, record: type) -> str:
         rows = [
-            f"{name} : {_in_words(field)}, default {field.default!r}\n    {field.opt.help}"
-            for name, field in fields_of(record).items()
+            f"{name} : {_in_words(f)}, default {f.default!r}\n    {f.opt.help} {f.opt.python}".rstrip()
+            for name, f in fields_of(record).items()
         ]
         return "\n".join([self.text or "", "", "Parameters", "----------", *rows])
 
@@ -92,8 +101,8 @@ class _Signature:
     def __get__(self, _: object, record: type) -> inspect.Signature:
         parameter = inspect.Parameter
         return inspect.Signature([
-            parameter(name, parameter.KEYWORD_ONLY, default=parameter.empty if f.default is REQUIRED else f.default)
-            for name, f in fields_of(record).items()
+            parameter(name, parameter.KEYWORD_ONLY, default=parameter.empty if default is REQUIRED else default)
+            for name, default in defaults_of(record).items()
         ])  # fmt: skip
 
 
@@ -106,7 +115,7 @@ def _in_words(field: Field) -> str:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Record:
-    """A set of options; the annotated fields of a subclass are options."""
+    """A set of options: the fields of a subclass whose annotation has an `Opt`, besides others."""
 
     __signature__: ClassVar[Any] = _Signature()
     title: ClassVar[str] = ""  # of its group in --help-all; none: all of it is in the short help
@@ -115,15 +124,20 @@ class Record:
         cls.title = title
         if title:  # others are commands, whose help has the fields
             cls.__doc__ = _Documentation(cls.__doc__)  # type: ignore[assignment]
+            RECORDS[cls.__name__] = cls
 
     def __init__(self, **given: Any):
-        fields = fields_of(type(self))
-        if not given.keys() <= fields.keys():
-            raise unknown_keyword(type(self).__name__, min(given.keys() - fields.keys()), fields)
-        values = {name: field.default for name, field in fields.items()} | given
+        defaults = defaults_of(type(self))
+        if not given.keys() <= defaults.keys():
+            raise unknown_keyword(type(self).__name__, min(given.keys() - defaults.keys()), defaults)
+        values = defaults | given
         if missing := [name for name, value in values.items() if value is REQUIRED]:
             raise ArgumentError(f"{type(self).__name__}() needs {', '.join(missing)}")
         vars(self).update(values)
+        self._check()
+
+    def _check(self) -> None:
+        """Raise `ArgumentError` for values that are not allowed."""
         check_options(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -136,8 +150,8 @@ class Record:
         return hash(tuple(map(repr, vars(self).values())))
 
     def __repr__(self) -> str:
-        fields = fields_of(type(self))
-        given = (f"{name}={value!r}" for name, value in vars(self).items() if value != fields[name].default)
+        defaults = defaults_of(type(self))
+        given = (f"{name}={value!r}" for name, value in vars(self).items() if value != defaults[name])
         return f"{type(self).__name__}({', '.join(given)})"
 
     def replaced(self, **changes: Any) -> Self:

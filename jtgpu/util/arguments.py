@@ -6,10 +6,11 @@ import functools
 import math
 import operator
 import os
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from inspect import CO_VARARGS, CO_VARKEYWORDS
+from inspect import CO_VARARGS, CO_VARKEYWORDS, signature
 from numbers import Real
 from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,6 +29,8 @@ FORMER = {
     "on_impossible": "on_error", "prior": "pseudo_counts graph_prior", "pseudo_count": "pseudo_counts",
     "step": "stepwise", "steps": "ahead", "table": "scores", "time": "seconds", "time_limit": "seconds",
 }  # fmt: skip
+
+RECORDS: dict[str, type] = {}  # of options, by name; `jtgpu.options.record` adds them
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -80,7 +83,7 @@ def _checked(function: Any, known: set[str] | None) -> Any:
     @functools.wraps(function)
     def called(*args: Any, **keywords: Any) -> Any:
         if keywords and known is not None and not keywords.keys() <= known:
-            raise unknown_keyword(function.__qualname__, min(keywords.keys() - known), known, function.__kwdefaults__)
+            raise unknown_keyword(function.__qualname__, min(keywords.keys() - known), known, function.__annotations__)
         try:
             return function(*args, **keywords)
         except Exception as error:  # of Python or NumPy: perhaps an argument is of a wrong type
@@ -99,15 +102,17 @@ def _checked(function: Any, known: set[str] | None) -> Any:
 
 
 def unknown_keyword(
-    function: str, name: str, known: Iterable[str], defaults: Mapping[str, Any] | None = None
+    function: str, name: str, known: Iterable[str], annotations: Mapping[str, Any] | None = None
 ) -> ArgumentError:
     """The error for a keyword that a function does not have: where it is now, the nearest one, or all of them."""
-    # defaults: Of keywords; those that are records of options have further ones
+    # annotations: Of the arguments; those that are records of options have further ones
     options = sorted({*known} - {"self", "cls"})
     called = function.removesuffix(".__init__").rpartition(".")[2]
     now = {
-        word: f"{keyword}={type(record).__name__}({word}=...)"
-        for keyword, record in (defaults or {}).items() for word in getattr(record, "__dict__", ())
+        word: f"{keyword}={record.__name__}({word}=...)"
+        for keyword, kind in (annotations or {}).items() if keyword in options
+        for record in map(RECORDS.get, re.findall(r"\w+", str(kind))) if record is not None
+        for word in signature(record).parameters
     } | {word: f"{word}=" for word in options}  # fmt: skip
     for word in (name, *FORMER.get(name, "").split()):
         if word in now:
