@@ -6,7 +6,6 @@ import importlib
 import inspect
 import os
 import re
-import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, get_origin
@@ -212,6 +211,8 @@ class _ClickCommand(click.Command):
 
     def help_text(self, ctx: click.Context, whole: bool) -> str:
         """The help, with all options grouped by record, or the short one where they are many."""
+        from textwrap import wrap  # completion needs none
+
         whole = whole or len(self.fields) <= FEW
         formatter = ctx.make_formatter()
         self.format_usage(ctx, formatter)
@@ -246,7 +247,7 @@ class _ClickCommand(click.Command):
             formatter.write_text(_unbroken(f"{listed}: jtgpu {self.name} --help-all"))
         with formatter.section("Examples"):
             for line in self.declared.examples:
-                lines = textwrap.wrap(line, formatter.width - 6, break_long_words=False, break_on_hyphens=False)
+                lines = wrap(line, formatter.width - 6, break_long_words=False, break_on_hyphens=False)
                 formatter.write("  " + "\n      ".join(lines) + "\n")
         return formatter.getvalue().replace(HYPHEN, "-").rstrip("\n")
 

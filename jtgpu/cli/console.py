@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import gc
 import io
 import json
 import os
@@ -108,6 +109,7 @@ def run(function: Callable[..., None], records: Sequence[Any], ctx: click.Contex
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    gc.enable()
     _read.set(None)
     _fields.set(getattr(ctx.command, "fields", {}))
     try:
