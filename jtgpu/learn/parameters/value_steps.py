@@ -147,20 +147,21 @@ class Values:
     def __init__(  # noqa: PLR0913
         self, start: MixedNetwork, cases: MixedCases, weights: Floats, strength: Strength,
         options: Mapping[str, Any], *, fixed: Sequence[str] = (), sharing: Sharing | None = None,
-        hidden: Sequence[str] = (), source: tuple[Cells, Ints] | None = None,
+        hidden: Sequence[str] = (), source: tuple[Cells, Ints] | None = None, is_random: bool = False,
     ):  # fmt: skip
         # start: gives the units, too
         # fixed: variables whose parameters stay
         # sharing: of variables with states, by number among these; None: each by itself
         # source: the table, and the row of each case in it
+        # is_random: whether EM starts around random rows
         self._far = far_from_zero(start, cases, weights)
         shift = np.array([self._far.get(y, 0.0) for y in start.numbers])
         if self._far:
             cases = replace(cases, values=cases.values - shift)
             start = moved(start, {y: -x for y, x in self._far.items()})
-        self.cases, self.weights, self.hidden, self._source = cases, weights, hidden, source
+        self.cases, self.weights, self.hidden, self._source, self._is_random = cases, weights, hidden, source, is_random
         self.tree = MixedTree(start, "cpu", max_configurations=1 << 22, options=options)
-        self.is_complete = not hidden and not np.isnan(cases.values).any() and not (cases.states < 0).any()
+        self.is_complete = not (hidden or cases.likelihood or np.isnan(cases.values).any() or (cases.states < 0).any())
         self.errors: dict[str, float] = {}
         numbers, prior = self.tree.answerer.numbers, pooled_prior(self.tree, cases, weights, strength)
         rows = FamilyRows(numbers, cases, weights, strength.rows, shift) if self.is_complete else None
@@ -185,7 +186,7 @@ class Values:
 
     def start_tables(self, complete_counts: Any, seed: int, n: int) -> Theta:
         """The n-th start: the network's, and random ones."""
-        if n == 0 and not self.hidden:
+        if n == 0 and not self._is_random:
             return self.first
         rng, net, theta = np.random.default_rng([seed, n]), self.tree.network, [*self.first]
         chosen: dict[Any, Ints] = {}  # the same rows for all numbers with the same parents
@@ -299,8 +300,9 @@ class Values:
 
         net = self.tree.network
         return {
-            "data": digest(self.cases.states, self.cases.values, self.weights),
-            "structure": repr([(v, net.states(v), net.parents(v)) for v in net]), "start": digest(*self.first),
+            "data": digest(self.cases.states, self.cases.values, self.weights, *self.cases.likelihood.values()),
+            "structure": repr([(v, net.states(v), net.parents(v)) for v in net]),
+            "start": "random" if self._is_random else digest(*self.first),
             "prior": digest(*(f.prior for f in self.families)), "hidden variables": repr(self.hidden),
             "tied or fixed variables": repr([f.members for f in self.families]),
         }  # fmt: skip
