@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 from click.exceptions import Exit
@@ -33,12 +33,9 @@ from ..errors import (
     ParseError,
     TableTooLarge,
 )
-from ..options.tables import CsvDialect
+from ..options.tables import CsvDialect, ReadOptions
 from ..util.text_table import printable as shown
 from . import INTERRUPTED, raise_on_interrupt, terminable
-
-if TYPE_CHECKING:
-    from ..options.tables import CsvDialect
 
 OK, ERROR, USAGE, TOO_LARGE, IMPOSSIBLE, UNREADABLE, EXISTS = range(7)
 # Python's advice in messages, and that of the command line
@@ -73,6 +70,13 @@ def reading(path: str, dialect: CsvDialect) -> CsvDialect:
     """The dialect of a file of cases, whose lines errors name from now on in place of rows."""
     _read.set((path, dialect))
     return dialect
+
+
+def read_cases(path: str, read: ReadOptions, states: Mapping[str, Sequence[str]] | None = None) -> Any:
+    """The Arrow table in a file of cases, whose lines errors name."""
+    from ..columns.files import read_file
+
+    return read_file(path, dialect=reading(path, read), na_values=read.na_values, states=states)
 
 
 def _with_lines(message: str) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from click import BadParameter, echo
 
-from ..columns.files import read_file
 from ..draw import arcs, heat_map
 from ..errors import FormatError, NetworkError
 from ..formats import writer_of
@@ -26,15 +25,8 @@ from ..options.learning import Chains, Constraints, Search
 from ..options.tables import ReadOptions
 from ..util.atomic_file import write_text
 from ..util.text_table import counted
-from .console import csv_text, print_json, reading, warn
-from .declared import (
-    CsvOptions,
-    Learn,
-    LearnConstraints,
-    LearnFiles,
-    LearnModel,
-    LearnTable,
-)
+from .console import csv_text, print_json, read_cases, reading, warn
+from .declared import Learn, LearnConstraints, LearnFiles, LearnModel, LearnTable
 from .networks import check_output, read_network, split_names
 from .numbers import numeric_writer_of
 from .saving import save_network
@@ -112,7 +104,7 @@ def _data_as_json(data: str, table: CodedTable) -> dict[str, Any]:
 
 def learn(  # noqa: PLR0913 (records)
     o: Learn, model: LearnModel, columns: LearnTable, constraints: LearnConstraints, search: Search, files: LearnFiles,
-    chains: Chains, csv: CsvOptions, run: Compute,
+    chains: Chains, read: ReadOptions, run: Compute,
 ) -> None:  # fmt: skip
     """Run ``jtgpu learn``."""
     writer = None
@@ -124,7 +116,7 @@ def learn(  # noqa: PLR0913 (records)
         or files != LearnFiles() or chains != Chains()
     )  # fmt: skip
     _check(o, model, files, chains, is_wanted)
-    table = _read(o.data, csv, model, columns, run.memory_limit)
+    table = _read(o.data, read, model, columns, run.memory_limit)
     options: dict[str, Any] = vars(model) | {
         "constraints": _constraints(constraints, table.names),
         "search": search.replaced(start=None if search.start is None else _network(search.start)),
@@ -204,20 +196,20 @@ def _constraints(given: LearnConstraints, names: Sequence[str]) -> Constraints:
 
 
 def _read(
-    data: str, csv: CsvOptions, model: LearnModel, columns: LearnTable, memory: Any
+    data: str, read: ReadOptions, model: LearnModel, columns: LearnTable, memory: Any
 ) -> CodedTable:  # fmt: skip
     """The columns that are kept, with intervals in place of numbers unless states or numbers are declared."""
-    declared, dialect = None if columns.states == "data" else _network(columns.states), reading(data, csv.dialect())
+    declared = None if columns.states == "data" else _network(columns.states)
     rule = ScoreRule(model.score, model.ess)
     if not any((columns.exclude, columns.columns, columns.bins, columns.continuous, rule.takes_numbers)):
         if declared is None:
-            require_feasible(data, memory, dialect=dialect)
+            require_feasible(data, memory, dialect=read)
         return code_table(
-            data, states=declared, missing=columns.missing, constant=columns.constant, dialect=dialect,
-            na_values=csv.na_values,
+            data, states=declared, missing=columns.missing, constant=read.constant, dialect=reading(data, read),
+            na_values=read.na_values,
         )  # fmt: skip
     states = {} if declared is None else {v: declared.states(v) for v in declared.variables}
-    table = read_file(data, dialect=dialect, na_values=csv.na_values, states=states)
+    table = read_cases(data, read, states)
     names = table.column_names
     numbers: Any = columns.continuous
     numbers = True if numbers == ("all",) else numbers and split_names(numbers, names, "column")
@@ -227,8 +219,8 @@ def _read(
     if columns.bins is not None and not (numbers is True or (numbers is None and rule.takes_numbers)):
         free = [name for name in table.column_names if name not in {*states, *(numbers or ())}]
         table = discretise(table.select(free), bins=columns.bins).apply(table)
-    read = ReadOptions(constant=columns.constant)
-    return table_of(table, rule, numbers, states=declared, missing=columns.missing, read=read)
+    constant = ReadOptions(constant=read.constant)
+    return table_of(table, rule, numbers, states=declared, missing=columns.missing, read=constant)
 
 
 def _report(best: Structure, table: CodedTable, data: str | None, output: str | None) -> None:

@@ -13,6 +13,7 @@ from ..cases.answer_table import write_file
 from ..cases.writing.formats import writer_for
 from ..columns.files import read_file, time_column
 from ..options.compute import Compute
+from ..options.tables import ReadOptions
 from ..screen.columns import like_cases, open_rows, take_rows
 from ..screen.outliers import Outliers, top_outliers
 from ..screen.reference import RareCells, cell_surprise, row_surprise
@@ -20,8 +21,8 @@ from ..series.autoregression import Autoregression, ar
 from ..series.autoregression import whiten as residuals
 from ..series.slices import lag_parents, two_slices
 from ..util.atomic_file import write_text
-from .console import print_json, reading
-from .declared import CsvOptions, Screen, Whiten
+from .console import print_json, read_cases
+from .declared import Screen, Whiten
 from .networks import check_output, read_network, split_names, with_codes
 from .tables import print_rows, status
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def screen(o: Screen, csv: CsvOptions, run: Compute) -> None:
+def screen(o: Screen, read: ReadOptions, run: Compute) -> None:
     """Run ``jtgpu screen``."""
     if o.surprise and o.net is None:
         raise BadParameter("--surprise requires a network", param_hint="--net")
@@ -47,7 +48,7 @@ def screen(o: Screen, csv: CsvOptions, run: Compute) -> None:
     model = None if o.net is None else with_codes(read_network(o.net), o.codes)
     with status("reading", o.progress) as step:
         states = None if model is None else {v: model.states(v) for v in model.variables}
-        table = read_file(o.data, dialect=reading(o.data, csv.dialect()), na_values=csv.na_values, states=states)
+        table = read_cases(o.data, read, states)
         names = None if o.columns is None else split_names(o.columns, table.column_names, "column")
         outliers = top_outliers(
             table, o.n, o.k, o.metric, o.missing, scale=o.scale, net=model, columns=names,
@@ -64,7 +65,7 @@ def screen(o: Screen, csv: CsvOptions, run: Compute) -> None:
         if o.output is not None:
             write_file(_result(table, outliers, scores), o.output)
         if o.drop is not None:
-            whole = read_file(o.data, dialect=csv.dialect(), as_text=True)
+            whole = read_file(o.data, dialect=read, as_text=True)
             write_file(take_rows(whole, open_rows(whole), outliers.others, {}), o.drop)
     _print_outliers(o.data, outliers, scores, o.json)
 
@@ -108,9 +109,7 @@ def _print_outliers(data: str, outliers: Outliers, scores: dict[str, Any], json:
     print_rows(header, lines)
 
 
-
-
-def whiten(o: Whiten, csv: CsvOptions) -> None:
+def whiten(o: Whiten, read: ReadOptions) -> None:
     """Run ``jtgpu whiten``."""
     if not o.order.isdecimal() and o.order not in ("bic", "aic"):
         raise BadParameter(f"{o.order!r} is neither bic nor aic nor a number", param_hint="--order")
@@ -119,7 +118,7 @@ def whiten(o: Whiten, csv: CsvOptions) -> None:
     for path in (o.output, o.lags):
         if path is not None:
             check_output(path, o.force)
-    table = read_file(o.data, dialect=reading(o.data, csv.dialect()), na_values=csv.na_values)
+    table = read_cases(o.data, read)
     time = o.time or time_column(table)
     if o.columns is not None:
         names = split_names(o.columns, table.column_names, "column")

@@ -20,8 +20,8 @@ from ..options.compute import Compute, CutPlanning
 from ..util.text_table import printable as shown
 from .console import print_json
 from .declared import Query
-from .networks import case_of, findings_as_json, load_any, read_network, split_names, target_names, with_codes
-from .numbers import mixed_findings, print_mixed
+from .networks import case_of, findings_as_json, load_any, target_names, with_codes
+from .numbers import print_mixed
 from .planning import compiled
 from .tables import bold, on_terminal, print_rows, show_number
 
@@ -90,37 +90,31 @@ def print_answer(q: ParsedQuestion, answer: Answer, digits: int | None = None, *
     print_rows(answer.header, answer.rows, digits=digits, bars=q.kind == "P")
 
 
-
-
 def query(o: Query, plan: CutPlanning, run: Compute) -> None:
     """Run ``jtgpu query``."""
-    mixed = None if o.file.endswith(".plan") else with_codes(load_any(o.file), o.codes)
-    if isinstance(mixed, MixedNetwork):
-        if o.question or o.evidence_file or run.compile_options():
-            raise BadParameter(
-                f"{o.file} has numbers, for which query takes --evidence and --target only", param_hint="QUERY"
-            )
-        findings = mixed_findings(mixed, o.evidence or [])
-        names = list(dict.fromkeys(split_names(o.target or [], mixed.variables, "variable"))) or None
-        mixed_tree = mixed.compile(run.backend, **run.threads_option())
-        print_mixed(mixed, o.file, findings, mixed_tree.posteriors(findings, targets=names), o.json)
-        return
-    net = read_network(o.file) if mixed is None else mixed
+    net: Any = with_codes(load_any(o.file), o.codes)
+    numbers = isinstance(net, MixedNetwork)
+    if numbers and (o.question or o.evidence_file):
+        raise BadParameter(
+            f"{o.file} has numbers, for which query takes --evidence and --target only", param_hint="QUERY"
+        )
     # validate everything before the computation starts
     findings = case_of(net, o.evidence, o.evidence_file)
     if o.question and o.target:
         raise BadParameter("a query names its own targets", param_hint="--target")
-    for q in o.question or []:
+    for q in o.question:
         if "=" in q and q.partition("=")[0].strip() in net.variables:
             raise BadParameter(f"{q!r} is evidence, not a question: use -e {q!r}", param_hint="QUESTION")
-    questions = [text.parse(net, q).also(net, findings) for q in o.question or []]
+    questions = [text.parse(net, q).also(net, findings) for q in o.question]
     if o.question and getattr(findings, "likelihood", None):
         raise BadParameter("queries take no likelihoods from a file", param_hint="--evidence-file")
     targets = target_names(net, o.target) or None
     with compiled(net, o.file, plan, run) as (tree, _):
         posteriors = None if questions else tree.posteriors(findings, targets=targets)
         answers, error = answer_questions(tree, questions, text.as_json if o.json else answer_table)
-    if posteriors is None:
+    if numbers:
+        print_mixed(net, o.file, findings, posteriors, o.json)
+    elif posteriors is None:
         print_answers(o.file, questions, answers, error, o.json, o.digits)
     elif o.json:
         pairs = ((name, list(p.states), p.probabilities.tolist()) for name, p in posteriors.items())

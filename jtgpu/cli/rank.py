@@ -7,23 +7,22 @@ from typing import Any
 
 from click import BadParameter
 
-from ..columns.files import read_file
 from ..graphs.centrality import betweenness
 from ..model.discrete import DiscreteModel
 from ..options.compute import Compute
+from ..options.tables import ReadOptions
 from ..util.atomic_file import write_text
-from .console import print_json
-from .declared import CsvOptions, Rank
+from .console import print_json, read_cases
+from .declared import Rank
 from .networks import check_picture, read_network
 from .tables import print_rows, status
 
 TABLES = (".csv", ".tsv", ".parquet")
 
 
-
-def rank(o: Rank, csv: CsvOptions, run: Compute) -> None:
+def rank(o: Rank, read: ReadOptions, run: Compute) -> None:
     """Run ``jtgpu rank``."""
-    graph = _read(o.file, csv)
+    graph = _read(o.file, read)
     if o.published:
         _print_published(graph)
         return
@@ -69,10 +68,10 @@ def _print_published(graph: Any) -> None:
     print_rows(("program", "streams", "neighbours", "block", "seconds", "sources measured"), rows)
 
 
-def _read(file: str, csv: CsvOptions) -> Any:
+def _read(file: str, read: ReadOptions) -> Any:
     """A network, or a table of edges."""
     is_table = file.lower().removesuffix(".gz").endswith(TABLES)
-    return read_file(file, dialect=csv.dialect(), na_values=csv.na_values) if is_table else read_network(file)
+    return read_cases(file, read) if is_table else read_network(file)
 
 
 def _cells(key: Any, edges: bool) -> list[str]:

@@ -16,10 +16,11 @@ class Keys(Record, title="Sequences"):
     """How the rows of a table form sequences."""
 
     id: Annotated[str | None, Opt(
-        "Column that names the sequence of each row. Default: all rows are one sequence.", "--id COLUMN")] = None
+        "Column that names the sequence of each row. Default: all rows are one sequence.", "--id COLUMN",
+        front=True)] = None
     time: Annotated[str | None, Opt(
         "Column of times, numbers or dates, which increase in each sequence. Default: the rows are in order.",
-        "--time COLUMN")] = None
+        "--time COLUMN", front=True)] = None
     on_gap: Annotated[Literal["error", "empty"], Opt(
         "Whether a missing time (of whole numbers) is an error or a slice without observations.")] = "error"
 

@@ -25,12 +25,13 @@ class TableOptions(Record):
         "Columns that are evidence. Repeatable. Default: all that are variables, except the targets.",
         "--evidence-columns A,B", complete="targets")] = None
     keep: Annotated[Names, Opt("Columns to copy to the output. Repeatable.", "--keep A,B")] = ()
-    labels: Annotated[bool, Opt("Write the most probable state instead of probabilities.")] = False
+    labels: Annotated[bool, Opt(
+        "Write the most probable state instead of probabilities, and the mean of a number.")] = False
     log_evidence: Annotated[bool, Opt("Add a column with ln P(evidence).")] = False
     conflict: Annotated[bool, Opt("Add a column with the conflict measure of the case's evidence.")] = False
     mpe: Annotated[bool, Opt("Add each target's state in the most probable explanation, and its ln P.")] = False
     on_error: Annotated[Literal["error", "flag"], Opt(
-        "Stop at the first invalid row, or write the reason into the column 'error'.")] = "error"
+        "Stop at the first invalid row or sequence, or write the reason into the column 'error'.")] = "error"
     na_values: str | Iterable[str] | None = None
     do: Mapping[Any, Any] | None = None
     joints: Iterable[Sequence[str | int]] | None = None
@@ -73,6 +74,13 @@ def _character(given: str) -> str:
     return given
 
 
+def _delimiter(given: str) -> str:
+    """One character from the command line."""
+    if not (character := _character(given)):
+        raise ArgumentError(f"{given!r} is not a single ASCII character")
+    return character
+
+
 def _encoding(name: str) -> str:
     """The name of a text encoding that is a superset of ASCII."""
     try:
@@ -84,12 +92,12 @@ def _encoding(name: str) -> str:
     return name
 
 
-class CsvDialect(Record, title="CSV files"):
+class CsvDialect(Record, title="Reading"):
     """How CSV files are written."""
 
     # One character. Default: the comma, semicolon, tab or bar with which most columns have the name of a variable.
     delimiter: Annotated[str | None, Opt(
-        "Column separator of the cases, or the word tab. Default: detected.", "--delimiter C", check=_character)] = None
+        "Column separator of the cases, or the word tab. Default: detected.", "--delimiter C", check=_delimiter)] = None
     # one character; empty if quotes are ordinary text
     quote: Annotated[str, Opt(
         "Quote character of the cases; none if quotes are ordinary text.", "--quote C", check=_character)] = '"'
@@ -100,8 +108,8 @@ class CsvDialect(Record, title="CSV files"):
         "Decimal mark of the cases, a point or a comma. Default: detected; the point where commas separate cells.",
         "--decimal C", choices=(".", ","))] = None
     thousands: Annotated[str | None, Opt(
-        "Character between thousands of the cases. Default: none.", "--thousands C", choices=(",", ".", " ", "'", "_"),
-    )] = None
+        "Character between thousands of the cases: , . ' _ or a blank. Default: none.", "--thousands C",
+        choices=(",", ".", " ", "'", "_"))] = None
     header: Annotated[str | None, Opt(
         "Names of the columns of a file whose first row is a case, separated by commas; or none: x0, x1, ... Default: "
         "the first row has the names.", "--header NAMES")] = None
@@ -123,7 +131,7 @@ class CsvDialect(Record, title="CSV files"):
 OF_TABLES = "delimiter quote encoding decimal thousands header na_values"
 
 
-class ReadOptions(CsvDialect, title="CSV files"):
+class ReadOptions(CsvDialect, title="Reading"):
     """How tables of cases are read."""
 
     # of a file; a list of words in Python, where () means no others than empty cells
@@ -152,7 +160,9 @@ class FileOptions(Record, title="Output"):
     part_rows: Annotated[int | None, Opt(
         "Approximate number of cases that a worker of a cluster processes at a time. Default: up to a million.",
         "--part-rows N", least=1)] = None
-    escape_formulas: bool = False  # in text: see `escape_formula`
+    escape_formulas: Annotated[bool, Opt(
+        "Put an apostrophe before cells of a CSV that a spreadsheet would run as a formula (=, +, -, @ first), as "
+        "OWASP recommends.")] = False
 
     def _check(self) -> None:
         super()._check()

@@ -158,7 +158,7 @@ def test_out_of_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run("plan", ASIA)
     assert result.exit_code == 3
     assert "out of memory; try --memory-limit" in result.stderr
-    monkeypatch.setattr("jtgpu.cli.explore.read_file", plan)
+    monkeypatch.setattr("jtgpu.cli.explore.read_cases", plan)
     assert "out of memory; try fewer rows" in run("explore", str(ROOT / "README.rst")).stderr
 
 
