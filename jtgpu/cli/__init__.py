@@ -1,8 +1,7 @@
 """The command line: parse options, call one function, print. ``jtgpu --help`` lists the commands.
 
 Results go to stdout, and nothing else does. Progress goes to stderr, by default only on a terminal; warnings and errors
-go to stderr. Exit codes: 0 success, 1 other error, 2 usage error (an unknown file, variable, state or option), 3 does
-not fit in memory, 4 impossible evidence, 5 unreadable file, 6 the output exists, 130 interrupted.
+go to stderr. `commands.EXIT_CODES` lists the exit codes.
 """
 
 from __future__ import annotations

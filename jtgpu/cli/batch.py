@@ -31,7 +31,7 @@ from ..util.text_table import counted
 from ..util.text_table import printable as shown
 from .console import format_seconds, print_json, warn
 from .declared import Batch, Workers
-from .networks import check_output, load_any, split_names, with_codes
+from .networks import check_outputs, load_any, split_names, with_codes
 from .planning import COMPILING, compiled_numbers, make_plan
 from .tables import is_shown, status
 
@@ -43,7 +43,7 @@ def batch(
     begun = time.perf_counter()
     check_cluster(on, run, writing.part_rows)
     if run.cluster is None:
-        check_output(o.output, writing.force)
+        check_outputs(writing.force, o.output)
     levels, net = _levels(o.quantiles), with_codes(load_any(o.file), o.codes)
     cases, output = Path(o.cases), Path(o.output)
     # validate everything before the computation starts

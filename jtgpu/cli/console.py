@@ -36,6 +36,7 @@ from ..errors import (
 from ..options.tables import CsvDialect, ReadOptions
 from ..util.text_table import printable as shown
 from . import INTERRUPTED, raise_on_interrupt, terminable
+from .commands import spelt
 
 OK, ERROR, USAGE, TOO_LARGE, IMPOSSIBLE, UNREADABLE, EXISTS = range(7)
 # Python's advice in messages, and that of the command line
@@ -179,10 +180,7 @@ def _with_options(text: str) -> str:
 def _option(match: re.Match[str]) -> str:
     """An argument as the command line writes it, if the command has it."""
     field = _fields.get().get(match[1])
-    if field is None:
-        return match[0]
-    flag = (field.opt.flag or f"--{match[1].replace('_', '-')}").split(", ")[-1].split()[0]
-    return f"{flag} {match[3] or ''}".rstrip()
+    return match[0] if field is None else f"{spelt(match[1], field)[0][-1]} {match[3] or ''}".rstrip()
 
 
 def _codes(match: re.Match[str]) -> str:
@@ -207,7 +205,7 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, allow_nan=False))
 
 
-def csv_text(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> str:
+def csv_text(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     """A table as CSV."""
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows([header, *rows])

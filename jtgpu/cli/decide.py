@@ -12,7 +12,7 @@ from ..model.quick import parse_findings
 from ..util.atomic_file import write_bytes
 from .console import csv_text, print_json
 from .declared import Decide
-from .networks import check_output, with_codes
+from .networks import check_outputs, with_codes
 from .tables import print_rows
 
 
@@ -20,8 +20,7 @@ def decide(o: Decide) -> None:
     """Run ``jtgpu decide``."""
     if o.option is not None and o.voi is not None:
         raise EvidenceError("--option and --voi are different questions; give one of them")
-    if o.policy is not None:
-        check_output(o.policy, o.force)
+    check_outputs(o.force, o.policy)
     net: Any = load(o.file)
     if not isinstance(net, DecisionNetwork):
         raise ArgumentError(f"{o.file} has no decisions; jtgpu query computes its posteriors")

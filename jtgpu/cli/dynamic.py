@@ -24,7 +24,8 @@ from .batch import print_done, terminable_run, warn_of_ignored
 from .console import print_json, warn
 from .declared import Dynamic, FitModel, Info
 from .fit import fit_sequences
-from .networks import check_output, split_names, with_codes
+from .networks import check_outputs, split_names, with_codes
+from .planning import COMPILING
 from .tables import is_shown, print_rows, status
 
 
@@ -38,8 +39,7 @@ def dynamic(  # noqa: PLR0913 (records)
 
         info(Info(file=o.file, json=o.json))
         return
-    if o.output is not None:
-        check_output(o.output, writing.force or (o.question == "fit" and writing.resume))
+    check_outputs(writing.force or (o.question == "fit" and writing.resume), o.output)
     net = with_codes(read_dynamic(o.file), o.codes)
     _check(o.question, o.sequences, o.steps, o.output)
     if o.question == "unroll":
@@ -66,7 +66,7 @@ def dynamic(  # noqa: PLR0913 (records)
             print(f"{shown(o.output)}: {drew}, {format_bytes(n_bytes)}")
         return
     begun = clock.perf_counter()
-    with status("compiling (takes longer the first time on a machine)", run.progress):
+    with status(COMPILING, run.progress):
         tree = net.compile(run.backend, **run.threads_option())
     if o.output is None:
         source = SequenceFile(net, Path(o.sequences), asked, files)

@@ -8,6 +8,7 @@ from ..errors import EvidenceError, closest
 from ..model.discrete import DiscreteModel
 from ..model.quick import parse_finding
 from ..options.compute import Compute, Planning
+from ..util.text_table import counted
 from ..util.text_table import printable as shown
 from .console import print_json, warn
 from .declared import Mpe, Sensitivity, Voi
@@ -35,7 +36,8 @@ def mpe(o: Mpe, plan: Planning, run: Compute) -> None:
         ranked = [(dict(e), e.probability, e.log_joint) for e in best.ranked]
         log_evidence = best.log_evidence
     if len(ranked) < o.k:
-        warn(f"only {len(ranked)} configurations have a probability above 0")
+        has = "has" if len(ranked) == 1 else "have"
+        warn(f"only {counted(len(ranked), 'configuration')} {has} a probability above 0")
     if o.json:
         print_json({
             "file": o.file, "evidence": findings_as_json(findings), "log_evidence": log_evidence,

@@ -11,8 +11,7 @@ import numpy as np
 from click import BadParameter
 
 from ..draw import arcs
-from ..errors import DataError, FormatError, JtgpuError, closest
-from ..formats import writer_of
+from ..errors import DataError, JtgpuError, closest
 from ..learn.column_facts import ColumnFacts, facts_of, without_nan
 from ..learn.dags.task import require_feasible
 from ..learn.dags.time_limit import TimeLimit
@@ -25,9 +24,8 @@ from ..util.atomic_file import write_text
 from ..util.text_table import counted
 from .console import print_json, read_cases, reading, warn
 from .declared import Explore
-from .networks import check_output, check_picture, split_names
-from .numbers import numeric_writer_of
-from .saving import save_network
+from .networks import check_outputs, check_picture, split_names
+from .saving import output_format, save_network
 from .tables import on_terminal, print_rows, status
 
 if TYPE_CHECKING:
@@ -35,12 +33,9 @@ if TYPE_CHECKING:
 
 def explore(o: Explore, read: ReadOptions) -> None:
     """Run ``jtgpu explore``."""
-    writer = None
-    if o.output is not None:
-        writer = (numeric_writer_of if o.continuous else writer_of)(o.output)
-        check_output(o.output, o.force)
-    if o.draw is not None:
-        check_picture(o.draw, o.force, "--draw")
+    writer = output_format(o.output, o.continuous)
+    check_outputs(o.force, o.output)
+    check_picture(o.draw, o.force, "--draw")
     limit = TimeLimit.of(o.seconds or None)
     with status("reading", o.progress), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
@@ -77,20 +72,13 @@ def explore(o: Explore, read: ReadOptions) -> None:
     notes += dict.fromkeys(str(w.message).partition("; ")[0] for w in more)
     if o.draw is not None and result.certainty is not None:
         write_text(o.draw, arcs(result.certainty).text(o.draw.suffix))
-    refused: FormatError | None = None
-    if o.output is not None and writer is not None:
-        try:
-            save_network(network, o.output, writer)
-        except FormatError as error:
-            refused = error
     if o.json:
         print_json(result.as_json() | {"output": o.output, "notes": notes})
     else:
         _print_results(result)
     for note in dict.fromkeys(notes):
         warn(note)
-    if refused is not None:
-        raise refused
+    save_network(network, o.output, writer)
     if on_terminal() and not o.json if o.serve is None else o.serve:
         with network.compile() as tree, late_imports.serving().serve(tree) as server:
             print(f"\n{server.url}  (Ctrl-C ends)", flush=True)

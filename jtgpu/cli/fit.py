@@ -14,7 +14,7 @@ from click.exceptions import Exit
 
 from ..cluster import Cluster
 from ..errors import DataError, JtgpuError, OutputExists
-from ..formats import write, writer_of
+from ..formats import write
 from ..formats.registry import format_of_suffix
 from ..learn.parameters.numbers import KINDS
 from ..model.dynamic import DynamicNetwork
@@ -31,9 +31,8 @@ from . import INTERRUPTED
 from .batch import check_cluster
 from .console import format_seconds, print_json, reading, warn
 from .declared import Dynamic, Fit, FitCases, FitModel, Workers
-from .networks import check_output, load_any, split_names, with_codes
-from .numbers import numeric_writer_of
-from .saving import save_network
+from .networks import check_outputs, load_any, split_names, with_codes
+from .saving import output_format, save_network
 from .tables import status
 
 if TYPE_CHECKING:
@@ -70,10 +69,8 @@ def fit(o: Fit, model: FitModel, em: EM, data: FitCases, read: ReadOptions, run:
     checkpoint = Path(f"{o.output}.unfinished")
     net = with_codes(load_any(o.file), o.codes)
     with_numbers = data.continuous is not None or isinstance(net, MixedNetwork)
-    wanted = (numeric_writer_of if with_numbers else writer_of)(o.output)  # fails before the computation starts
-    check_output(o.output, o.force or o.resume)
-    if o.report is not None:
-        check_output(o.report, o.force or o.resume)
+    wanted = output_format(o.output, with_numbers)  # fails before the computation starts
+    check_outputs(o.force or o.resume, o.output, o.report)
     check_run(checkpoint, o.resume or o.force)
     if not isinstance(net, BayesianNetwork | MixedNetwork):
         raise JtgpuError(f"{o.file}: only Bayesian networks have tables that can be fitted")

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from click import BadParameter, echo
 
 from ..draw import arcs, heat_map
-from ..errors import FormatError, NetworkError
-from ..formats import writer_of
+from ..errors import NetworkError
 from ..learn.dags.posterior.posterior import posterior
 from ..learn.dags.scores.coded import CodedTable
 from ..learn.dags.scores.numeric_table import code_table, table_of
@@ -27,9 +26,8 @@ from ..util.atomic_file import write_text
 from ..util.text_table import counted
 from .console import csv_text, print_json, read_cases, reading, warn
 from .declared import Learn, LearnConstraints, LearnFiles, LearnModel, LearnTable
-from .networks import check_output, read_network, split_names
-from .numbers import numeric_writer_of
-from .saving import save_network
+from .networks import check_outputs, check_picture, read_network, split_names
+from .saving import output_format, save_network
 from .tables import on_terminal, print_rows, status
 
 if TYPE_CHECKING:
@@ -107,10 +105,8 @@ def learn(  # noqa: PLR0913 (records)
     chains: Chains, read: ReadOptions, run: Compute,
 ) -> None:  # fmt: skip
     """Run ``jtgpu learn``."""
-    writer = None
-    if o.output is not None:
-        writer = (numeric_writer_of if ScoreRule(model.score).takes_numbers else writer_of)(o.output)
-        check_output(o.output, o.force)
+    writer = output_format(o.output, ScoreRule(model.score).takes_numbers)
+    check_outputs(o.force, o.output)
     is_wanted = (
         model.method == "mcmc" or model.graph_prior == "order" or run.cluster is not None
         or files != LearnFiles() or chains != Chains()
@@ -130,20 +126,14 @@ def learn(  # noqa: PLR0913 (records)
     else:
         with status("searching for the best graph", run.progress):
             best = structure(table, **options)
-    refused: FormatError | None = None
-    if o.output is not None and writer is not None:
-        try:
-            save_network(best.network(**keywords), o.output, writer)
-        except FormatError as error:
-            refused = error
+    net = best.network(**keywords) if o.output is not None else None
     if isinstance(best, Structure):
         _report(best, table, o.data if o.json else None, o.output)
     elif o.json:
         print_json(_report_posterior(best, table, files, o.output, o.data))
     else:
         _print_posterior(best)
-    if refused is not None:
-        raise refused
+    save_network(net, o.output, writer)
 
 
 def _check(o: Learn, model: LearnModel, files: LearnFiles, chains: Chains, is_wanted: bool) -> None:
@@ -153,17 +143,13 @@ def _check(o: Learn, model: LearnModel, files: LearnFiles, chains: Chains, is_wa
             f"{model.method} finds a graph, not the probabilities of arcs: use auto, exact or mcmc",
             param_hint="--method",
         )
-    for path, option in ((files.draw, "--draw"), (files.draw_network, "--draw-network")):
-        if path is not None and path.suffix.lower() not in (".svg", ".html", ".htm"):
-            raise BadParameter(f"{path.name!r} ends in neither .svg nor .html", param_hint=option)
+    for picture, option in ((files.draw, "--draw"), (files.draw_network, "--draw-network")):
+        check_picture(picture, o.force, option)
     if files.resume and chains.checkpoint is None:
         raise BadParameter("--resume requires --checkpoint", param_hint="--resume")
     if files.resume and chains.checkpoint is not None and not Path(chains.checkpoint).is_file():
         raise BadParameter(f"{chains.checkpoint}: there is no run to continue", param_hint="--resume")
-    checkpoint = None if files.resume else chains.checkpoint
-    for output in (files.edges, files.draw, files.draw_network, files.save, checkpoint):
-        if output is not None:
-            check_output(output, o.force)
+    check_outputs(o.force, files.edges, files.save, None if files.resume else chains.checkpoint)
 
 
 def _network(file: str) -> BayesianNetwork:
@@ -236,6 +222,6 @@ def _report(best: Structure, table: CodedTable, data: str | None, output: str | 
     known = {"exact": "no graph has a higher score", "order": "found by search over orders"}
     found_by = known.get(best.method, f"found by {best.method} search")
     n_arcs = counted(len(best.arcs), "arc")
-    echo(f"{table.n_cases:,} cases, {n_arcs}, ln score {best.score:.6g}: {found_by}", err=True)
+    echo(f"{counted(table.n_cases, 'case')}, {n_arcs}, ln score {best.score:.6g}: {found_by}", err=True)
     for line in table.missing_lines():
         echo(line, err=True)

@@ -189,21 +189,24 @@ def _number(text: str) -> float:
     return x
 
 
-def check_output(path: str | os.PathLike[str], force: bool) -> None:
-    """Reject an output before the computation starts."""
-    # raises OutputExists: If the file exists, unless `force` is given.
+def check_outputs(force: bool, *paths: str | os.PathLike[str] | None) -> None:
+    """Reject outputs before the computation starts."""
+    # raises OutputExists: If a file exists, unless `force` is given.
     # raises BadParameter: If its folder does not exist, or it is a folder itself.
-    target = Path(path)
-    if not target.absolute().parent.is_dir():
-        raise BadParameter(f"the folder of {shown(str(path))!r} does not exist", param_hint="--output")
-    if target.is_dir():
-        raise BadParameter(f"{shown(str(path))!r} is a folder", param_hint="--output")
-    if target.is_file() and not force:
-        raise OutputExists(f"{path} exists; pass --force to overwrite it")
+    for path in paths:
+        if path is None:
+            continue
+        target = Path(path)
+        if not target.absolute().parent.is_dir():
+            raise BadParameter(f"the folder of {shown(str(path))!r} does not exist", param_hint="--output")
+        if target.is_dir():
+            raise BadParameter(f"{shown(str(path))!r} is a folder", param_hint="--output")
+        if target.is_file() and not force:
+            raise OutputExists(f"{path} exists; pass --force to overwrite it")
 
 
-def check_picture(path: Path, force: bool, option: str = "--output") -> None:
+def check_picture(path: Path | None, force: bool, option: str = "--output") -> None:
     """Reject a file for a picture before the computation starts."""
-    if path.suffix.lower() not in (".svg", ".html"):
+    if path is not None and path.suffix.lower() not in (".svg", ".html", ".htm"):
         raise BadParameter(f"{path.name!r} ends in neither .svg nor .html", param_hint=option)
-    check_output(path, force)
+    check_outputs(force, path)

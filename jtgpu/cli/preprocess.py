@@ -23,7 +23,7 @@ from ..series.slices import lag_parents, two_slices
 from ..util.atomic_file import write_text
 from .console import print_json, read_cases
 from .declared import Screen, Whiten
-from .networks import check_output, read_network, split_names, with_codes
+from .networks import check_outputs, read_network, split_names, with_codes
 from .tables import print_rows, status
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def screen(o: Screen, read: ReadOptions, run: Compute) -> None:
     for path in (o.output, o.drop):
         if path is not None:
             writer_for(Path(path))  # rejects other suffixes before the computation starts
-            check_output(path, o.force)
+    check_outputs(o.force, o.output, o.drop)
     files = [os.path.realpath(path) for path in (o.data, o.output, o.drop) if path is not None]
     if len(set(files)) < len(files):
         raise BadParameter("CASES, --output and --drop must be different files", param_hint="--output")
@@ -115,9 +115,7 @@ def whiten(o: Whiten, read: ReadOptions) -> None:
         raise BadParameter(f"{o.order!r} is neither bic nor aic nor a number", param_hint="--order")
     if o.output is not None:
         writer_for(Path(o.output))  # rejects other suffixes before the computation starts
-    for path in (o.output, o.lags):
-        if path is not None:
-            check_output(path, o.force)
+    check_outputs(o.force, o.output, o.lags)
     table = read_cases(o.data, read)
     time = o.time or time_column(table)
     if o.columns is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -12,7 +12,7 @@ from click import BadParameter
 from ..errors import JtgpuError
 from ..inference.queries import text
 from ..inference.queries.text import UNITS, ParsedQuestion
-from ..inference.results.marginals import Posterior, Posteriors
+from ..inference.results.marginals import Posterior
 from ..inference.results.tables import Conditional, Joint
 from ..inference.tree import JunctionTree
 from ..model.mixed import MixedNetwork
@@ -21,13 +21,13 @@ from ..util.text_table import printable as shown
 from .console import print_json
 from .declared import Query
 from .networks import case_of, findings_as_json, load_any, target_names, with_codes
-from .numbers import print_mixed
 from .planning import compiled
 from .tables import bold, on_terminal, print_rows, show_number
 
 # Answers to questions as tables.
 
 ROUNDING = 1e-14  # nats
+QUANTILES = (0.05, 0.95)  # of numbers
 BIT = 0.6931471805599453  # nats: ln 2
 
 Cell = str | float
@@ -112,18 +112,21 @@ def query(o: Query, plan: CutPlanning, run: Compute) -> None:
     with compiled(net, o.file, plan, run) as (tree, _):
         posteriors = None if questions else tree.posteriors(findings, targets=targets)
         answers, error = answer_questions(tree, questions, text.as_json if o.json else answer_table)
-    if numbers:
-        print_mixed(net, o.file, findings, posteriors, o.json)
-    elif posteriors is None:
+    if posteriors is None:
         print_answers(o.file, questions, answers, error, o.json, o.digits)
     elif o.json:
-        pairs = ((name, list(p.states), p.probabilities.tolist()) for name, p in posteriors.items())
         print_json({
             "file": o.file, "evidence": findings_as_json(findings), "log_evidence": posteriors.log_evidence,
-            "posteriors": {name: {"states": states, "probabilities": ps} for name, states, ps in pairs},
+            "posteriors": {v: _posterior_as_json(p) for v, p in posteriors.items()},
         })  # fmt: skip
+    elif numbers:
+        print_posteriors({v: p for v, p in posteriors.items() if not net.is_number(v)}, o.digits, named=True)
+        print_numbers({v: p for v, p in posteriors.items() if net.is_number(v)}, o.digits)
     else:
-        print_posteriors(posteriors, given=bool(findings), digits=o.digits)
+        print_posteriors(posteriors, o.digits, named=on_terminal())
+        if findings:
+            log_evidence = show_number(posteriors.log_evidence, o.digits)
+            print(f"ln P(evidence) = {log_evidence}" if on_terminal() else f"# ln P(evidence)\t\t{log_evidence}")
 
 
 def answer_questions(
@@ -153,15 +156,28 @@ def print_answers(
         print_json({"file": file, "questions": answers})
 
 
-def print_posteriors(answer: Posteriors, *, given: bool, digits: int | None = None) -> None:
+def _posterior_as_json(p: Any) -> dict[str, Any]:
+    """The posterior of a variable: of states, or of a number."""
+    if isinstance(p, Posterior):
+        return {"states": list(p.states), "probabilities": p.probabilities.tolist()}
+    quantiles = dict(zip(map(str, QUANTILES), p.quantiles(QUANTILES).tolist(), strict=True))
+    return {"mean": p.mean, "sd": p.sd, "quantiles": quantiles}
+
+
+def print_posteriors(answer: Mapping[str, Posterior], digits: int | None, *, named: bool) -> None:
     """Print one state per line: a table with bars on a terminal, tab-separated values elsewhere."""
     rows = [
         ("" if i and on_terminal() else name, state, p)
         for name, posterior in answer.items()
         for i, (state, p) in enumerate(zip(posterior.states, posterior.probabilities.tolist(), strict=True))
     ]
-    print_rows(("variable", "state", "P"), rows, digits=digits, bars=True, named=on_terminal())
-    if given and on_terminal():
-        print(f"ln P(evidence) = {show_number(answer.log_evidence, digits)}")
-    elif given:
-        print(f"# ln P(evidence)\t\t{show_number(answer.log_evidence, digits)}")
+    if rows:
+        print_rows(("variable", "state", "P"), rows, digits=digits, bars=True, named=named)
+
+
+def print_numbers(answer: Mapping[str, Any], digits: int | None) -> None:
+    """Print mean, standard deviation and two quantiles of each number."""
+    if answer:
+        header = ("number", "mean", "sd", *(f"{100 * q:g} %" for q in QUANTILES))
+        rows = [(v, p.mean, p.sd, *p.quantiles(QUANTILES).tolist()) for v, p in answer.items()]
+        print_rows(header, rows, digits=digits)

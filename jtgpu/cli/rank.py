@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from click import BadParameter
@@ -32,7 +31,9 @@ def rank(o: Rank, read: ReadOptions, run: Compute) -> None:
     if not is_network and o.skeleton:
         raise BadParameter("edges of a table have no direction unless --directed", param_hint="--skeleton")
     if o.output is not None:
-        _check_picture(o.output, is_network and not o.edges, o.force)
+        if o.edges or not is_network:
+            raise BadParameter("only the variables of a network can be drawn", param_hint="--output")
+        check_picture(o.output, o.force)
     with status("ranking") as report:
         values: dict[Any, float] = betweenness(
             graph, directed=False if o.skeleton else o.directed or None, weight=o.weight, k=o.samples, seed=o.seed,
@@ -76,9 +77,3 @@ def _read(file: str, read: ReadOptions) -> Any:
 
 def _cells(key: Any, edges: bool) -> list[str]:
     return [str(part) for part in key] if edges else [str(key)]
-
-
-def _check_picture(output: Path, can_be_drawn: bool, force: bool) -> None:
-    if not can_be_drawn:
-        raise BadParameter("only the variables of a network can be drawn", param_hint="--output")
-    check_picture(output, force)

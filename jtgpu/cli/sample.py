@@ -22,7 +22,7 @@ from ..options.compute import Compute, Planning
 from ..options.tables import FileOptions
 from ..util.atomic_file import open_atomic
 from .declared import Sample
-from .networks import case_of, check_output, findings_as_json, load_any, with_codes
+from .networks import case_of, check_outputs, findings_as_json, load_any, with_codes
 from .planning import compiled
 
 CELLS = 1 << 22  # drawn and written at a time
@@ -30,8 +30,7 @@ CELLS = 1 << 22  # drawn and written at a time
 
 def sample(o: Sample, writing: FileOptions, plan: Planning, run: Compute) -> None:
     """Run ``jtgpu sample``."""
-    if o.output is not None:
-        check_output(o.output, o.force)
+    check_outputs(o.force, o.output)
     net: Any = with_codes(load_any(o.file), o.codes)
     numbers = isinstance(net, MixedNetwork)
     if numbers and o.inside:

@@ -22,8 +22,7 @@ from .tables import on_terminal, print_rows, status
 
 def validate(o: Validate, read: ReadOptions) -> None:
     """Run ``jtgpu validate``."""
-    if o.draw is not None:
-        check_picture(o.draw, o.force)
+    check_picture(o.draw, o.force)
     net: Any = with_codes(load_any(o.file), o.codes)
     if not isinstance(net, (BayesianNetwork, MixedNetwork)):
         raise NetworkError("validate needs a Bayesian network, or a network with numbers")

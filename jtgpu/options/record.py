@@ -1,6 +1,5 @@
 """`Record`, a set of options, and `Opt`, what is said about one of them."""
 
-import functools
 import inspect
 import sys
 from collections.abc import Callable
@@ -60,10 +59,14 @@ def kinds_of(kind: Any) -> tuple[Any, ...]:
     return tuple(part for part in get_args(kind) if part is not type(None))
 
 
-@functools.cache
+_FIELDS: dict[type, dict[str, Field]] = {}  # of records seen so far
+
+
 def fields_of(record: type) -> dict[str, Field]:
     """The options of a record by the name of the field, those of base classes first."""
-    fields = {}
+    if record in _FIELDS:
+        return _FIELDS[record]
+    fields = _FIELDS[record] = {}
     for cls in reversed(record.__mro__):
         for name, text in vars(cls).get("__annotations__", {}).items():
             # of the records that a command has: making all of them takes longer than its help
@@ -74,7 +77,6 @@ def fields_of(record: type) -> dict[str, Field]:
     return fields
 
 
-@functools.cache
 def defaults_of(record: type) -> dict[str, Any]:
     """The defaults of all fields of a record, also of those that are no options."""
     declared = reversed(record.__mro__[:-2])  # those of `Record` and object have no fields
