@@ -19,7 +19,7 @@ from ..util.arguments import FORMER
 from ..util.version import __version__
 from .declared import COMMANDS, Command
 
-HYPHEN = "\u2011"  # one that does not end a line
+HYPHEN, BLANK = "\u2011", "\u00a0"  # at which no line ends
 FEW = 16  # options that are all in the short help
 METAVARS = {int: "N", float: "X", Path: "PATH"}
 EXIT_CODES = (
@@ -242,14 +242,14 @@ class _ClickCommand(click.Command):
                 with formatter.section(title):
                     formatter.write_dl(rows)
         if more:
-            listed = ", ".join(f"{title} ({n})" for title, n in more.items())
+            listed = ", ".join(f"{title}{BLANK}({n})" for title, n in more.items())
             formatter.write_paragraph()
-            formatter.write_text(_unbroken(f"{listed}: jtgpu {self.name} --help-all"))
+            formatter.write_text(_unbroken(f"jtgpu {self.name} --help-all has more options: {listed}"))
         with formatter.section("Examples"):
             for line in self.declared.examples:
                 lines = wrap(line, formatter.width - 6, break_long_words=False, break_on_hyphens=False)
                 formatter.write("  " + "\n      ".join(lines) + "\n")
-        return formatter.getvalue().replace(HYPHEN, "-").rstrip("\n")
+        return formatter.getvalue().replace(HYPHEN, "-").replace(BLANK, " ").rstrip("\n")
 
 
 class _Group(click.Group):

@@ -43,7 +43,8 @@ OK, ERROR, USAGE, TOO_LARGE, IMPOSSIBLE, UNREADABLE, EXISTS = range(7)
 _ADVICE = (
     (r"\bnet\.with_codes\('index'\)", "--codes index"),
     (r"\bhidden=\{'([^']*)': (\d+)\}", r"--hidden \1=\2"),
-    (r'\buse at="last", or fewer slices, or fewer targets=', "use -o FILE, --at last, or fewer targets (-t)"),
+    (r'\buse at="last"', "use -o FILE, --at last"),
+    (r"\bfewer targets=", "fewer targets (-t)"),
     (r"\bwith columns=\[\.\.\.\]", "by --columns"),
     (r"^k is ([\d,]+), but", r"--samples is \1, but"),
     (r"\bpass k=([\d,]+)", r"use --samples \1"),

@@ -13,7 +13,7 @@ from ..util.atomic_file import write_bytes
 from .console import csv_text, print_json
 from .declared import Decide
 from .networks import check_outputs, with_codes
-from .tables import print_rows
+from .tables import on_terminal, print_rows
 
 
 def decide(o: Decide) -> None:
@@ -49,6 +49,8 @@ def decide(o: Decide) -> None:
         })  # fmt: skip
     else:
         print_rows(("decision", "known", "option"), _rows(best))
+        if on_terminal():
+            print()
         print_rows(("expected_utility", "method"), [(best.expected_utility, best.method)], digits=o.digits)
 
 

@@ -327,7 +327,8 @@ class FitCases(Record, title="Cases"):
     continuous: Annotated[Names | None, Opt(
         "What columns of numbers are: gaussian, intervals, or states; of all, or of the named ones.",
         "--continuous KIND|NAME=KIND", front=True)] = None
-    bins: Annotated[int | None, Opt("Make N intervals of each column of more different numbers.", least=2)] = None
+    bins: Annotated[int | None, Opt(
+        "Make N intervals of each column with more than N different numbers.", least=2)] = None
 
 
 class Fit(WithCodes, File, Printed, Force):
@@ -492,7 +493,7 @@ class LearnTable(Record, title="Columns and states"):
         "Column of numbers, or several separated by commas, for --score bge or bic-cg. Default: all, but those of few "
         "whole numbers. Repeatable.", "--continuous NAME|all")] = None
     bins: Annotated[int | None, Opt(
-        "Make N intervals of each column of more different numbers.", least=2, front=True)] = None
+        "Make N intervals of each column with more than N different numbers.", least=2, front=True)] = None
 
 
 def _threshold(text: str) -> str | float:
@@ -570,7 +571,7 @@ class Explore(Printed, Force, Shown):
         "Column whose prediction is judged. Default: the last one that is kept.", "-t, --target NAME")] = None
     exclude: Annotated[Names, Opt(
         "Column to leave out, or several separated by commas. Repeatable.", "--exclude NAME")] = ()
-    bins: Annotated[int, Opt("Intervals of each column of more different numbers.", least=2)] = 5
+    bins: Annotated[int, Opt("Intervals of each column with more different numbers.", least=2)] = 5
     continuous: Annotated[bool, Opt("Learn from columns of numbers as they are, without intervals.")] = False
     seconds: Annotated[float, Opt(
         "Time that all of it should take at most. 0: no limit, and no probabilities of arcs.", "--seconds S",

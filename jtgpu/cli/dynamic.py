@@ -54,7 +54,8 @@ def dynamic(  # noqa: PLR0913 (records)
     files = writing.replaced(dialect=read, threads=run.threads)
     asked = SequenceQuestion(
         o.question, keys.id, keys.time, _names(query.targets, net), _names(query.evidence_columns, net),
-        o.at == "last", o.steps or 1, query.labels, query.log_evidence, keys.on_gap, query.on_error, read.na_values,
+        o.at == "last", o.steps or 1, query.labels, query.log_evidence, keys.on_gap, query.on_error,
+        None if read.na_values is None else tuple(read.na_values),
     )  # fmt: skip
     if o.sequences is None:
         drawn = draw_table(net, o.samples, o.steps or 1, o.seed)
@@ -127,14 +128,7 @@ def _print(tables: list[Any], json: bool, digits: int | None) -> None:
         print_json([{k: x if isinstance(x, (int, float, str, type(None))) else str(x) for k, x in r.items()}
                     for r in rows])  # fmt: skip
         return
-    cells = ([_cell(x) for x in table.column(name).to_pylist()] for name in names)
-    print_rows(names, [*zip(*cells, strict=True)], digits=digits)
-
-
-def _cell(x: Any) -> Any:
-    if x is None:
-        return ""
-    return x if isinstance(x, float) else str(x)
+    print_rows(names, zip(*(table.column(name).to_pylist() for name in names), strict=True), digits=digits)
 
 
 def _print_report(report: SequenceReport, path: str, startup: float, json: bool) -> None:

@@ -15,7 +15,7 @@ from .declared import Mpe, Sensitivity, Voi
 from .networks import case_of, findings_as_json, load_any, one_target, read_network, target_names, with_codes
 from .planning import compiled
 from .query import BIT, observation_table
-from .tables import on_terminal, print_rows, show_number
+from .tables import on_terminal, print_note, print_rows, show_number
 
 if TYPE_CHECKING:
     from ..inference.results.sensitivities import Bar
@@ -110,7 +110,9 @@ def sensitivity(o: Sensitivity, plan: Planning, run: Compute) -> None:
     )
     change = f"{100 * o.spread:.4g} %"
     meaning = f"P at low, P at high: the probability if the parameter is {change} lower, {change} higher (at most 1)"
-    print(f"\n{meaning}" if on_terminal() else f"# {meaning}")
+    if on_terminal():
+        print()
+    print_note(meaning)
 
 
 def _parse_target(net: DiscreteModel, text: str) -> tuple[str, int]:

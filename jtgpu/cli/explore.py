@@ -26,7 +26,7 @@ from .console import print_json, read_cases, reading, warn
 from .declared import Explore
 from .networks import check_outputs, check_picture, split_names
 from .saving import output_format, save_network
-from .tables import on_terminal, print_rows, status
+from .tables import on_terminal, print_note, print_rows, status
 
 if TYPE_CHECKING:
     from ..learn.validation_result import Validation
@@ -112,8 +112,7 @@ def _target(given: str | None, kept: Sequence[str], facts: Sequence[ColumnFacts]
 
 def _print_columns(result: Exploration, time: float) -> None:
     """Print the columns, before anything is learned from them."""
-    prefix = "" if on_terminal() else "# "
-    print(f"{prefix}{result.data}: {counted(result.n, 'row')}, {counted(len(result.facts), 'column')}")
+    print_note(f"{result.data}: {counted(result.n, 'row')}, {counted(len(result.facts), 'column')}")
     print_rows(
         ("column", "kind", "distinct", "missing", "use"),
         [
@@ -123,20 +122,20 @@ def _print_columns(result: Exploration, time: float) -> None:
     )
     n = sum(f.is_kept for f in result.facts)
     how_long = f"about {time:g} s at most (--seconds)" if time else "no limit of time"
-    print(f"\n{prefix}Learning from {counted(n, 'column')}: {how_long}; Ctrl-C ends the current step", flush=True)
+    print()
+    print_note(f"Learning from {counted(n, 'column')}: {how_long}; Ctrl-C ends the current step")
 
 
 def _print_results(result: Exploration) -> None:
     """Print arcs and accuracy."""
     assert result.learned is not None
-    prefix = "" if on_terminal() else "# "
     used = result.n - result.learned.n_dropped
     how = {
         "drop": f", by {used:,} of {result.n:,} rows: those without gaps" * (used < result.n),
         "available": ", each family by the rows that are complete in it",
     }
     arcs = counted(len(result.learned.arcs), "arc")
-    print(f"{prefix}Network: {arcs}{how.get(result.options.get('missing', ''), '')}")
+    print_note(f"Network: {arcs}{how.get(result.options.get('missing', ''), '')}")
     if result.certainty is None:
         print_rows(("parent", "child"), result.learned.arcs)
     else:
@@ -148,21 +147,21 @@ def _print_results(result: Exploration) -> None:
                 for u, v in sorted(result.learned.arcs, key=lambda arc: -p[arc])
             ],
         )
-        print(f"{prefix}{result.certainty.summary()}")
-    if isinstance(result.accuracy, NumberValidation):
-        by = result.accuracy
-        print(
-            f"\n{prefix}Error for {result.goal}: {by.rmse:.4g} (root mean square) of "
-            f"{counted(len(by.observed), 'row')}, {_how(by)} (mean: {by.baseline:.4g}), "
-            f"{100 * by.coverage(0.9):.1f} % in 90 % intervals"
+        print_note(result.certainty.summary())
+    judged = result.accuracy
+    if judged is None:
+        return
+    print()
+    of = f"of {counted(len(judged.observed), 'row')}, {_how(judged)}"
+    if isinstance(judged, NumberValidation):
+        print_note(
+            f"Error for {result.goal}: {judged.rmse:.4g} (root mean square) {of} (mean: {judged.baseline:.4g}), "
+            f"{100 * judged.coverage(0.9):.1f} % in 90 % intervals"
         )
-    elif result.accuracy is not None:
-        a = result.accuracy
-        of = f"{100 * a.accuracy:.1f} % of {counted(len(a.observed), 'row')}"
-        most = f"most frequent state: {100 * a.baseline:.1f} %"
-        print(
-            f"\n{prefix}Accuracy for {result.goal}: {of}, {_how(a)} ({most}), "
-            f"log loss {a.log_loss:.3f}"
+    else:
+        most = f"most frequent state: {100 * judged.baseline:.1f} %"
+        print_note(
+            f"Accuracy for {result.goal}: {100 * judged.accuracy:.1f} % {of} ({most}), log loss {judged.log_loss:.3f}"
         )
 
 

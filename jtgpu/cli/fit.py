@@ -110,7 +110,7 @@ def fit(o: Fit, model: FitModel, em: EM, data: FitCases, read: ReadOptions, run:
     finish(fitted, summary, wanted.name, checkpoint, o.json)
 
 
-def kinds_of(given: Sequence[str], variables: Sequence[str]) -> str | dict[str, str]:
+def kinds_of(given: Sequence[str], variables: Sequence[str]) -> Any:
     """The argument `continuous` of `jtgpu.learn.fit` from ``--continuous``."""
     if len(given) == 1 and given[0] in KINDS:
         return given[0]

@@ -28,7 +28,7 @@ from .console import csv_text, print_json, read_cases, reading, warn
 from .declared import Learn, LearnConstraints, LearnFiles, LearnModel, LearnTable
 from .networks import check_outputs, check_picture, read_network, split_names
 from .saving import output_format, save_network
-from .tables import on_terminal, print_rows, status
+from .tables import print_note, print_rows, status
 
 if TYPE_CHECKING:
     from ..learn.dags.posterior.result import StructurePosterior
@@ -70,8 +70,8 @@ def _print_posterior(learned: StructurePosterior) -> None:
     columns = 4 if learned.n_chains else 3  # exact probabilities have no standard errors
     print_rows(("parent", "child", "probability", "mcse")[:columns], [row[:columns] for row in rows])
     if chosen:
-        echo(("" if on_terminal() else "# ") + chosen)
-    echo(("" if on_terminal() else "# ") + learned.summary())
+        print_note(chosen)
+    print_note(learned.summary())
     echo(learned.describe(), err=True)
 
 

@@ -101,11 +101,11 @@ def _print_outliers(data: str, outliers: Outliers, scores: dict[str, Any], json:
         })  # fmt: skip
         return
     header = ["row", "weight", "nearest"]
-    lines: list[list[str | float]] = [[str(r), w, str(m)] for r, w, m in rows]
+    lines: list[list[Any]] = [[*row] for row in rows]
     if scores:
         header += ["surprise", "cell"]
         for i, cells in enumerate(lines):
-            cells += [float(scores["surprise"][i]), scores["cell"][i] or ""]
+            cells += [float(scores["surprise"][i]), scores["cell"][i]]
     print_rows(header, lines)
 
 
@@ -139,10 +139,7 @@ def _print_models(data: str, fit: Autoregression, parents: dict[str, list[int]],
     orders, variances = fit.order.tolist(), fit.variance.tolist()
     if not json:
         listed = [" ".join(map(str, parents[name])) for name in fit.names]
-        print_rows(
-            ("series", "order", "variance", "lags"),
-            list(zip(fit.names, map(str, orders), variances, listed, strict=True)),
-        )
+        print_rows(("series", "order", "variance", "lags"), zip(fit.names, orders, variances, listed, strict=True))
         return
     models: list[dict[str, Any]] = [
         {

@@ -121,6 +121,8 @@ def query(o: Query, plan: CutPlanning, run: Compute) -> None:
         })  # fmt: skip
     elif numbers:
         print_posteriors({v: p for v, p in posteriors.items() if not net.is_number(v)}, o.digits, named=True)
+        if on_terminal():
+            print()
         print_numbers({v: p for v, p in posteriors.items() if net.is_number(v)}, o.digits)
     else:
         print_posteriors(posteriors, o.digits, named=on_terminal())

@@ -55,7 +55,7 @@ def rank(o: Rank, read: ReadOptions, run: Compute) -> None:
         print_json({"file": o.file, "edges" if o.edges else "variables": len(ranked), "ranking": rows})
         return
     header = ("rank", "from", "to", "betweenness") if o.edges else ("rank", "variable", "betweenness")
-    print_rows(header, [(str(ranks[x]), *_cells(key, o.edges), x) for key, x in ranked[:o.top]])
+    print_rows(header, [(ranks[x], *_cells(key, o.edges), x) for key, x in ranked[:o.top]])
 
 
 def _print_published(graph: Any) -> None:

@@ -7,12 +7,12 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from ..util.terminal_table import Cell, TableStyle, format_number, format_table
+from ..util.terminal_table import Cell, TableStyle, folded, format_number, format_table
 from ..util.text_table import DIGITS, printable
 from ..util.text_table import printable as shown
 from .console import print_stderr
@@ -26,18 +26,19 @@ def on_terminal() -> bool:
 
 
 def print_rows(
-    header: Sequence[str], rows: Sequence[Sequence[Cell]], *, digits: int | None = None, bars: bool = False,
+    header: Sequence[str], rows: Iterable[Iterable[Any]], *, digits: int | None = None, bars: bool = False,
     named: bool = True,
 ) -> None:  # fmt: skip
     """Print results: a table on a terminal, tab-separated values elsewhere."""
-    # rows: sequence of sequences: Strings and numbers
+    # rows: Strings, numbers, None: empty, and what is printed as text
     # digits: Significant digits. Default: 6 on a terminal; elsewhere as many as identify the number.
     # bars: On a terminal, draw the last number of each row as a bar
     # named: Print the header
+    cells = [["" if x is None else x if isinstance(x, str | int | float) else str(x) for x in row] for row in rows]
     if on_terminal():
-        _print_lines(header, rows, _style(digits or DIGITS, bars=bars, header=named))
+        _print_lines(header, cells, _style(digits or DIGITS, bars=bars, header=named))
         return
-    for row in [header, *rows] if named else rows:
+    for row in [header, *cells] if named else cells:
         print("\t".join(shown(x) if isinstance(x, str) else show_number(x, digits) for x in row))
 
 
@@ -49,8 +50,17 @@ def print_report(header: Sequence[str], rows: Sequence[Sequence[str]], align: st
     _print_lines(header, rows, style)
 
 
+def print_note(text: str) -> None:
+    """Print what belongs to a table, such as its title: folded on a terminal, elsewhere after number signs."""
+    width = max(MIN_WIDTH, shutil.get_terminal_size().columns) if on_terminal() else None
+    for line in text.split("\n"):
+        print(f"# {line}" if width is None else "\n".join(folded(line, width)), flush=True)
+
+
 def show_number(x: float, digits: int | None = None) -> str:
     """A number as commands print it; see `print_rows`."""
+    if isinstance(x, int):
+        return str(x)
     if digits is None and not on_terminal():
         return repr(float(x))
     return format_number(float(x), digits or DIGITS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from click import echo
 
 from ..errors import NetworkError
 from ..learn.number_validation import NumberValidation
@@ -17,7 +16,7 @@ from ..util.atomic_file import write_text
 from .console import print_json, read_cases
 from .declared import Validate
 from .networks import check_picture, load_any, with_codes
-from .tables import on_terminal, print_rows, status
+from .tables import print_note, print_rows, status
 
 
 def validate(o: Validate, read: ReadOptions) -> None:
@@ -54,11 +53,5 @@ def validate(o: Validate, read: ReadOptions) -> None:
             "confusion": result.confusion.tolist(),
         })  # fmt: skip
         return
-    print_rows(names, [tuple(map(_cell, row)) for row in zip(*columns, strict=True)])
-    for line in result._title().split("\n"):
-        echo(("" if on_terminal() else "# ") + line)
-
-
-def _cell(x: Any) -> str | float:
-    """Counts are whole numbers, and quantities that are undefined are empty."""
-    return x if isinstance(x, float) else "" if x is None else str(x)
+    print_rows(names, zip(*columns, strict=True))
+    print_note(result._title())

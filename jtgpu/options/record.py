@@ -3,6 +3,7 @@
 import inspect
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, dataclass_transform, get_args, get_origin
 
@@ -172,16 +173,31 @@ def require_only(record: Any, used: str, what: str) -> None:
 
 def check_options(record: Any) -> None:
     """Raise `ArgumentError` for a field of a record that its type or bounds do not accept."""
-    for name, field in fields_of(type(record)).items():
-        value, opt, kinds = getattr(record, name), field.opt, kinds_of(field.kind)
-        if value is None and (field.default is None or type(None) in get_args(field.kind)):
-            continue
-        if kinds == (bool,):
-            flag(name, value)
-        elif field.choices and len(kinds) == 1:
-            choice(name, value, field.choices)
-        elif kinds == (int,):
-            least, most = (None if x is None else int(x) for x in (opt.least, opt.most))
-            whole_number(name, value, least, most)
-        elif kinds == (float,):
-            number(name, value, least=opt.least, above=opt.above, most=opt.most)
+    cls = type(record)
+    checks = _CHECKS.get(cls)
+    if checks is None:
+        listed = ((name, field, _check_of(field)) for name, field in fields_of(cls).items())
+        checks = _CHECKS[cls] = [
+            (name, check, field.default is None or type(None) in get_args(field.kind))
+            for name, field, check in listed if check is not None
+        ]  # fmt: skip
+    for name, check, may_be_none in checks:
+        value = getattr(record, name)
+        if value is not None or not may_be_none:
+            check(name, value)
+
+
+_CHECKS: dict[type, list[tuple[str, Callable[[str, Any], Any], bool]]] = {}  # name, check, whether None is allowed
+
+
+def _check_of(field: Field) -> Callable[[str, Any], Any] | None:
+    """The function that raises `ArgumentError` for a name and a wrong value; None: anything is allowed."""
+    opt, kinds = field.opt, kinds_of(field.kind)
+    if kinds == (bool,):
+        return flag
+    if field.choices and len(kinds) == 1:
+        return partial(choice, allowed=field.choices)
+    if kinds == (int,):
+        least, most = (None if x is None else int(x) for x in (opt.least, opt.most))
+        return partial(whole_number, least=least, most=most)
+    return partial(number, least=opt.least, above=opt.above, most=opt.most) if kinds == (float,) else None

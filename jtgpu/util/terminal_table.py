@@ -140,11 +140,11 @@ def _lines(columns: list[_Column], values: Sequence[Cell | None] | None, length:
 
 def _row(columns: list[_Column], cells: list[str], style: Callable[[str], str]) -> list[str]:
     """One row of a table: a line, or several if cells are folded."""
-    folded = [_fold(text, c.width) for text, c in zip(cells, columns, strict=True)]
+    texts = [folded(text, c.width) for text, c in zip(cells, columns, strict=True)]
     lines = []
-    for i in range(max((len(parts) for parts in folded), default=0)):
+    for i in range(max((len(parts) for parts in texts), default=0)):
         cells_of_line = []
-        for parts, column in zip(folded, columns, strict=True):
+        for parts, column in zip(texts, columns, strict=True):
             text = parts[i] if i < len(parts) else ""
             blanks = " " * (column.width - display_width(text))
             text = style(text) if text.strip() else text
@@ -153,7 +153,7 @@ def _row(columns: list[_Column], cells: list[str], style: Callable[[str], str]) 
     return lines
 
 
-def _fold(text: str, width: int) -> list[str]:
+def folded(text: str, width: int) -> list[str]:
     """Divide a text into parts of at most `width` characters on the terminal, at blanks where there are any."""
     if display_width(text) <= width:
         return [text]
