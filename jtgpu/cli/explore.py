@@ -72,13 +72,15 @@ def explore(o: Explore, read: ReadOptions) -> None:
     notes += dict.fromkeys(str(w.message).partition("; ")[0] for w in more)
     if o.draw is not None and result.certainty is not None:
         write_text(o.draw, arcs(result.certainty).text(o.draw.suffix))
+    refused = save_network(network, o.output, writer)
     if o.json:
         print_json(result.as_json() | {"output": o.output, "notes": notes})
     else:
         _print_results(result)
     for note in dict.fromkeys(notes):
         warn(note)
-    save_network(network, o.output, writer)
+    if refused is not None:
+        raise refused
     if on_terminal() and not o.json if o.serve is None else o.serve:
         with network.compile() as tree, late_imports.serving().serve(tree) as server:
             print(f"\n{server.url}  (Ctrl-C ends)", flush=True)

@@ -103,7 +103,8 @@ def fit(o: Fit, model: FitModel, em: EM, data: FitCases, read: ReadOptions, run:
     seconds = time.perf_counter() - begun
     for text in dict.fromkeys(str(w.message) for w in caught):
         warn(text)
-    save_network(fitted.network, o.output, wanted)
+    if (refused := save_network(fitted.network, o.output, wanted)) is not None:
+        raise refused
     summary = fitted.report() | {"output": o.output, "seconds": seconds}
     if o.report is not None:
         write_text(o.report, encoder.dumps(summary, indent=2, allow_nan=False) + "\n")

@@ -126,14 +126,15 @@ def learn(  # noqa: PLR0913 (records)
     else:
         with status("searching for the best graph", run.progress):
             best = structure(table, **options)
-    net = best.network(**keywords) if o.output is not None else None
+    refused = None if o.output is None else save_network(best.network(**keywords), o.output, writer)
     if isinstance(best, Structure):
         _report(best, table, o.data if o.json else None, o.output)
     elif o.json:
         print_json(_report_posterior(best, table, files, o.output, o.data))
     else:
         _print_posterior(best)
-    save_network(net, o.output, writer)
+    if refused is not None:
+        raise refused
 
 
 def _check(o: Learn, model: LearnModel, files: LearnFiles, chains: Chains, is_wanted: bool) -> None:

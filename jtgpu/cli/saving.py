@@ -39,22 +39,24 @@ def warn_of_changes(notes: Iterable[str], losses: Iterable[str], wanted: Format)
         warn(text)
 
 
-def save_network(net: Any, output: str | None, wanted: Format | None) -> None:
+def save_network(net: Any, output: str | None, wanted: Format | None) -> FormatError | None:
     """Write a network; names are changed where the format needs it, as by ``jtgpu convert``, with warnings."""
     # A network with numbers that the format cannot represent is written as JSON, next to the output.
+    # returns the error about that, which commands raise when they have printed their result
     if output is None or wanted is None:
-        return
+        return None
     if not isinstance(net, MixedNetwork):
         made = carry(net, wanted)
         warn_of_changes(made.notes, made.losses, wanted)
         save_text(made.text, output)
-        return
+        return None
     try:
         text = dumps_mixed(net, wanted.name)
     except FormatError as error:
         spare = f"{output}.mixed.json"
         if Path(spare).exists():
-            raise
+            return error
         save_text(dumps_mixed(net, "JSON"), spare)
-        raise FormatError(f"{error}; {spare} has the network") from None
+        return FormatError(f"{error}; {spare} has the network")
     save_text(text, output)
+    return None

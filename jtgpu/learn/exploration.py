@@ -1,4 +1,4 @@
-"""What a table holds: a network learned from it step by step, its certainty and its accuracy, in a limited time."""
+"""The exploration of a table: a network learned step by step, its certainty and its accuracy, in a limited time."""
 
 from __future__ import annotations
 
