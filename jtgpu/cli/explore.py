@@ -13,8 +13,8 @@ from click import BadParameter
 from ..draw import arcs
 from ..errors import DataError, JtgpuError, closest
 from ..learn.column_facts import ColumnFacts, facts_of, without_nan
+from ..learn.dags.best_graph import TimeLimit
 from ..learn.dags.task import require_feasible
-from ..learn.dags.time_limit import TimeLimit
 from ..learn.discretisation import discretise
 from ..learn.exploration import MAX_VARIABLES, Exploration, Learning, numeric_options, options_of
 from ..learn.number_validation import NumberValidation

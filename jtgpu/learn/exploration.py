@@ -16,9 +16,9 @@ from ..errors import JtgpuError, TableTooLarge
 from ..model.network import BayesianNetwork
 from ..options.compute import Compute
 from .column_facts import ColumnFacts
+from .dags.best_graph import TimeLimit
 from .dags.posterior.posterior import posterior
 from .dags.structure import Structure, structure
-from .dags.time_limit import TimeLimit
 from .number_validation import NumberValidation
 from .parameters.fit import fit
 from .parameters.sources import open_source
