@@ -246,7 +246,7 @@ class _ClickCommand(click.Command):
             formatter.write_paragraph()
             formatter.write_text(_unbroken(f"jtgpu {self.name} --help-all has more options: {listed}"))
         with formatter.section("Examples"):
-            for line in self.declared.examples:
+            for line in self.declared.record.examples:
                 lines = wrap(line, formatter.width - 6, break_long_words=False, break_on_hyphens=False)
                 formatter.write("  " + "\n      ".join(lines) + "\n")
         return formatter.getvalue().replace(HYPHEN, "-").replace(BLANK, " ").rstrip("\n")

@@ -321,7 +321,7 @@ class FitCases(Record, title="Cases"):
     weights: Annotated[str | None, Opt("Column of case weights.", "--weights COLUMN")] = None
     missing: Annotated[Literal["em", "error", "drop", "available"], Opt(
         "Rows with missing cells: em uses them exactly, error, drop, or available counts each table over its complete "
-        "rows.", "--missing, --incomplete HOW", front=True)] = "em"
+        "rows.", "--missing HOW", front=True)] = "em"
     states: Annotated[Literal["given", "data"] | None, Opt(
         "States of the network, or those in the data, sorted. Default: given; data with --bins.")] = None
     continuous: Annotated[Names | None, Opt(
@@ -785,11 +785,6 @@ class Command(NamedTuple):
     record: type[Record]
     shared: dict[type[Any], str] = {}  # noqa: RUF012 (read only). No names: all fields
     module: str = ""  # Default: of the name of the command
-
-    @property
-    def examples(self) -> tuple[str, ...]:
-        """Command lines that show how it is used."""
-        return self.record.examples  # type: ignore[attr-defined, no-any-return]
 
 
 COMMANDS = {

@@ -81,8 +81,7 @@ def voi(o: Voi, plan: Planning, run: Compute) -> None:
         print(f"H({shown(name)}) now: {show_number(entropy, o.digits)} bits\n")
     else:
         print(f"# H({shown(name)}) now\t{show_number(entropy, o.digits)} bits")
-    answer = observation_table(observations)
-    print_rows(answer.header, answer.rows, digits=o.digits)
+    print_rows(*observation_table(observations), digits=o.digits)
 
 
 def sensitivity(o: Sensitivity, plan: Planning, run: Compute) -> None:

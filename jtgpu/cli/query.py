@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -31,63 +30,56 @@ QUANTILES = (0.05, 0.95)  # of numbers
 BIT = 0.6931471805599453  # nats: ln 2
 
 Cell = str | float
+Table = tuple[tuple[str, ...], list[tuple[Cell, ...]]]  # header, rows
 
 
-@dataclass(frozen=True)
-class Answer:
-    """An answer as a table."""
-
-    header: tuple[str, ...]
-    rows: list[tuple[Cell, ...]]
-
-
-def observation_table(observations: Iterable[Any]) -> Answer:
+def observation_table(observations: Iterable[Any]) -> Table:
     """Values of information in bits; a gain below rounding error, of an observation that tells nothing, is 0."""
     rows = [(o, 0.0 if abs(o.gain) < ROUNDING else o.gain / BIT) for o in observations]
     last = "expected_sd" if rows and hasattr(rows[0][0], "expected_sd") else "expected_accuracy"
     head = ("variable", "gain (bits)", "expected entropy (bits)", last.replace("_", " "))
-    return Answer(head, [(o.variable, gain, o.expected_entropy / BIT, getattr(o, last)) for o, gain in rows])
+    return head, [(o.variable, gain, o.expected_entropy / BIT, getattr(o, last)) for o, gain in rows]
 
 
-def answer_table(q: ParsedQuestion, answer: Any) -> Answer:
+def answer_table(q: ParsedQuestion, answer: Any) -> Table:
     """Convert an answer of `jtgpu.inference.queries.text.ask` to rows."""
     if isinstance(answer, Posterior):
-        return Answer((answer.variable, "P"), [*zip(answer.states, answer.probabilities.tolist(), strict=True)])
+        return (answer.variable, "P"), [*zip(answer.states, answer.probabilities.tolist(), strict=True)]
     if isinstance(answer, Joint):
-        return Answer((*answer.variables, "P"), [(*labels, p) for labels, p in answer.items()])
+        return (*answer.variables, "P"), [(*labels, p) for labels, p in answer.items()]
     if isinstance(answer, Conditional):
         rows: list[tuple[Cell, ...]] = []
         for at in product(*(range(n) for n in answer.shape)):
             possible = bool(answer.possible[at[: len(answer.given)]])
             labels = [answer.states[i][s] for i, s in enumerate(at)]
             rows.append((*labels, float(answer.probabilities[at]) if possible else "impossible"))
-        return Answer((*answer.variables, "P"), rows)
+        return (*answer.variables, "P"), rows
     head: tuple[str, ...]
     if q.kind == "MI":
-        return Answer(("variable", "nats"), [*answer.items()])
+        return ("variable", "nats"), [*answer.items()]
     if q.kind == "VOI":
         return observation_table(answer)
     if q.kind == "IMPORTANCE":
         head = ("finding", "states", "KL without", "Hellinger", "shift", "KL alone", "Hellinger", "shift")
-        return Answer(head, [
+        return head, [
             (i.variable, ", ".join(i.states), i.kl_without, i.hellinger_without, i.shift_without,
              i.kl_alone, i.hellinger_alone, i.shift_alone)
             for i in answer
-        ])  # fmt: skip
+        ]  # fmt: skip
     if q.kind in ("MPE", "MAP"):
         ranked = answer.ranked
         head = ("variable", *("state" if len(ranked) == 1 else str(i + 1) for i in range(len(ranked))))
         rows = [(v, *(e[v] for e in ranked)) for v in answer]
-        return Answer(head, [*rows, ("P", *(e.probability for e in ranked))])
-    return Answer((UNITS[q.kind],), [(float(answer),)])
+        return head, [*rows, ("P", *(e.probability for e in ranked))]
+    return (UNITS[q.kind],), [(float(answer),)]
 
 
-def print_answer(q: ParsedQuestion, answer: Answer, digits: int | None = None, *, first: bool = True) -> None:
+def print_answer(q: ParsedQuestion, answer: Table, digits: int | None = None, *, first: bool = True) -> None:
     """Print a question and its answer, on a terminal below an empty line unless it is the first."""
     if on_terminal() and not first:
         print()
     print(bold(q.text) if on_terminal() else f"# {shown(q.text)}")
-    print_rows(answer.header, answer.rows, digits=digits, bars=q.kind == "P")
+    print_rows(*answer, digits=digits, bars=q.kind == "P")
 
 
 def query(o: Query, plan: CutPlanning, run: Compute) -> None:

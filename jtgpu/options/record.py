@@ -121,6 +121,7 @@ class Record:
     """A set of options: the fields of a subclass whose annotation has an `Opt`, besides others."""
 
     __signature__: ClassVar[Any] = _Signature()
+    examples: ClassVar[tuple[str, ...]] = ()  # command lines, of the record of a command
     title: ClassVar[str] = ""  # of its group in --help-all; none: all of it is in the short help
 
     def __init_subclass__(cls, title: str = "") -> None:

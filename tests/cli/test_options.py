@@ -83,7 +83,7 @@ def test_the_exit_codes_are_in_the_help_and_in_the_documentation() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_are_valid(name: str) -> None:
-    examples = COMMANDS[name].examples
+    examples = COMMANDS[name].record.examples
     assert examples
     shown = re.sub(r"\s+", " ", run(name, "--help").stdout)
     for line in examples:
@@ -218,3 +218,9 @@ def test_a_command_offers_the_choices_that_it_takes() -> None:
     done = run("learn", "c.csv", "--backend", "indexed")
     assert (done.exit_code, "'indexed' is not one of auto, cpu, gpu" in done.stderr) == (2, True)
     assert "in Python" not in run("fit", "--help-all").stdout
+
+
+def test_errors_of_python_name_options(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("a,b\n1,2\n3,4\n")
+    done = run("whiten", str(tmp_path / "c.csv"), "--thousands", ".")
+    assert (done.exit_code, "--decimal gives the other one" in done.stderr) == (2, True)
