@@ -25,7 +25,7 @@ def command_lines() -> Iterator[str]:
 def _section(name: str, command: Command) -> Iterator[str]:
     yield from [f".. _command-{name}:", "", f"jtgpu {name}", "~" * (len(name) + 6), ""]
     yield from [*inspect.cleandoc(command.record.__doc__ or "").split("\n"), ""]
-    yield from [".. code-block:: sh", "", *(f"   {line}" for line in command.examples), ""]
+    yield from [".. code-block:: sh", "", *(f"   {line}" for line in command.record.examples), ""]
     yield from [".. list-table::", "   :widths: 35 65", ""]
     for option, field in offered(command).items():
         flags, metavar = spelt(option, field)

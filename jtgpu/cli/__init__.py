@@ -1,13 +1,13 @@
 """The command line: parse options, call one function, print. ``jtgpu --help`` lists the commands.
 
 Results go to stdout, and nothing else does. Progress goes to stderr, by default only on a terminal; warnings and errors
-go to stderr. Exit codes: 0 success, 1 other error, 2 usage error (an unknown file, variable, state or option), 3 does
-not fit in memory, 4 impossible evidence, 5 unreadable file, 6 the output exists, 130 interrupted.
+go to stderr. `commands.EXIT_CODES` lists the exit codes.
 """
 
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import os
 import signal
@@ -28,7 +28,9 @@ def main() -> None:
     """The console script."""
     exit_on_interrupt()
     open_closed_streams()
-    if "_JTGPU_COMPLETE" in os.environ:
+    gc.disable()  # imports make no garbage, and looking for it takes a tenth of their time; `console.run` enables it
+    completes = "_JTGPU_COMPLETE" in os.environ
+    if completes:
         import_module(".shell_request", __name__).join_findings()
     try:
         import_module(".commands", __name__).app(prog_name="jtgpu")
@@ -36,6 +38,11 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     except OSError as error:  # while help is printed; commands report their own errors
         sys.exit(f"jtgpu: error: {error.strerror or error}")
+    except SystemExit as end:
+        if not completes:
+            raise
+        sys.stdout.flush()
+        os._exit(int(end.code or 0))  # a user waits at each Tab, and there is nothing to clean up
     finally:
         exit_on_interrupt()  # nothing is left to save
 

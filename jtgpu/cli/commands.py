@@ -6,8 +6,7 @@ import importlib
 import inspect
 import os
 import re
-import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, get_origin
 
@@ -16,10 +15,11 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from ..errors import ArgumentError, closest
 from ..options.record import REQUIRED, Field, fields_of, kinds_of
+from ..util.arguments import FORMER
 from ..util.version import __version__
 from .declared import COMMANDS, Command
 
-HYPHEN = "\u2011"  # one that does not end a line
+HYPHEN, BLANK = "\u2011", "\u00a0"  # at which no line ends
 FEW = 16  # options that are all in the short help
 METAVARS = {int: "N", float: "X", Path: "PATH"}
 EXIT_CODES = (
@@ -127,8 +127,34 @@ def offered(command: Command) -> dict[str, Field]:
     """The fields of a command by name, of all its records."""
     fields = dict(fields_of(command.record))
     for record, names in command.shared.items():
-        fields |= {name: f for name, f in fields_of(record).items() if not names or name in names.split()}
+        own = fields_of(record)
+        for name, _, choices in (word.partition("=") for word in names.split() or own):
+            fields[name] = own[name].only(*choices.split("|")) if choices else own[name]
     return fields
+
+
+def flags_of(fields: Mapping[str, Field]) -> dict[str, str]:
+    """How fields are given, by their words: the names of the fields, and what follows the dashes of options."""
+    flags: dict[str, str] = {}
+    for name, field in fields.items():
+        spellings = spelt(name, field)[0]
+        given = spellings[-1] if spellings[-1].startswith("-") else f"the argument {spellings[-1]}"
+        flags |= dict.fromkeys([name.replace("_", "-"), *(s.lstrip("-") for s in spellings)], given)
+    return flags
+
+
+def meant(option: str, command: str, fields: Mapping[str, Field]) -> str:
+    """A phrase that names the option in place of one that a command does not have, or the commands that have it."""
+    flags, word = flags_of(fields), option.lstrip("-")
+    for now in (word, *FORMER.get(word.replace("-", "_"), "").split()):
+        if (flag := flags.get(now.replace("_", "-"))) is not None:
+            return f"; it is {flag}"
+    from difflib import get_close_matches  # takes milliseconds, and most command lines have no mistakes
+
+    if similar := dict.fromkeys(flags[near] for near in get_close_matches(word, flags)):
+        return f"; did you mean {' or '.join(similar)}?"
+    others = [n for n, c in COMMANDS.items() if n != command and flags_of(offered(c)).get(word, "").startswith("-")]
+    return f"; it is an option of {', '.join(f'jtgpu {name}' for name in others)}" if others else ""
 
 
 def _unbroken(text: str) -> str:
@@ -150,16 +176,20 @@ class _ClickCommand(click.Command):
         """Parse a command line; without the option whose value a shell completes."""
         if ctx.resilient_parsing and args and args[-1].startswith("-"):
             args = args[:-1]
-        if self.name == "sample" and "-n" in args and not ctx.resilient_parsing:
-            raise click.BadParameter("the number of samples has no option: jtgpu sample asia 5", ctx, param_hint="-n")
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            option = error.option_name
+            hint = meant(option, str(self.name), self.fields)
+            raise click.UsageError(f"there is no option {option}{hint}", ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Import the module of the command, and call its function with the records."""
         name, declared = str(self.name), self.declared
         records = []
         for record in (declared.record, *declared.shared):
-            own = {k: ctx.params[k] for k, field in fields_of(record).items() if self.fields.get(k) == field}
+            fields = fields_of(record)
+            own = {k: ctx.params[k] for k, f in self.fields.items() if k in fields and f.owner is fields[k].owner}
             # an option that is repeated has no words for a default of None, too
             own = {k: self.fields[k].default if x == () else x for k, x in own.items()}
             try:
@@ -181,6 +211,8 @@ class _ClickCommand(click.Command):
 
     def help_text(self, ctx: click.Context, whole: bool) -> str:
         """The help, with all options grouped by record, or the short one where they are many."""
+        from textwrap import wrap  # completion needs none
+
         whole = whole or len(self.fields) <= FEW
         formatter = ctx.make_formatter()
         self.format_usage(ctx, formatter)
@@ -210,14 +242,14 @@ class _ClickCommand(click.Command):
                 with formatter.section(title):
                     formatter.write_dl(rows)
         if more:
-            listed = ", ".join(f"{title} ({n})" for title, n in more.items())
+            listed = ", ".join(f"{title}{BLANK}({n})" for title, n in more.items())
             formatter.write_paragraph()
-            formatter.write_text(_unbroken(f"{listed}: jtgpu {self.name} --help-all"))
+            formatter.write_text(_unbroken(f"jtgpu {self.name} --help-all has more options: {listed}"))
         with formatter.section("Examples"):
-            for line in self.declared.examples:
-                lines = textwrap.wrap(line, formatter.width - 6, break_long_words=False, break_on_hyphens=False)
+            for line in self.declared.record.examples:
+                lines = wrap(line, formatter.width - 6, break_long_words=False, break_on_hyphens=False)
                 formatter.write("  " + "\n      ".join(lines) + "\n")
-        return formatter.getvalue().replace(HYPHEN, "-").rstrip("\n")
+        return formatter.getvalue().replace(HYPHEN, "-").replace(BLANK, " ").rstrip("\n")
 
 
 class _Group(click.Group):
@@ -234,7 +266,7 @@ class _Group(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """The command of the first word; the error for another word suggests one."""
         if args[0] not in COMMANDS and not ctx.resilient_parsing and not args[0].startswith("-"):
-            ctx.fail(f"No such command {args[0]!r}{closest(args[0], COMMANDS)}.")
+            ctx.fail(f"there is no command {args[0]!r}{closest(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import errno
+import gc
 import io
 import json
 import os
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 from click.exceptions import Exit
@@ -32,19 +33,18 @@ from ..errors import (
     ParseError,
     TableTooLarge,
 )
-from ..options.tables import CsvDialect
+from ..options.tables import CsvDialect, ReadOptions
 from ..util.text_table import printable as shown
 from . import INTERRUPTED, raise_on_interrupt, terminable
-
-if TYPE_CHECKING:
-    from ..options.tables import CsvDialect
+from .commands import spelt
 
 OK, ERROR, USAGE, TOO_LARGE, IMPOSSIBLE, UNREADABLE, EXISTS = range(7)
 # Python's advice in messages, and that of the command line
 _ADVICE = (
     (r"\bnet\.with_codes\('index'\)", "--codes index"),
     (r"\bhidden=\{'([^']*)': (\d+)\}", r"--hidden \1=\2"),
-    (r'\buse at="last", or fewer slices, or fewer targets=', "use -o FILE, --at last, or fewer targets (-t)"),
+    (r'\buse at="last"', "use -o FILE, --at last"),
+    (r"\bfewer targets=", "fewer targets (-t)"),
     (r"\bwith columns=\[\.\.\.\]", "by --columns"),
     (r"^k is ([\d,]+), but", r"--samples is \1, but"),
     (r"\bpass k=([\d,]+)", r"use --samples \1"),
@@ -72,6 +72,13 @@ def reading(path: str, dialect: CsvDialect) -> CsvDialect:
     """The dialect of a file of cases, whose lines errors name from now on in place of rows."""
     _read.set((path, dialect))
     return dialect
+
+
+def read_cases(path: str, read: ReadOptions, states: Mapping[str, Sequence[str]] | None = None) -> Any:
+    """The Arrow table in a file of cases, whose lines errors name."""
+    from ..columns.files import read_file
+
+    return read_file(path, dialect=reading(path, read), na_values=read.na_values, states=states)
 
 
 def _with_lines(message: str) -> str:
@@ -108,6 +115,7 @@ def run(function: Callable[..., None], records: Sequence[Any], ctx: click.Contex
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    gc.enable()
     _read.set(None)
     _fields.set(getattr(ctx.command, "fields", {}))
     try:
@@ -166,17 +174,14 @@ def print_error(error: BaseException) -> None:
 def _with_options(text: str) -> str:
     for python, option in _ADVICE:
         text = re.sub(python, option, text)
-    text = re.sub(r"\b(\w+)=(?:(['\"])([\w-]+)\2|True\b|(?= is not))", _option, text)
+    text = re.sub(r"\b(\w+)=(?:(['\"])([\w-]+)\2|True\b|(?= (?:is not|gives)))", _option, text)
     return re.sub(r"net\.with_codes\(\{'(.*?)': \{(.*?)(?:, \.\.\.)?\}\}\)", _codes, text)
 
 
 def _option(match: re.Match[str]) -> str:
     """An argument as the command line writes it, if the command has it."""
     field = _fields.get().get(match[1])
-    if field is None:
-        return match[0]
-    flag = (field.opt.flag or f"--{match[1].replace('_', '-')}").split(", ")[-1].split()[0]
-    return f"{flag} {match[3] or ''}".rstrip()
+    return match[0] if field is None else f"{spelt(match[1], field)[0][-1]} {match[3] or ''}".rstrip()
 
 
 def _codes(match: re.Match[str]) -> str:
@@ -201,7 +206,7 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, allow_nan=False))
 
 
-def csv_text(header: Iterable[str], rows: Iterable[Sequence[Any]]) -> str:
+def csv_text(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     """A table as CSV."""
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows([header, *rows])

@@ -12,16 +12,15 @@ from ..model.quick import parse_findings
 from ..util.atomic_file import write_bytes
 from .console import csv_text, print_json
 from .declared import Decide
-from .networks import check_output, with_codes
-from .tables import print_rows
+from .networks import check_outputs, with_codes
+from .tables import on_terminal, print_rows
 
 
 def decide(o: Decide) -> None:
     """Run ``jtgpu decide``."""
     if o.option is not None and o.voi is not None:
         raise EvidenceError("--option and --voi are different questions; give one of them")
-    if o.policy is not None:
-        check_output(o.policy, o.force)
+    check_outputs(o.force, o.policy)
     net: Any = load(o.file)
     if not isinstance(net, DecisionNetwork):
         raise ArgumentError(f"{o.file} has no decisions; jtgpu query computes its posteriors")
@@ -50,6 +49,8 @@ def decide(o: Decide) -> None:
         })  # fmt: skip
     else:
         print_rows(("decision", "known", "option"), _rows(best))
+        if on_terminal():
+            print()
         print_rows(("expected_utility", "method"), [(best.expected_utility, best.method)], digits=o.digits)
 
 

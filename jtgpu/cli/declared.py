@@ -6,18 +6,15 @@ that it shares with others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from click import BadParameter
-
 from ..errors import ArgumentError
 from ..options.compute import Compute, CutPlanning, Planning, Progress, Threads
-from ..options.learning import EM, Chains, Constraints, Search
-from ..options.record import Opt, Record, fields_of
+from ..options.learning import EM, Chains, Constraints, Keys, Search
+from ..options.record import Opt, Record
 from ..options.serving import Limits
-from ..options.tables import CsvDialect, FileOptions, ReadOptions, TableOptions
+from ..options.tables import OF_TABLES, FileOptions, ReadOptions, TableOptions
 
 Names = tuple[str, ...]
 FILE_HELP = (
@@ -103,29 +100,6 @@ class ChanceOnly(Record):
 
 
 LOCAL = "backend threads dtype devices progress"
-
-
-@dataclass(frozen=True)
-class CsvOptions(CsvDialect):
-    """How CSV files are read and written."""
-
-    na_values: Annotated[Names | None, fields_of(ReadOptions)["na_values"].opt] = None
-    escape_formulas: Annotated[bool, Opt(
-        "Put an apostrophe before cells of a CSV that a spreadsheet would run as a formula (=, +, -, @ first), as "
-        "OWASP recommends.")] = False
-
-    def dialect(self) -> CsvDialect:
-        """How the files are read."""
-        if self.delimiter == "":
-            raise BadParameter("'none' is not a single ASCII character", param_hint="--delimiter")
-        return CsvDialect(**{name: getattr(self, name) for name in fields_of(CsvDialect)})
-
-    def reading(self, **more: Any) -> ReadOptions:
-        """The argument ``read`` of Python's functions."""
-        return ReadOptions(**vars(self.dialect()), na_values=self.na_values, **more)
-
-
-INPUT = "delimiter quote encoding decimal thousands header na_values"  # of commands that write no CSV files
 
 
 class Workers(Record, title="Computation"):
@@ -289,7 +263,7 @@ class Batch(WithCodes, File, Printed):
 QUESTIONS = Literal["filter", "smooth", "predict", "mpe", "fit", "sample", "info", "unroll"]
 
 
-class Dynamic(WithCodes, Targets, Numbers):
+class Dynamic(WithCodes, Numbers):
     """Compute posteriors of sequences by a dynamic network.
 
     filter: posteriors in every slice given the evidence up to it. smooth: given the whole sequence. predict: of the
@@ -316,23 +290,8 @@ class Dynamic(WithCodes, Targets, Numbers):
     sequences: Annotated[str | None, Opt(
         "CSV (plain, .gz, .zst) or Parquet file with a row for each slice. The rows of a sequence follow each other.",
         "SEQUENCES")] = None
-    id: Annotated[str | None, Opt(
-        "Column that names the sequence of each row. Default: all rows are one sequence.", "--id COLUMN")] = None
-    time: Annotated[str | None, Opt(
-        "Column of times, numbers or dates, which increase in each sequence. Default: the rows are in order.",
-        "--time COLUMN")] = None
-    evidence_columns: Annotated[Names | None, Opt(
-        "Columns that are evidence; targets may be among them. Repeatable. Default: all that are variables, except the "
-        "targets.", "--evidence-columns A,B", complete="targets")] = None
     at: Annotated[Literal["all", "last"], Opt(
         "Answer about all slices, or about the last one of each sequence.")] = "all"
-    labels: Annotated[bool, Opt(
-        "Write the most probable state instead of probabilities, and the mean of a number.")] = False
-    log_evidence: Annotated[bool, Opt("Add a column with ln P(evidence) of the sequence.")] = False
-    on_gap: Annotated[Literal["error", "empty"], Opt(
-        "Whether a missing time (of whole numbers) is an error or a slice without observations.")] = "error"
-    on_error: Annotated[Literal["error", "flag"], Opt(
-        "Stop at the first impossible sequence, or write the reason into the column 'error'.")] = "error"
     steps: Annotated[int | None, Opt("Slices to predict, of samples, or of the unrolled network.", least=1)] = None
     samples: Annotated[int, Opt("Sequences that sample draws.", least=0)] = 1
     seed: Annotated[int | None, Opt(
@@ -362,14 +321,14 @@ class FitCases(Record, title="Cases"):
     weights: Annotated[str | None, Opt("Column of case weights.", "--weights COLUMN")] = None
     missing: Annotated[Literal["em", "error", "drop", "available"], Opt(
         "Rows with missing cells: em uses them exactly, error, drop, or available counts each table over its complete "
-        "rows.", "--missing, --incomplete HOW", front=True)] = "em"
+        "rows.", "--missing HOW", front=True)] = "em"
     states: Annotated[Literal["given", "data"] | None, Opt(
         "States of the network, or those in the data, sorted. Default: given; data with --bins.")] = None
     continuous: Annotated[Names | None, Opt(
         "What columns of numbers are: gaussian, intervals, or states; of all, or of the named ones.",
         "--continuous KIND|NAME=KIND", front=True)] = None
-    bins: Annotated[int | None, Opt("Make N intervals of each column of more different numbers.", least=2)] = None
-    chunk: Annotated[int | None, fields_of(ReadOptions)["chunk"].opt] = None
+    bins: Annotated[int | None, Opt(
+        "Make N intervals of each column with more than N different numbers.", least=2)] = None
 
 
 class Fit(WithCodes, File, Printed, Force):
@@ -513,7 +472,7 @@ class LearnModel(Record, title="Model"):
     ess: Annotated[float, Opt("Equivalent sample size of bdeu and bds.")] = 1.0
     graph_prior: Annotated[Literal["uniform", "fair", "order"], Opt(
         "Prior weights of graphs: uniform, fair, or order (probabilities only).", "--graph-prior NAME")] = "uniform"
-    max_parents: Annotated[int, Opt("Most parents.", least=0, front=True)] = 4
+    max_parents: Annotated[int, Opt("Maximum number of parents.", least=0, front=True)] = 4
     seed: Annotated[int, Opt("Random seed of searches and chains.", least=0)] = 0
 
 
@@ -523,8 +482,6 @@ class LearnTable(Record, title="Columns and states"):
     missing: Annotated[Literal["error", "drop", "available"], Opt(
         "Rows with missing cells: error, drop, or available (with --score bic: each family by its known rows).",
         "--missing HOW", front=True)] = "error"
-    constant: Annotated[Literal["error", "drop"], Opt(
-        "Columns with only one value: error, or drop, with a note.", "--constant HOW")] = "error"
     states: Annotated[str, Opt(
         "Network file that declares the variables and states, or data: those that occur.",
         "--states NET|data")] = "data"
@@ -536,7 +493,7 @@ class LearnTable(Record, title="Columns and states"):
         "Column of numbers, or several separated by commas, for --score bge or bic-cg. Default: all, but those of few "
         "whole numbers. Repeatable.", "--continuous NAME|all")] = None
     bins: Annotated[int | None, Opt(
-        "Make N intervals of each column of more different numbers.", least=2, front=True)] = None
+        "Make N intervals of each column with more than N different numbers.", least=2, front=True)] = None
 
 
 def _threshold(text: str) -> str | float:
@@ -614,7 +571,7 @@ class Explore(Printed, Force, Shown):
         "Column whose prediction is judged. Default: the last one that is kept.", "-t, --target NAME")] = None
     exclude: Annotated[Names, Opt(
         "Column to leave out, or several separated by commas. Repeatable.", "--exclude NAME")] = ()
-    bins: Annotated[int, Opt("Intervals of each column of more different numbers.", least=2)] = 5
+    bins: Annotated[int, Opt("Intervals of each column with more different numbers.", least=2)] = 5
     continuous: Annotated[bool, Opt("Learn from columns of numbers as they are, without intervals.")] = False
     seconds: Annotated[float, Opt(
         "Time that all of it should take at most. 0: no limit, and no probabilities of arcs.", "--seconds S",
@@ -814,9 +771,11 @@ class Warmup(Printed, Shown):
 
 
 QUERIES, TABLES, NETWORKS, SPEED = "Queries of one case", "Tables of cases", "Networks and plans", "Speed"
-BUT_DEVICES, BUT_DTYPE = "backend threads dtype progress", "backend threads devices progress"
+BUT_DEVICES = "backend threads dtype progress"
 FITS = "start zeros restarts seed iterations tolerance accelerate stepwise standard_errors"
 ONE_BY_ONE = "backend threads progress"
+OF_FIT = "backend=auto|cpu|gpu|reference threads devices progress cluster"
+OF_LEARN = "backend=auto|cpu|gpu threads devices cluster memory_limit progress"
 
 
 class Command(NamedTuple):
@@ -826,11 +785,6 @@ class Command(NamedTuple):
     record: type[Record]
     shared: dict[type[Any], str] = {}  # noqa: RUF012 (read only). No names: all fields
     module: str = ""  # Default: of the name of the command
-
-    @property
-    def examples(self) -> tuple[str, ...]:
-        """Command lines that show how it is used."""
-        return self.record.examples  # type: ignore[attr-defined, no-any-return]
 
 
 COMMANDS = {
@@ -842,26 +796,28 @@ COMMANDS = {
     "solve": Command(QUERIES, Solve, {
         Planning: "order plan memory_limit max_table order_seed no_cache", Compute: "backend"}),
     "batch": Command(TABLES, Batch, {
-        TableOptions: "", FileOptions: "", CsvOptions: "", Planning: "", Compute: LOCAL + " cluster", Workers: ""}),
+        TableOptions: "", FileOptions: "", ReadOptions: OF_TABLES, Planning: "", Compute: LOCAL + " cluster",
+        Workers: ""}),
     "dynamic": Command(TABLES, Dynamic, {
-        FileOptions: "resume force compression chunk", CsvOptions: "", FitModel: "",
+        Keys: "", TableOptions: "targets evidence_columns labels log_evidence on_error",
+        FileOptions: "resume force compression chunk escape_formulas", ReadOptions: OF_TABLES, FitModel: "",
         EM: "start zeros restarts iterations tolerance accelerate", Compute: ONE_BY_ONE}),
     "fit": Command(TABLES, Fit, {
-        FitModel: "", EM: FITS, FitCases: "", CsvOptions: INPUT, Compute: BUT_DTYPE + " cluster", Workers: ""}),
-    "validate": Command(TABLES, Validate, {CsvOptions: INPUT}),
-    "screen": Command(TABLES, Screen, {CsvOptions: INPUT, Compute: "threads devices cluster"}, "preprocess"),
-    "whiten": Command(TABLES, Whiten, {CsvOptions: INPUT}, "preprocess"),
+        FitModel: "", EM: FITS, FitCases: "", ReadOptions: OF_TABLES + " chunk", Compute: OF_FIT, Workers: ""}),
+    "validate": Command(TABLES, Validate, {ReadOptions: OF_TABLES}),
+    "screen": Command(TABLES, Screen, {ReadOptions: OF_TABLES, Compute: "threads devices cluster"}, "preprocess"),
+    "whiten": Command(TABLES, Whiten, {ReadOptions: OF_TABLES}, "preprocess"),
     "sample": Command(TABLES, Sample, {
-        CsvOptions: "escape_formulas", Planning: "", Compute: ONE_BY_ONE}),
+        FileOptions: "escape_formulas", Planning: "", Compute: ONE_BY_ONE}),
     "learn": Command(NETWORKS, Learn, {
         LearnModel: "", LearnTable: "", LearnConstraints: "", Search: "candidates start", LearnFiles: "", Chains: "",
-        CsvOptions: INPUT, Compute: "backend threads devices cluster memory_limit progress"}),
-    "explore": Command(NETWORKS, Explore, {CsvOptions: INPUT}),
+        ReadOptions: OF_TABLES + " constant", Compute: OF_LEARN}),
+    "explore": Command(NETWORKS, Explore, {ReadOptions: OF_TABLES}),
     "info": Command(NETWORKS, Info),
     "convert": Command(NETWORKS, Convert, {}, "export"),
     "show": Command(NETWORKS, Show, {Planning: "", Compute: LOCAL}, "export"),
     "serve": Command(NETWORKS, Serve, {Address: "", Access: "", Limits: "", CutPlanning: "", Compute: LOCAL}),
-    "rank": Command(NETWORKS, Rank, {CsvOptions: INPUT, Compute: "threads"}),
+    "rank": Command(NETWORKS, Rank, {ReadOptions: OF_TABLES, Compute: "threads"}),
     "plan": Command(NETWORKS, Plan, {CutPlanning: ""}),
     "time": Command(SPEED, Time, {Planning: "", Compute: ONE_BY_ONE}, "speed"),
     "warmup": Command(SPEED, Warmup, {}, "speed"),

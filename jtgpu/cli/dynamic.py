@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time as clock
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,41 +16,46 @@ from ..formats import load, write
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..options.compute import Compute
-from ..options.learning import EM
-from ..options.tables import FileOptions
+from ..options.learning import EM, Keys
+from ..options.tables import FileOptions, ReadOptions, TableOptions
+from ..util.text_table import counted
 from ..util.text_table import printable as shown
-from .batch import terminable_run
-from .console import format_seconds, print_json, warn
-from .declared import CsvOptions, Dynamic, FitModel, Info, Names
+from .batch import print_done, terminable_run, warn_of_ignored
+from .console import print_json, warn
+from .declared import Dynamic, FitModel, Info
 from .fit import fit_sequences
-from .networks import check_output, split_names, with_codes
+from .networks import check_outputs, split_names, with_codes
+from .planning import COMPILING
 from .tables import is_shown, print_rows, status
 
 
-def dynamic(o: Dynamic, writing: FileOptions, csv: CsvOptions, model: FitModel, em: EM, run: Compute) -> None:
+def dynamic(  # noqa: PLR0913 (records)
+    o: Dynamic, keys: Keys, query: TableOptions, writing: FileOptions, read: ReadOptions, model: FitModel, em: EM,
+    run: Compute,
+) -> None:  # fmt: skip
     """Run ``jtgpu dynamic``."""
     if o.question == "info":
         from .info import info
 
         info(Info(file=o.file, json=o.json))
         return
-    if o.output is not None:
-        check_output(o.output, writing.force or (o.question == "fit" and writing.resume))
+    check_outputs(writing.force or (o.question == "fit" and writing.resume), o.output)
     net = with_codes(read_dynamic(o.file), o.codes)
     _check(o.question, o.sequences, o.steps, o.output)
     if o.question == "unroll":
         assert o.output is not None
         for loss in write(net.unroll(o.steps or 2), o.output, rename=isinstance(net, DynamicNetwork)):
             warn(f"{o.output} cannot represent {loss}")
-        print(f"{shown(o.output)}: {o.steps or 2} slices of {shown(o.file)}")
+        print(f"{shown(o.output)}: {counted(o.steps or 2, 'slice')} of {shown(o.file)}")
         return
     if o.question == "fit":
-        fit_sequences(o, net, writing, model, em, csv, run)
+        fit_sequences(o, net, keys, query, writing, model, em, read, run)
         return
-    files = replace(writing, dialect=csv.dialect(), threads=run.threads, escape_formulas=csv.escape_formulas)
+    files = writing.replaced(dialect=read, threads=run.threads)
     asked = SequenceQuestion(
-        o.question, o.id, o.time, _names(o.target, net), _names(o.evidence_columns, net), o.at == "last", o.steps or 1,
-        o.labels, o.log_evidence, o.on_gap, o.on_error, csv.na_values,
+        o.question, keys.id, keys.time, _names(query.targets, net), _names(query.evidence_columns, net),
+        o.at == "last", o.steps or 1, query.labels, query.log_evidence, keys.on_gap, query.on_error,
+        None if read.na_values is None else tuple(read.na_values),
     )  # fmt: skip
     if o.sequences is None:
         drawn = draw_table(net, o.samples, o.steps or 1, o.seed)
@@ -59,15 +63,16 @@ def dynamic(o: Dynamic, writing: FileOptions, csv: CsvOptions, model: FitModel, 
             _print([drawn], o.json, o.digits)
         else:
             n_bytes = write_table(drawn, Path(o.output), files)
-            print(f"{shown(o.output)}: {o.samples:,} sequences, {drawn.num_rows:,} rows, {format_bytes(n_bytes)}")
+            drew = f"{counted(o.samples, 'sequence')}, {counted(drawn.num_rows, 'row')}"
+            print(f"{shown(o.output)}: {drew}, {format_bytes(n_bytes)}")
         return
     begun = clock.perf_counter()
-    with status("compiling (takes longer the first time on a machine)", run.progress):
+    with status(COMPILING, run.progress):
         tree = net.compile(run.backend, **run.threads_option())
     if o.output is None:
-        read = SequenceFile(net, Path(o.sequences), asked, files)
-        tables = [table for table, *_ in answer_tables(tree, read)]
-        _ignored(o.sequences, read.ignored)
+        source = SequenceFile(net, Path(o.sequences), asked, files)
+        tables = [table for table, *_ in answer_tables(tree, source)]
+        warn_of_ignored(o.sequences, source.ignored)
         _print(tables, o.json, o.digits)
         return
     startup = clock.perf_counter() - begun
@@ -86,7 +91,7 @@ def read_dynamic(file: str) -> DynamicNetwork | MixedDynamicNetwork:
     return net
 
 
-def _names(given: Names | None, net: DynamicNetwork | MixedDynamicNetwork) -> tuple[str, ...] | None:
+def _names(given: Any, net: DynamicNetwork | MixedDynamicNetwork) -> tuple[str, ...] | None:
     return tuple(split_names(given, net.variables, "variable")) if given else None
 
 
@@ -123,33 +128,17 @@ def _print(tables: list[Any], json: bool, digits: int | None) -> None:
         print_json([{k: x if isinstance(x, (int, float, str, type(None))) else str(x) for k, x in r.items()}
                     for r in rows])  # fmt: skip
         return
-    cells = ([_cell(x) for x in table.column(name).to_pylist()] for name in names)
-    print_rows(names, [*zip(*cells, strict=True)], digits=digits)
-
-
-def _cell(x: Any) -> Any:
-    if x is None:
-        return ""
-    return x if isinstance(x, float) else str(x)
-
-
-def _ignored(path: str, names: tuple[str, ...]) -> None:
-    if names:
-        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-        warn(f"{path}: ignored columns that are not variables: {', '.join(names[:5])}{more}")
+    print_rows(names, zip(*(table.column(name).to_pylist() for name in names), strict=True), digits=digits)
 
 
 def _print_report(report: SequenceReport, path: str, startup: float, json: bool) -> None:
-    _ignored(path, report.ignored)
+    warn_of_ignored(path, report.ignored)
     if report.flagged:
-        warn(f"{report.flagged:,} of {report.sequences:,} sequences are impossible: see the column 'error'")
+        are = "is" if report.flagged == 1 else "are"
+        warn(f"{report.flagged:,} of {counted(report.sequences, 'sequence')} {are} impossible: see the column 'error'")
     if json:
         print_json(report.as_dict() | {"startup_seconds": startup})
         return
-    earlier = f" ({report.resumed:,} rows from an earlier run)" if report.resumed else ""
-    print(
-        f"{shown(report.output)}: {report.sequences:,} sequence{'s' if report.sequences != 1 else ''}, "
-        f"{report.rows:,} rows{earlier}, {len(report.targets)} target{'s' if len(report.targets) != 1 else ''}, "
-        f"{format_bytes(Path(report.output).stat().st_size)}, {format_seconds(report.seconds)}, start-up "
-        f"{format_seconds(startup)}"
-    )
+    earlier = f" ({counted(report.resumed, 'row')} from an earlier run)" if report.resumed else ""
+    what = f"{counted(report.sequences, 'sequence')}, {counted(report.rows, 'row')}{earlier}"
+    print_done(report.output, what, report.targets, report.seconds, startup=startup)

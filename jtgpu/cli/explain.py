@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
-
-from click import BadParameter
 
 from ..errors import EvidenceError, closest
 from ..model.discrete import DiscreteModel
-from ..model.mixed import MixedNetwork
 from ..model.quick import parse_finding
 from ..options.compute import Compute, Planning
+from ..util.text_table import counted
 from ..util.text_table import printable as shown
 from .console import print_json, warn
 from .declared import Mpe, Sensitivity, Voi
 from .networks import case_of, findings_as_json, load_any, one_target, read_network, target_names, with_codes
-from .numbers import as_json, compiled_numbers, mixed_findings
 from .planning import compiled
 from .query import BIT, observation_table
-from .tables import on_terminal, print_rows, show_number
+from .tables import on_terminal, print_note, print_rows, show_number
 
 if TYPE_CHECKING:
     from ..inference.results.sensitivities import Bar
@@ -40,7 +36,8 @@ def mpe(o: Mpe, plan: Planning, run: Compute) -> None:
         ranked = [(dict(e), e.probability, e.log_joint) for e in best.ranked]
         log_evidence = best.log_evidence
     if len(ranked) < o.k:
-        warn(f"only {len(ranked)} configurations have a probability above 0")
+        has = "has" if len(ranked) == 1 else "have"
+        warn(f"only {counted(len(ranked), 'configuration')} {has} a probability above 0")
     if o.json:
         print_json({
             "file": o.file, "evidence": findings_as_json(findings), "log_evidence": log_evidence,
@@ -64,23 +61,15 @@ def mpe(o: Mpe, plan: Planning, run: Compute) -> None:
 def voi(o: Voi, plan: Planning, run: Compute) -> None:
     """Run ``jtgpu voi``."""
     net: Any = with_codes(load_any(o.file), o.codes)
-    numbers = isinstance(net, MixedNetwork)
-    if numbers and o.evidence_file is not None:
-        raise BadParameter(f"{o.file} has numbers, for which voi takes --evidence only", param_hint=o.file)
-    findings: Any = mixed_findings(net, o.evidence or []) if numbers else case_of(net, o.evidence, o.evidence_file)
+    findings = case_of(net, o.evidence, o.evidence_file)
     name = net.variables[net.index(one_target(o.variable, o.target, "TARGET"))]
     candidates = target_names(net, o.candidate) or None
-    with ExitStack() as closed:
-        tree: Any
-        if numbers:
-            tree = closed.enter_context(compiled_numbers(net, o.file, plan, run))
-        else:
-            tree, _ = closed.enter_context(compiled(net, o.file, plan, run))
+    with compiled(net, o.file, plan, run) as (tree, _):
         entropy = tree.entropy(name, findings) / BIT
         observations = tree.value_of_information(name, candidates, findings)
     if o.json:
         print_json({
-            "file": o.file, "target": name, "evidence": (as_json if numbers else findings_as_json)(findings),
+            "file": o.file, "target": name, "evidence": findings_as_json(findings),
             "unit": "bits", "entropy": entropy,
             "observations": [
                 dict(vars(o)) | {"gain": o.gain / BIT, "expected_entropy": o.expected_entropy / BIT}
@@ -92,8 +81,7 @@ def voi(o: Voi, plan: Planning, run: Compute) -> None:
         print(f"H({shown(name)}) now: {show_number(entropy, o.digits)} bits\n")
     else:
         print(f"# H({shown(name)}) now\t{show_number(entropy, o.digits)} bits")
-    answer = observation_table(observations)
-    print_rows(answer.header, answer.rows, digits=o.digits)
+    print_rows(*observation_table(observations), digits=o.digits)
 
 
 def sensitivity(o: Sensitivity, plan: Planning, run: Compute) -> None:
@@ -121,7 +109,9 @@ def sensitivity(o: Sensitivity, plan: Planning, run: Compute) -> None:
     )
     change = f"{100 * o.spread:.4g} %"
     meaning = f"P at low, P at high: the probability if the parameter is {change} lower, {change} higher (at most 1)"
-    print(f"\n{meaning}" if on_terminal() else f"# {meaning}")
+    if on_terminal():
+        print()
+    print_note(meaning)
 
 
 def _parse_target(net: DiscreteModel, text: str) -> tuple[str, int]:

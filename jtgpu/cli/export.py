@@ -24,12 +24,13 @@ from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..options.compute import Compute, Planning
 from ..util.atomic_file import write_text
+from ..util.text_table import counted
 from ..util.text_table import printable as shown
-from .console import print_json, warn
+from .console import print_json
 from .declared import Convert, Show
 from .networks import (
     case_of,
-    check_output,
+    check_outputs,
     check_picture,
     one_target,
     read_network,
@@ -39,6 +40,7 @@ from .networks import (
     with_codes,
 )
 from .planning import compiled, make_plan
+from .saving import warn_of_changes
 from .tables import status
 
 
@@ -47,7 +49,7 @@ def convert(o: Convert) -> None:
     target, source = one_target(o.to, o.output, "output", "--output"), o.file
     wanted = format_of_suffix(target) if target.lower().endswith((".mixed.json", ".dynamic.json")) else None
     wanted = wanted or writer_of(target)  # fails before the computation starts
-    check_output(target, o.force)
+    check_outputs(o.force, target)
     opened = open_text(network_path(source))
     decisions = "chance" if o.chance_only else "network"
     model: Any = opened.format.parse(opened.text, source, zero_rows=o.zero_rows, decisions=decisions)
@@ -61,9 +63,8 @@ def convert(o: Convert) -> None:
     else:
         made = carry(model, writer_of(target))
     n_comments = find_comments(opened.text, opened.format.name).n
-    lost = [*made.losses, *([f"{n_comments} comment{'s' if n_comments > 1 else ''} of {source}"] if n_comments else [])]
-    for text in (*made.notes, *(f"{wanted.name} cannot represent {text}" for text in lost)):
-        warn(text)
+    lost = [*made.losses, *([f"{counted(n_comments, 'comment')} of {source}"] if n_comments else [])]
+    warn_of_changes(made.notes, lost, wanted)
     if o.strict and lost:
         raise JtgpuError(f"{target}: not written: {wanted.name} cannot represent everything in {source} (--strict)")
     n_bytes = save_text(made.text, target)
@@ -73,7 +74,7 @@ def convert(o: Convert) -> None:
             "variables": len(model), "bytes": n_bytes, "not_carried": lost,
         })
     else:
-        print(f"{shown(target)}: {wanted.name}, {len(model):,} variables, {n_bytes:,} bytes")
+        print(f"{shown(target)}: {wanted.name}, {counted(len(model), 'variable')}, {counted(n_bytes, 'byte')}")
 
 
 

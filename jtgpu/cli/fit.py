@@ -6,7 +6,6 @@ import json as encoder
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,9 @@ from click.exceptions import Exit
 
 from ..cluster import Cluster
 from ..errors import DataError, JtgpuError, OutputExists
-from ..formats import write, writer_of
+from ..formats import write
 from ..formats.registry import format_of_suffix
 from ..learn.parameters.numbers import KINDS
-from ..model.discrete import DiscreteModel
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
@@ -26,16 +24,15 @@ from ..model.network import BayesianNetwork
 from ..model.quick import parse_codes
 from ..options.compute import Compute
 from ..options.learning import EM, Keys
-from ..options.tables import FileOptions, ReadOptions
+from ..options.tables import FileOptions, ReadOptions, TableOptions
 from ..util.atomic_file import write_text
 from ..util.text_table import printable as shown
 from . import INTERRUPTED
 from .batch import check_cluster
 from .console import format_seconds, print_json, reading, warn
-from .declared import CsvOptions, Dynamic, Fit, FitCases, FitModel, Workers
-from .networks import check_output, load_any, split_names, with_codes
-from .numbers import numeric_writer_of
-from .saving import save_network
+from .declared import Dynamic, Fit, FitCases, FitModel, Workers
+from .networks import check_outputs, load_any, split_names, with_codes
+from .saving import output_format, save_network
 from .tables import status
 
 if TYPE_CHECKING:
@@ -65,54 +62,56 @@ def _number_or_text(text: str) -> float | str:
         return text
 
 
-def fit(
-    o: Fit, model: FitModel, em: EM, data: FitCases, csv: CsvOptions, run: Compute, on: Workers
-) -> None:  # fmt: skip
+def fit(o: Fit, model: FitModel, em: EM, data: FitCases, read: ReadOptions, run: Compute, on: Workers) -> None:
     """Run ``jtgpu fit``."""
     check_cluster(on, run)
     where = None if run.cluster is None else Cluster(run.cluster, on.workers, run.threads)
     checkpoint = Path(f"{o.output}.unfinished")
     net = with_codes(load_any(o.file), o.codes)
     with_numbers = data.continuous is not None or isinstance(net, MixedNetwork)
-    wanted = (numeric_writer_of if with_numbers else writer_of)(o.output)  # fails before the computation starts
-    check_output(o.output, o.force or o.resume)
-    if o.report is not None:
-        check_output(o.report, o.force or o.resume)
+    wanted = output_format(o.output, with_numbers)  # fails before the computation starts
+    check_outputs(o.force or o.resume, o.output, o.report)
     check_run(checkpoint, o.resume or o.force)
     if not isinstance(net, BayesianNetwork | MixedNetwork):
         raise JtgpuError(f"{o.file}: only Bayesian networks have tables that can be fitted")
+    cases: Any = [*o.cases]
+    if with_numbers:
+        if len(cases) > 1:
+            raise DataError(f"networks with numbers are fitted to one file, got {len(cases)}")
+        cases = cases[0]
+        reading(cases, read)
     from_data = data.states == "data" or (data.states is None and data.bins is not None)
+    kinds = None if data.continuous is None else kinds_of(data.continuous, [*net])
+    structure: Any = net
+    states: dict[str, Any] | None = None
+    if not isinstance(net, MixedNetwork) and (from_data or with_numbers):
+        structure = {v: net.parents(v) for v in net}
+        if from_data and o.codes and not with_numbers:
+            read = read.replaced(codes=parse_codes(net.variables, o.codes))
+        if isinstance(kinds, dict) and not from_data:
+            states = {v: net.states(v) for v in net if v not in kinds}
     from ..learn.parameters.fit import fit as fit_parameters
 
     begun = time.perf_counter()
-    with (
-        status("reading the cases", run.progress) as step,
-        warnings.catch_warnings(record=True) as caught,
-    ):  # fmt: skip
+    with status("reading the cases", run.progress) as step, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        options: dict[str, Any] = {
-            "weights": data.weights, "missing": data.missing, "bins": data.bins, **model_keywords(model, net.variables),
-            "em": em.replaced(checkpoint=checkpoint, resume=o.resume),
-            "compute": run.replaced(cluster=where, progress=shown_in(step)),
-        }  # fmt: skip
-        read = csv.reading(chunk=data.chunk)
-        if with_numbers:
-            fitted: Any = fit_numbers(net, o.cases, data.continuous, from_data, read, options)
-        else:
-            structure: Any = {v: net.parents(v) for v in net} if from_data else net
-            read = replace(read, codes=parse_codes(net.variables, o.codes) if from_data and o.codes else None)
-            fitted = fit_parameters(structure, [*o.cases], read=read, **options)
+        fitted: Any = fit_parameters(
+            structure, cases, continuous=kinds, states=states, weights=data.weights, missing=data.missing,
+            bins=data.bins, read=read, em=em.replaced(checkpoint=checkpoint, resume=o.resume),
+            compute=run.replaced(cluster=where, progress=shown_in(step)), **model_keywords(model, net.variables),
+        )  # fmt: skip
     seconds = time.perf_counter() - begun
     for text in dict.fromkeys(str(w.message) for w in caught):
         warn(text)
-    save_network(fitted.network, o.output, wanted)
+    if (refused := save_network(fitted.network, o.output, wanted)) is not None:
+        raise refused
     summary = fitted.report() | {"output": o.output, "seconds": seconds}
     if o.report is not None:
         write_text(o.report, encoder.dumps(summary, indent=2, allow_nan=False) + "\n")
     finish(fitted, summary, wanted.name, checkpoint, o.json)
 
 
-def kinds_of(given: Sequence[str], variables: Sequence[str]) -> str | dict[str, str]:
+def kinds_of(given: Sequence[str], variables: Sequence[str]) -> Any:
     """The argument `continuous` of `jtgpu.learn.fit` from ``--continuous``."""
     if len(given) == 1 and given[0] in KINDS:
         return given[0]
@@ -127,31 +126,9 @@ def kinds_of(given: Sequence[str], variables: Sequence[str]) -> str | dict[str, 
     return kinds
 
 
-def fit_numbers(
-    net: DiscreteModel | MixedNetwork, cases: Sequence[str], numbers: Sequence[str] | None, from_data: bool,
-    read: ReadOptions, options: dict[str, Any],
-) -> Any:  # fmt: skip
-    """Fit the parameters of a network with numbers to one file."""
-    # options: keywords of `jtgpu.learn.fit`
-    if len(cases) > 1:
-        raise DataError(f"networks with numbers are fitted to one file, got {len(cases)}")
-    from ..learn.parameters.fit import fit as fit_parameters
-
-    reading(cases[0], read)
-    structure: Any = net
-    states: dict[str, Any] | None = None
-    kinds: Any = None if numbers is None else kinds_of(numbers, [*net])
-    if not isinstance(net, MixedNetwork):
-        parents: Any = net
-        structure = {v: parents.parents(v) for v in net}
-        if isinstance(kinds, dict) and not from_data:
-            states = {v: net.states(v) for v in net if v not in kinds}
-    return fit_parameters(structure, cases[0], continuous=kinds, states=states, read=read, **options)
-
-
-def fit_sequences(
-    o: Dynamic, net: DynamicNetwork | MixedDynamicNetwork, writing: FileOptions, model: FitModel, em: EM,
-    csv: CsvOptions, run: Compute,
+def fit_sequences(  # noqa: PLR0913 (records)
+    o: Dynamic, net: DynamicNetwork | MixedDynamicNetwork, keys: Keys, query: TableOptions, writing: FileOptions,
+    model: FitModel, em: EM, read: ReadOptions, run: Compute,
 ) -> None:  # fmt: skip
     """Run ``jtgpu dynamic fit``: estimate the CPTs, and the densities of numbers, and write the network."""
     from ..learn.parameters.fit import fit as fit_parameters
@@ -166,11 +143,11 @@ def fit_sequences(
     begun = time.perf_counter()
     with status("reading the sequences", run.progress) as step:
         fitted: Any = fit_parameters(
-            net, str(o.sequences), keys=Keys(id=o.id, time=o.time, on_gap=o.on_gap), weights=o.weights,
+            net, str(o.sequences), keys=keys, weights=o.weights,
             em=em.replaced(
-                seed=o.seed or 0, on_error=o.on_error, checkpoint=checkpoint, resume=writing.resume
+                seed=o.seed or 0, on_error=query.on_error, checkpoint=checkpoint, resume=writing.resume
             ),
-            read=csv.reading(), compute=run.replaced(progress=shown_in(step)), **model_keywords(model, net.variables),
+            read=read, compute=run.replaced(progress=shown_in(step)), **model_keywords(model, net.variables),
         )  # fmt: skip
     write(fitted.network, output)
     summary = fitted.report() | {"output": output, "seconds": time.perf_counter() - begun}

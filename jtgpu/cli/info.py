@@ -32,12 +32,12 @@ from ..model.network import BayesianNetwork
 from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, check_bound, order_graph
 from ..util.loops import extension
 from ..util.system import cache_folder, cores, cpu_name, free_memory
+from ..util.text_table import counted
 from ..util.text_table import printable as shown
 from ..util.version import __version__
 from .console import print_json
 from .declared import Info
 from .networks import warn_of_repairs
-from .numbers import mixed_facts
 from .tables import print_report
 
 # ``jtgpu info --system``: versions, processors, caches, and what is missing for which feature.
@@ -250,6 +250,15 @@ def info(o: Info) -> None:
     print_report(("", ""), [*_rows(o.file, about, comments)], "ll", named=False)
 
 
+def mixed_facts(net: MixedNetwork) -> dict[str, Any]:
+    """Properties of a network with numbers, for ``jtgpu info``."""
+    return {
+        "name": net.name, "kind": "mixed network", "variables": len(net), "numbers": list(net.numbers),
+        "arcs": len(net.arcs), "most_parents": max((len(net.parents(v)) for v in net), default=0),
+        "densities": sum(net.gaussian(v).mean.size for v in net.numbers),
+    }  # fmt: skip
+
+
 def dynamic_facts(net: DynamicNetwork | MixedDynamicNetwork) -> dict[str, Any]:
     """Properties of a template."""
     dyn = net if isinstance(net, DynamicNetwork) else net.discrete
@@ -284,10 +293,9 @@ def _rows(file: str, about: dict[str, Any], comments: Comments) -> Iterator[tupl
         ("variables", f"{about['variables']:,}, with {_states(about)}"),
     ]
     if "arcs" in about:
-        yield from [
-            ("arcs", f"{about['arcs']:,}; {about['roots']:,} roots, at most {about['most_parents']} parents"),
-            ("parameters", f"{about['parameters']:,}"),
-        ]
+        most = counted(about["most_parents"], "parent")
+        yield "arcs", f"{about['arcs']:,}; {counted(about['roots'], 'root')}, at most {most}"
+        yield "parameters", f"{about['parameters']:,}"
     yield from [
         ("table entries", f"{about['entries']:,}, {about['nonzero_entries']:,} of them nonzero"),
         ("largest table", f"{about['largest_table']:,} entries ({', '.join(about['largest_table_variables'])})"),
@@ -321,7 +329,7 @@ def _rows(file: str, about: dict[str, Any], comments: Comments) -> Iterator[tupl
 
 def _states(about: dict[str, Any]) -> str:
     fewest, most = about["fewest_states"], about["most_states"]
-    return f"{fewest} to {most} states" if fewest < most else f"{most} state{'s' if most != 1 else ''} each"
+    return f"{fewest} to {most} states" if fewest < most else f"{counted(most, 'state')} each"
 
 
 def _listed(names: list[str]) -> list[str]:

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from click import BadParameter, echo
 
-from ..columns.files import read_file
 from ..draw import arcs, heat_map
-from ..errors import FormatError, NetworkError
-from ..formats import writer_of
+from ..errors import NetworkError
 from ..learn.dags.posterior.posterior import posterior
 from ..learn.dags.scores.coded import CodedTable
 from ..learn.dags.scores.numeric_table import code_table, table_of
@@ -26,19 +24,11 @@ from ..options.learning import Chains, Constraints, Search
 from ..options.tables import ReadOptions
 from ..util.atomic_file import write_text
 from ..util.text_table import counted
-from .console import csv_text, print_json, reading, warn
-from .declared import (
-    CsvOptions,
-    Learn,
-    LearnConstraints,
-    LearnFiles,
-    LearnModel,
-    LearnTable,
-)
-from .networks import check_output, read_network, split_names
-from .numbers import numeric_writer_of
-from .saving import save_network
-from .tables import on_terminal, print_rows, status
+from .console import csv_text, print_json, read_cases, reading, warn
+from .declared import Learn, LearnConstraints, LearnFiles, LearnModel, LearnTable
+from .networks import check_outputs, check_picture, read_network, split_names
+from .saving import output_format, save_network
+from .tables import print_note, print_rows, status
 
 if TYPE_CHECKING:
     from ..learn.dags.posterior.result import StructurePosterior
@@ -80,8 +70,8 @@ def _print_posterior(learned: StructurePosterior) -> None:
     columns = 4 if learned.n_chains else 3  # exact probabilities have no standard errors
     print_rows(("parent", "child", "probability", "mcse")[:columns], [row[:columns] for row in rows])
     if chosen:
-        echo(("" if on_terminal() else "# ") + chosen)
-    echo(("" if on_terminal() else "# ") + learned.summary())
+        print_note(chosen)
+    print_note(learned.summary())
     echo(learned.describe(), err=True)
 
 
@@ -112,19 +102,17 @@ def _data_as_json(data: str, table: CodedTable) -> dict[str, Any]:
 
 def learn(  # noqa: PLR0913 (records)
     o: Learn, model: LearnModel, columns: LearnTable, constraints: LearnConstraints, search: Search, files: LearnFiles,
-    chains: Chains, csv: CsvOptions, run: Compute,
+    chains: Chains, read: ReadOptions, run: Compute,
 ) -> None:  # fmt: skip
     """Run ``jtgpu learn``."""
-    writer = None
-    if o.output is not None:
-        writer = (numeric_writer_of if ScoreRule(model.score).takes_numbers else writer_of)(o.output)
-        check_output(o.output, o.force)
+    writer = output_format(o.output, ScoreRule(model.score).takes_numbers)
+    check_outputs(o.force, o.output)
     is_wanted = (
         model.method == "mcmc" or model.graph_prior == "order" or run.cluster is not None
         or files != LearnFiles() or chains != Chains()
     )  # fmt: skip
     _check(o, model, files, chains, is_wanted)
-    table = _read(o.data, csv, model, columns, run.memory_limit)
+    table = _read(o.data, read, model, columns, run.memory_limit)
     options: dict[str, Any] = vars(model) | {
         "constraints": _constraints(constraints, table.names),
         "search": search.replaced(start=None if search.start is None else _network(search.start)),
@@ -138,12 +126,7 @@ def learn(  # noqa: PLR0913 (records)
     else:
         with status("searching for the best graph", run.progress):
             best = structure(table, **options)
-    refused: FormatError | None = None
-    if o.output is not None and writer is not None:
-        try:
-            save_network(best.network(**keywords), o.output, writer)
-        except FormatError as error:
-            refused = error
+    refused = None if o.output is None else save_network(best.network(**keywords), o.output, writer)
     if isinstance(best, Structure):
         _report(best, table, o.data if o.json else None, o.output)
     elif o.json:
@@ -161,17 +144,13 @@ def _check(o: Learn, model: LearnModel, files: LearnFiles, chains: Chains, is_wa
             f"{model.method} finds a graph, not the probabilities of arcs: use auto, exact or mcmc",
             param_hint="--method",
         )
-    for path, option in ((files.draw, "--draw"), (files.draw_network, "--draw-network")):
-        if path is not None and path.suffix.lower() not in (".svg", ".html", ".htm"):
-            raise BadParameter(f"{path.name!r} ends in neither .svg nor .html", param_hint=option)
+    for picture, option in ((files.draw, "--draw"), (files.draw_network, "--draw-network")):
+        check_picture(picture, o.force, option)
     if files.resume and chains.checkpoint is None:
         raise BadParameter("--resume requires --checkpoint", param_hint="--resume")
     if files.resume and chains.checkpoint is not None and not Path(chains.checkpoint).is_file():
         raise BadParameter(f"{chains.checkpoint}: there is no run to continue", param_hint="--resume")
-    checkpoint = None if files.resume else chains.checkpoint
-    for output in (files.edges, files.draw, files.draw_network, files.save, checkpoint):
-        if output is not None:
-            check_output(output, o.force)
+    check_outputs(o.force, files.edges, files.save, None if files.resume else chains.checkpoint)
 
 
 def _network(file: str) -> BayesianNetwork:
@@ -204,20 +183,20 @@ def _constraints(given: LearnConstraints, names: Sequence[str]) -> Constraints:
 
 
 def _read(
-    data: str, csv: CsvOptions, model: LearnModel, columns: LearnTable, memory: Any
+    data: str, read: ReadOptions, model: LearnModel, columns: LearnTable, memory: Any
 ) -> CodedTable:  # fmt: skip
     """The columns that are kept, with intervals in place of numbers unless states or numbers are declared."""
-    declared, dialect = None if columns.states == "data" else _network(columns.states), reading(data, csv.dialect())
+    declared = None if columns.states == "data" else _network(columns.states)
     rule = ScoreRule(model.score, model.ess)
     if not any((columns.exclude, columns.columns, columns.bins, columns.continuous, rule.takes_numbers)):
         if declared is None:
-            require_feasible(data, memory, dialect=dialect)
+            require_feasible(data, memory, dialect=read)
         return code_table(
-            data, states=declared, missing=columns.missing, constant=columns.constant, dialect=dialect,
-            na_values=csv.na_values,
+            data, states=declared, missing=columns.missing, constant=read.constant, dialect=reading(data, read),
+            na_values=read.na_values,
         )  # fmt: skip
     states = {} if declared is None else {v: declared.states(v) for v in declared.variables}
-    table = read_file(data, dialect=dialect, na_values=csv.na_values, states=states)
+    table = read_cases(data, read, states)
     names = table.column_names
     numbers: Any = columns.continuous
     numbers = True if numbers == ("all",) else numbers and split_names(numbers, names, "column")
@@ -227,8 +206,8 @@ def _read(
     if columns.bins is not None and not (numbers is True or (numbers is None and rule.takes_numbers)):
         free = [name for name in table.column_names if name not in {*states, *(numbers or ())}]
         table = discretise(table.select(free), bins=columns.bins).apply(table)
-    read = ReadOptions(constant=columns.constant)
-    return table_of(table, rule, numbers, states=declared, missing=columns.missing, read=read)
+    constant = ReadOptions(constant=read.constant)
+    return table_of(table, rule, numbers, states=declared, missing=columns.missing, read=constant)
 
 
 def _report(best: Structure, table: CodedTable, data: str | None, output: str | None) -> None:
@@ -244,6 +223,6 @@ def _report(best: Structure, table: CodedTable, data: str | None, output: str | 
     known = {"exact": "no graph has a higher score", "order": "found by search over orders"}
     found_by = known.get(best.method, f"found by {best.method} search")
     n_arcs = counted(len(best.arcs), "arc")
-    echo(f"{table.n_cases:,} cases, {n_arcs}, ln score {best.score:.6g}: {found_by}", err=True)
+    echo(f"{counted(table.n_cases, 'case')}, {n_arcs}, ln score {best.score:.6g}: {found_by}", err=True)
     for line in table.missing_lines():
         echo(line, err=True)

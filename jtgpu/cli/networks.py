@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,8 @@ from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
-from ..model.quick import parse_codes, parse_findings
+from ..model.quick import parse_codes, parse_finding, parse_findings
+from ..util.cells import UNDECIDED, numeral
 from ..util.text_table import printable as shown
 from .console import warn
 
@@ -118,9 +120,13 @@ def with_codes(net: Any, codes: Sequence[str]) -> Any:
     return net.with_codes(parse_codes(net.variables, codes)) if codes else net
 
 
-def case_of(net: DiscreteModel, given: Sequence[str], file: str | None) -> dict[str, int | frozenset[int]]:
+def case_of(net: DiscreteModel | MixedNetwork, given: Sequence[str], file: str | None) -> dict[str, Any]:
     """The evidence of ``--evidence`` and ``--evidence-file``; a `Case` if there is a file."""
     # raises EvidenceError: If both give evidence on a variable.
+    if isinstance(net, MixedNetwork):
+        if file is not None:
+            raise BadParameter("the evidence of networks with numbers is in --evidence", param_hint="--evidence-file")
+        return _mixed_findings(net, given)
     findings = parse_findings(net, given)
     if file is None:
         return findings
@@ -134,26 +140,73 @@ def case_of(net: DiscreteModel, given: Sequence[str], file: str | None) -> dict[
     return case
 
 
-def findings_as_json(findings: Mapping[str, int | frozenset[int]]) -> dict[str, Any]:
-    """Evidence as JSON: the number of a state, or a list of numbers."""
-    return {name: list(state) if isinstance(state, frozenset) else state for name, state in findings.items()}
+def findings_as_json(findings: Mapping[str, Any]) -> dict[str, Any]:
+    """Evidence as JSON: the number of a state, or a list of numbers; values, and ends of intervals, null: no bound."""
+    return {
+        v: sorted(x)
+        if isinstance(x, frozenset)
+        else [end if math.isfinite(end) else None for end in x]
+        if isinstance(x, tuple)
+        else x
+        for v, x in findings.items()
+    }
 
 
-def check_output(path: str | os.PathLike[str], force: bool) -> None:
-    """Reject an output before the computation starts."""
-    # raises OutputExists: If the file exists, unless `force` is given.
+def _mixed_findings(net: MixedNetwork, texts: Sequence[str]) -> dict[str, Any]:
+    """The evidence of ``--evidence``: states by number, values of numbers, and pairs of bounds."""
+    # raises EvidenceError, UnknownVariable, UnknownState: See `jtgpu.model.quick.parse_finding`.
+    findings: dict[str, Any] = {}
+    for text in texts:
+        name, value = _number_finding(net, text) or parse_finding(net.discrete, text)
+        if name in findings:
+            raise EvidenceError(f"evidence on {name!r} is given twice")
+        findings[name] = value
+    return findings
+
+
+def _number_finding(net: MixedNetwork, text: str) -> tuple[str, Any] | None:
+    """A finding of a number; None if the text begins with no number's name."""
+    cuts = [i for i, c in enumerate(text) if c == "="]
+    at = next((i for i in reversed(cuts) if text[:i].strip() in net.numbers), None)
+    if at is None:
+        return None
+    name, value = text[:at].strip(), text[at + 1 :]
+    low, dots, high = value.partition("..")
+    try:
+        bounds = (_number(low) if low.strip() else -math.inf, _number(high) if high.strip() else math.inf)
+        return name, bounds if dots else _number(value)
+    except ValueError:
+        raise EvidenceError(
+            f"{name!r} is a number: expected a value such as {name}=41.5, or an interval such as {name}=30..40 or "
+            f"{name}=30.., got {value.strip()!r}"
+        ) from None
+
+
+def _number(text: str) -> float:
+    """A finite number; "nan" would be read as a missing value, which is no evidence."""
+    if (x := numeral(text, UNDECIDED)) is None:
+        raise ValueError(text)
+    return x
+
+
+def check_outputs(force: bool, *paths: str | os.PathLike[str] | None) -> None:
+    """Reject outputs before the computation starts."""
+    # raises OutputExists: If a file exists, unless `force` is given.
     # raises BadParameter: If its folder does not exist, or it is a folder itself.
-    target = Path(path)
-    if not target.absolute().parent.is_dir():
-        raise BadParameter(f"the folder of {shown(str(path))!r} does not exist", param_hint="--output")
-    if target.is_dir():
-        raise BadParameter(f"{shown(str(path))!r} is a folder", param_hint="--output")
-    if target.is_file() and not force:
-        raise OutputExists(f"{path} exists; pass --force to overwrite it")
+    for path in paths:
+        if path is None:
+            continue
+        target = Path(path)
+        if not target.absolute().parent.is_dir():
+            raise BadParameter(f"the folder of {shown(str(path))!r} does not exist", param_hint="--output")
+        if target.is_dir():
+            raise BadParameter(f"{shown(str(path))!r} is a folder", param_hint="--output")
+        if target.is_file() and not force:
+            raise OutputExists(f"{path} exists; pass --force to overwrite it")
 
 
-def check_picture(path: Path, force: bool, option: str = "--output") -> None:
+def check_picture(path: Path | None, force: bool, option: str = "--output") -> None:
     """Reject a file for a picture before the computation starts."""
-    if path.suffix.lower() not in (".svg", ".html"):
+    if path is not None and path.suffix.lower() not in (".svg", ".html", ".htm"):
         raise BadParameter(f"{path.name!r} ends in neither .svg nor .html", param_hint=option)
-    check_output(path, force)
+    check_outputs(force, path)

@@ -16,7 +16,7 @@ from ..options.compute import CutPlanning
 from ..util.text_table import printable as shown
 from .console import format_seconds, print_json
 from .declared import Plan
-from .networks import check_output, read_network
+from .networks import check_outputs, read_network
 from .planning import make_plan
 from .tables import is_shown, status
 
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 def plan(o: Plan, options: CutPlanning) -> None:
     """Run ``jtgpu plan``."""
-    if o.output is not None:
-        check_output(o.output, o.force)
+    check_outputs(o.force, o.output)
     net = read_network(o.file)
     with _search_progress(options.order, o.progress) as report:
         made = make_plan(options, net, o.file, progress=report)

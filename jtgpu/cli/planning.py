@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from click import BadParameter
 
@@ -13,10 +13,13 @@ from ..errors import FormatError, PlanError
 from ..formats.bundled import network_path, order_file
 from ..inference.network_plan import NetworkPlan
 from ..inference.planning import plan_or_questions
-from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
+from ..model.mixed import MixedNetwork
 from ..options.compute import Compute, Planning
 from .tables import status
+
+if TYPE_CHECKING:
+    from ..mixed import MixedTree
 
 COMPILING = "compiling (takes longer the first time on a machine)"
 
@@ -54,14 +57,32 @@ def load_plan(plan: Planning, net: DiscreteModel) -> NetworkPlan:
         raise FormatError(f"{plan.plan}: {error}") from None
 
 
+def compiled_numbers(net: MixedNetwork, file: str, plan: Planning, run: Compute) -> MixedTree:
+    """A network with numbers, compiled; options that it does not take are an error."""
+    if plan.plan is not None or run.compile_options():
+        option = "--plan" if plan.plan is not None else "--devices, --dtype"
+        raise BadParameter(
+            f"{file} has numbers, whose plans depend on what is observed: --backend, --threads and options of the "
+            "order are taken, --order saved among them", param_hint=option,
+        )  # fmt: skip
+    options: dict[str, Any] = run.threads_option()
+    if plan != type(plan)():
+        options |= {"order": order_of(plan, net.discrete, file), **plan.keywords()}
+    return net.compile(run.backend, **options)
+
+
 @contextmanager
 def compiled(
-    net: DiscreteModel, file: str, plan: Planning, run: Compute
-) -> Iterator[tuple[JunctionTree, Callable[[str], None]]]:
+    net: DiscreteModel | MixedNetwork, file: str, plan: Planning, run: Compute
+) -> Iterator[tuple[Any, Callable[[str], None]]]:
     """Plan and compile a network, with a status line on stderr."""
     # file: The file that it was read from
     # run: The plan has to fit in the memory of the devices named here
-    # yields (JunctionTree, callable): The tree, closed on exit, and the function that sets the text of the status line.
+    # yields (tree, callable): The tree, closed on exit, and the function that sets the text of the status line.
+    if isinstance(net, MixedNetwork):
+        with compiled_numbers(net, file, plan, run) as numeric, status("propagating", run.progress) as step:
+            yield numeric, step
+        return
     with status("planning", run.progress) as step:
         made = make_plan(plan, net, file, run)
         step(COMPILING)

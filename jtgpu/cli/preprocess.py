@@ -13,6 +13,7 @@ from ..cases.answer_table import write_file
 from ..cases.writing.formats import writer_for
 from ..columns.files import read_file, time_column
 from ..options.compute import Compute
+from ..options.tables import ReadOptions
 from ..screen.columns import like_cases, open_rows, take_rows
 from ..screen.outliers import Outliers, top_outliers
 from ..screen.reference import RareCells, cell_surprise, row_surprise
@@ -20,16 +21,16 @@ from ..series.autoregression import Autoregression, ar
 from ..series.autoregression import whiten as residuals
 from ..series.slices import lag_parents, two_slices
 from ..util.atomic_file import write_text
-from .console import print_json, reading
-from .declared import CsvOptions, Screen, Whiten
-from .networks import check_output, read_network, split_names, with_codes
+from .console import print_json, read_cases
+from .declared import Screen, Whiten
+from .networks import check_outputs, read_network, split_names, with_codes
 from .tables import print_rows, status
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def screen(o: Screen, csv: CsvOptions, run: Compute) -> None:
+def screen(o: Screen, read: ReadOptions, run: Compute) -> None:
     """Run ``jtgpu screen``."""
     if o.surprise and o.net is None:
         raise BadParameter("--surprise requires a network", param_hint="--net")
@@ -38,7 +39,7 @@ def screen(o: Screen, csv: CsvOptions, run: Compute) -> None:
     for path in (o.output, o.drop):
         if path is not None:
             writer_for(Path(path))  # rejects other suffixes before the computation starts
-            check_output(path, o.force)
+    check_outputs(o.force, o.output, o.drop)
     files = [os.path.realpath(path) for path in (o.data, o.output, o.drop) if path is not None]
     if len(set(files)) < len(files):
         raise BadParameter("CASES, --output and --drop must be different files", param_hint="--output")
@@ -47,7 +48,7 @@ def screen(o: Screen, csv: CsvOptions, run: Compute) -> None:
     model = None if o.net is None else with_codes(read_network(o.net), o.codes)
     with status("reading", o.progress) as step:
         states = None if model is None else {v: model.states(v) for v in model.variables}
-        table = read_file(o.data, dialect=reading(o.data, csv.dialect()), na_values=csv.na_values, states=states)
+        table = read_cases(o.data, read, states)
         names = None if o.columns is None else split_names(o.columns, table.column_names, "column")
         outliers = top_outliers(
             table, o.n, o.k, o.metric, o.missing, scale=o.scale, net=model, columns=names,
@@ -64,7 +65,7 @@ def screen(o: Screen, csv: CsvOptions, run: Compute) -> None:
         if o.output is not None:
             write_file(_result(table, outliers, scores), o.output)
         if o.drop is not None:
-            whole = read_file(o.data, dialect=csv.dialect(), as_text=True)
+            whole = read_file(o.data, dialect=read, as_text=True)
             write_file(take_rows(whole, open_rows(whole), outliers.others, {}), o.drop)
     _print_outliers(o.data, outliers, scores, o.json)
 
@@ -100,26 +101,22 @@ def _print_outliers(data: str, outliers: Outliers, scores: dict[str, Any], json:
         })  # fmt: skip
         return
     header = ["row", "weight", "nearest"]
-    lines: list[list[str | float]] = [[str(r), w, str(m)] for r, w, m in rows]
+    lines: list[list[Any]] = [[*row] for row in rows]
     if scores:
         header += ["surprise", "cell"]
         for i, cells in enumerate(lines):
-            cells += [float(scores["surprise"][i]), scores["cell"][i] or ""]
+            cells += [float(scores["surprise"][i]), scores["cell"][i]]
     print_rows(header, lines)
 
 
-
-
-def whiten(o: Whiten, csv: CsvOptions) -> None:
+def whiten(o: Whiten, read: ReadOptions) -> None:
     """Run ``jtgpu whiten``."""
     if not o.order.isdecimal() and o.order not in ("bic", "aic"):
         raise BadParameter(f"{o.order!r} is neither bic nor aic nor a number", param_hint="--order")
     if o.output is not None:
         writer_for(Path(o.output))  # rejects other suffixes before the computation starts
-    for path in (o.output, o.lags):
-        if path is not None:
-            check_output(path, o.force)
-    table = read_file(o.data, dialect=reading(o.data, csv.dialect()), na_values=csv.na_values)
+    check_outputs(o.force, o.output, o.lags)
+    table = read_cases(o.data, read)
     time = o.time or time_column(table)
     if o.columns is not None:
         names = split_names(o.columns, table.column_names, "column")
@@ -142,10 +139,7 @@ def _print_models(data: str, fit: Autoregression, parents: dict[str, list[int]],
     orders, variances = fit.order.tolist(), fit.variance.tolist()
     if not json:
         listed = [" ".join(map(str, parents[name])) for name in fit.names]
-        print_rows(
-            ("series", "order", "variance", "lags"),
-            list(zip(fit.names, map(str, orders), variances, listed, strict=True)),
-        )
+        print_rows(("series", "order", "variance", "lags"), zip(fit.names, orders, variances, listed, strict=True))
         return
     models: list[dict[str, Any]] = [
         {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from typing import Any
 
@@ -12,7 +11,7 @@ from click import BadParameter
 from ..errors import JtgpuError
 from ..inference.queries import text
 from ..inference.queries.text import UNITS, ParsedQuestion
-from ..inference.results.marginals import Posterior, Posteriors
+from ..inference.results.marginals import Posterior
 from ..inference.results.tables import Conditional, Joint
 from ..inference.tree import JunctionTree
 from ..model.mixed import MixedNetwork
@@ -20,100 +19,85 @@ from ..options.compute import Compute, CutPlanning
 from ..util.text_table import printable as shown
 from .console import print_json
 from .declared import Query
-from .networks import case_of, findings_as_json, load_any, read_network, split_names, target_names, with_codes
-from .numbers import mixed_findings, print_mixed
+from .networks import case_of, findings_as_json, load_any, target_names, with_codes
 from .planning import compiled
 from .tables import bold, on_terminal, print_rows, show_number
 
 # Answers to questions as tables.
 
 ROUNDING = 1e-14  # nats
+QUANTILES = (0.05, 0.95)  # of numbers
 BIT = 0.6931471805599453  # nats: ln 2
 
 Cell = str | float
+Table = tuple[tuple[str, ...], list[tuple[Cell, ...]]]  # header, rows
 
 
-@dataclass(frozen=True)
-class Answer:
-    """An answer as a table."""
-
-    header: tuple[str, ...]
-    rows: list[tuple[Cell, ...]]
-
-
-def observation_table(observations: Iterable[Any]) -> Answer:
+def observation_table(observations: Iterable[Any]) -> Table:
     """Values of information in bits; a gain below rounding error, of an observation that tells nothing, is 0."""
     rows = [(o, 0.0 if abs(o.gain) < ROUNDING else o.gain / BIT) for o in observations]
     last = "expected_sd" if rows and hasattr(rows[0][0], "expected_sd") else "expected_accuracy"
     head = ("variable", "gain (bits)", "expected entropy (bits)", last.replace("_", " "))
-    return Answer(head, [(o.variable, gain, o.expected_entropy / BIT, getattr(o, last)) for o, gain in rows])
+    return head, [(o.variable, gain, o.expected_entropy / BIT, getattr(o, last)) for o, gain in rows]
 
 
-def answer_table(q: ParsedQuestion, answer: Any) -> Answer:
+def answer_table(q: ParsedQuestion, answer: Any) -> Table:
     """Convert an answer of `jtgpu.inference.queries.text.ask` to rows."""
     if isinstance(answer, Posterior):
-        return Answer((answer.variable, "P"), [*zip(answer.states, answer.probabilities.tolist(), strict=True)])
+        return (answer.variable, "P"), [*zip(answer.states, answer.probabilities.tolist(), strict=True)]
     if isinstance(answer, Joint):
-        return Answer((*answer.variables, "P"), [(*labels, p) for labels, p in answer.items()])
+        return (*answer.variables, "P"), [(*labels, p) for labels, p in answer.items()]
     if isinstance(answer, Conditional):
         rows: list[tuple[Cell, ...]] = []
         for at in product(*(range(n) for n in answer.shape)):
             possible = bool(answer.possible[at[: len(answer.given)]])
             labels = [answer.states[i][s] for i, s in enumerate(at)]
             rows.append((*labels, float(answer.probabilities[at]) if possible else "impossible"))
-        return Answer((*answer.variables, "P"), rows)
+        return (*answer.variables, "P"), rows
     head: tuple[str, ...]
     if q.kind == "MI":
-        return Answer(("variable", "nats"), [*answer.items()])
+        return ("variable", "nats"), [*answer.items()]
     if q.kind == "VOI":
         return observation_table(answer)
     if q.kind == "IMPORTANCE":
         head = ("finding", "states", "KL without", "Hellinger", "shift", "KL alone", "Hellinger", "shift")
-        return Answer(head, [
+        return head, [
             (i.variable, ", ".join(i.states), i.kl_without, i.hellinger_without, i.shift_without,
              i.kl_alone, i.hellinger_alone, i.shift_alone)
             for i in answer
-        ])  # fmt: skip
+        ]  # fmt: skip
     if q.kind in ("MPE", "MAP"):
         ranked = answer.ranked
         head = ("variable", *("state" if len(ranked) == 1 else str(i + 1) for i in range(len(ranked))))
         rows = [(v, *(e[v] for e in ranked)) for v in answer]
-        return Answer(head, [*rows, ("P", *(e.probability for e in ranked))])
-    return Answer((UNITS[q.kind],), [(float(answer),)])
+        return head, [*rows, ("P", *(e.probability for e in ranked))]
+    return (UNITS[q.kind],), [(float(answer),)]
 
 
-def print_answer(q: ParsedQuestion, answer: Answer, digits: int | None = None, *, first: bool = True) -> None:
+def print_answer(q: ParsedQuestion, answer: Table, digits: int | None = None, *, first: bool = True) -> None:
     """Print a question and its answer, on a terminal below an empty line unless it is the first."""
     if on_terminal() and not first:
         print()
     print(bold(q.text) if on_terminal() else f"# {shown(q.text)}")
-    print_rows(answer.header, answer.rows, digits=digits, bars=q.kind == "P")
-
-
+    print_rows(*answer, digits=digits, bars=q.kind == "P")
 
 
 def query(o: Query, plan: CutPlanning, run: Compute) -> None:
     """Run ``jtgpu query``."""
-    mixed = None if o.file.endswith(".plan") else with_codes(load_any(o.file), o.codes)
-    if isinstance(mixed, MixedNetwork):
-        if o.question or o.evidence_file or run.compile_options():
-            raise BadParameter(
-                f"{o.file} has numbers, for which query takes --evidence and --target only", param_hint="QUERY"
-            )
-        findings = mixed_findings(mixed, o.evidence or [])
-        names = list(dict.fromkeys(split_names(o.target or [], mixed.variables, "variable"))) or None
-        mixed_tree = mixed.compile(run.backend, **run.threads_option())
-        print_mixed(mixed, o.file, findings, mixed_tree.posteriors(findings, targets=names), o.json)
-        return
-    net = read_network(o.file) if mixed is None else mixed
+    net: Any = with_codes(load_any(o.file), o.codes)
+    numbers = isinstance(net, MixedNetwork)
+    if numbers and (o.question or o.evidence_file):
+        raise BadParameter(
+            f"{o.file} has numbers, for which query takes --evidence and --target only", param_hint="QUERY"
+        )
     # validate everything before the computation starts
     findings = case_of(net, o.evidence, o.evidence_file)
     if o.question and o.target:
         raise BadParameter("a query names its own targets", param_hint="--target")
-    for q in o.question or []:
+    for q in o.question:
         if "=" in q and q.partition("=")[0].strip() in net.variables:
             raise BadParameter(f"{q!r} is evidence, not a question: use -e {q!r}", param_hint="QUESTION")
-    questions = [text.parse(net, q).also(net, findings) for q in o.question or []]
+    questions = [text.parse(net, q).also(net, findings) for q in o.question]
     if o.question and getattr(findings, "likelihood", None):
         raise BadParameter("queries take no likelihoods from a file", param_hint="--evidence-file")
     targets = target_names(net, o.target) or None
@@ -123,13 +107,20 @@ def query(o: Query, plan: CutPlanning, run: Compute) -> None:
     if posteriors is None:
         print_answers(o.file, questions, answers, error, o.json, o.digits)
     elif o.json:
-        pairs = ((name, list(p.states), p.probabilities.tolist()) for name, p in posteriors.items())
         print_json({
             "file": o.file, "evidence": findings_as_json(findings), "log_evidence": posteriors.log_evidence,
-            "posteriors": {name: {"states": states, "probabilities": ps} for name, states, ps in pairs},
+            "posteriors": {v: _posterior_as_json(p) for v, p in posteriors.items()},
         })  # fmt: skip
+    elif numbers:
+        print_posteriors({v: p for v, p in posteriors.items() if not net.is_number(v)}, o.digits, named=True)
+        if on_terminal():
+            print()
+        print_numbers({v: p for v, p in posteriors.items() if net.is_number(v)}, o.digits)
     else:
-        print_posteriors(posteriors, given=bool(findings), digits=o.digits)
+        print_posteriors(posteriors, o.digits, named=on_terminal())
+        if findings:
+            log_evidence = show_number(posteriors.log_evidence, o.digits)
+            print(f"ln P(evidence) = {log_evidence}" if on_terminal() else f"# ln P(evidence)\t\t{log_evidence}")
 
 
 def answer_questions(
@@ -159,15 +150,28 @@ def print_answers(
         print_json({"file": file, "questions": answers})
 
 
-def print_posteriors(answer: Posteriors, *, given: bool, digits: int | None = None) -> None:
+def _posterior_as_json(p: Any) -> dict[str, Any]:
+    """The posterior of a variable: of states, or of a number."""
+    if isinstance(p, Posterior):
+        return {"states": list(p.states), "probabilities": p.probabilities.tolist()}
+    quantiles = dict(zip(map(str, QUANTILES), p.quantiles(QUANTILES).tolist(), strict=True))
+    return {"mean": p.mean, "sd": p.sd, "quantiles": quantiles}
+
+
+def print_posteriors(answer: Mapping[str, Posterior], digits: int | None, *, named: bool) -> None:
     """Print one state per line: a table with bars on a terminal, tab-separated values elsewhere."""
     rows = [
         ("" if i and on_terminal() else name, state, p)
         for name, posterior in answer.items()
         for i, (state, p) in enumerate(zip(posterior.states, posterior.probabilities.tolist(), strict=True))
     ]
-    print_rows(("variable", "state", "P"), rows, digits=digits, bars=True, named=on_terminal())
-    if given and on_terminal():
-        print(f"ln P(evidence) = {show_number(answer.log_evidence, digits)}")
-    elif given:
-        print(f"# ln P(evidence)\t\t{show_number(answer.log_evidence, digits)}")
+    if rows:
+        print_rows(("variable", "state", "P"), rows, digits=digits, bars=True, named=named)
+
+
+def print_numbers(answer: Mapping[str, Any], digits: int | None) -> None:
+    """Print mean, standard deviation and two quantiles of each number."""
+    if answer:
+        header = ("number", "mean", "sd", *(f"{100 * q:g} %" for q in QUANTILES))
+        rows = [(v, p.mean, p.sd, *p.quantiles(QUANTILES).tolist()) for v, p in answer.items()]
+        print_rows(header, rows, digits=digits)

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from click import BadParameter
 
-from ..columns.files import read_file
 from ..graphs.centrality import betweenness
 from ..model.discrete import DiscreteModel
 from ..options.compute import Compute
+from ..options.tables import ReadOptions
 from ..util.atomic_file import write_text
-from .console import print_json
-from .declared import CsvOptions, Rank
+from .console import print_json, read_cases
+from .declared import Rank
 from .networks import check_picture, read_network
 from .tables import print_rows, status
 
 TABLES = (".csv", ".tsv", ".parquet")
 
 
-
-def rank(o: Rank, csv: CsvOptions, run: Compute) -> None:
+def rank(o: Rank, read: ReadOptions, run: Compute) -> None:
     """Run ``jtgpu rank``."""
-    graph = _read(o.file, csv)
+    graph = _read(o.file, read)
     if o.published:
         _print_published(graph)
         return
@@ -33,7 +31,9 @@ def rank(o: Rank, csv: CsvOptions, run: Compute) -> None:
     if not is_network and o.skeleton:
         raise BadParameter("edges of a table have no direction unless --directed", param_hint="--skeleton")
     if o.output is not None:
-        _check_picture(o.output, is_network and not o.edges, o.force)
+        if o.edges or not is_network:
+            raise BadParameter("only the variables of a network can be drawn", param_hint="--output")
+        check_picture(o.output, o.force)
     with status("ranking") as report:
         values: dict[Any, float] = betweenness(
             graph, directed=False if o.skeleton else o.directed or None, weight=o.weight, k=o.samples, seed=o.seed,
@@ -55,7 +55,7 @@ def rank(o: Rank, csv: CsvOptions, run: Compute) -> None:
         print_json({"file": o.file, "edges" if o.edges else "variables": len(ranked), "ranking": rows})
         return
     header = ("rank", "from", "to", "betweenness") if o.edges else ("rank", "variable", "betweenness")
-    print_rows(header, [(str(ranks[x]), *_cells(key, o.edges), x) for key, x in ranked[:o.top]])
+    print_rows(header, [(ranks[x], *_cells(key, o.edges), x) for key, x in ranked[:o.top]])
 
 
 def _print_published(graph: Any) -> None:
@@ -69,17 +69,11 @@ def _print_published(graph: Any) -> None:
     print_rows(("program", "streams", "neighbours", "block", "seconds", "sources measured"), rows)
 
 
-def _read(file: str, csv: CsvOptions) -> Any:
+def _read(file: str, read: ReadOptions) -> Any:
     """A network, or a table of edges."""
     is_table = file.lower().removesuffix(".gz").endswith(TABLES)
-    return read_file(file, dialect=csv.dialect(), na_values=csv.na_values) if is_table else read_network(file)
+    return read_cases(file, read) if is_table else read_network(file)
 
 
 def _cells(key: Any, edges: bool) -> list[str]:
     return [str(part) for part in key] if edges else [str(key)]
-
-
-def _check_picture(output: Path, can_be_drawn: bool, force: bool) -> None:
-    if not can_be_drawn:
-        raise BadParameter("only the variables of a network can be drawn", param_hint="--output")
-    check_picture(output, force)

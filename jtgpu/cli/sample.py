@@ -9,73 +9,55 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from gzip import GzipFile
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 from click import BadParameter
 
 from ..cases.query import escape_formula
+from ..inference.results.case_states import Samples
 from ..model.discrete import DiscreteModel
 from ..model.mixed import MixedNetwork
 from ..options.compute import Compute, Planning
+from ..options.tables import FileOptions
 from ..util.atomic_file import open_atomic
-from .declared import CsvOptions, Sample
-from .networks import case_of, check_output, findings_as_json, load_any, with_codes
-from .number_tables import sampled_rows
-from .numbers import as_json, compiled_numbers, mixed_findings
+from .declared import Sample
+from .networks import case_of, check_outputs, findings_as_json, load_any, with_codes
 from .planning import compiled
-
-if TYPE_CHECKING:
-    from ..inference.results.case_states import Samples
-
 
 CELLS = 1 << 22  # drawn and written at a time
 
 
-
-def sample(o: Sample, csv: CsvOptions, plan: Planning, run: Compute) -> None:
+def sample(o: Sample, writing: FileOptions, plan: Planning, run: Compute) -> None:
     """Run ``jtgpu sample``."""
-    if o.output is not None:
-        check_output(o.output, o.force)
-    net = with_codes(load_any(o.file), o.codes)
-    if isinstance(net, MixedNetwork):
-        given = mixed_findings(net, o.evidence or [])
-        if o.evidence_file is not None:
-            raise BadParameter(f"{o.file} has numbers, for which sample takes --evidence only", param_hint=o.file)
-        if o.inside:
-            raise BadParameter("numbers are drawn as such; states that are intervals stay", param_hint="--inside")
-        mixed_tree = compiled_numbers(net, o.file, plan, run)
-        mixed_tree.log_evidence(given)
-        discrete = net.discrete
-        names, labels = _texts(discrete, net.variables, o.numbers, csv.escape_formulas and not o.json)
-        columns = dict(zip(discrete.variables, labels, strict=True))
-        drawn = sampled_rows(mixed_tree, o.n, max(1, CELLS // len(net)), given, np.random.default_rng(o.seed), columns)
-        head = {"file": o.file, "evidence": as_json(given), "seed": o.seed, "variables": names}
-        _write(o.output, head, drawn, o.json)
-        return
+    check_outputs(o.force, o.output)
+    net: Any = with_codes(load_any(o.file), o.codes)
+    numbers = isinstance(net, MixedNetwork)
+    if numbers and o.inside:
+        raise BadParameter("numbers are drawn as such; states that are intervals stay", param_hint="--inside")
     findings = case_of(net, o.evidence, o.evidence_file)
-    generator = np.random.default_rng(o.seed)
-    names, labels = _texts(net, net.variables, o.numbers, csv.escape_formulas and not o.json)
+    discrete: DiscreteModel = net.discrete if numbers else net
+    names, labels = _texts(discrete, net.variables, o.numbers, writing.escape_formulas and not o.json)
+    options: dict[str, Any] = {"seed": np.random.default_rng(o.seed)} | ({} if numbers else {"numbers": o.inside})
     with compiled(net, o.file, plan, run) as (tree, step):
         step("sampling")
         tree.log_evidence(findings)  # fails for impossible evidence before a file is opened
         block = max(1, CELLS // len(net))
         sizes = (min(block, o.n - first) for first in range(0, o.n, block))
-        drawn_parts = (tree.sample(size, findings, seed=generator, numbers=o.inside) for size in sizes)
-        rows = (row for part in drawn_parts for row in _rows(part, labels))
+        rows = (row for size in sizes for row in _rows(tree.sample(size, findings, **options), discrete, labels))
         head = {"file": o.file, "evidence": findings_as_json(findings), "seed": o.seed, "variables": names}
         _write(o.output, head, rows, o.json)
 
 
 def _texts(
     net: DiscreteModel, variables: Sequence[str], numbers: bool, escape: bool
-) -> tuple[list[str], list[list[str]]]:
-    """Names of the columns, and of the states of each variable of a network."""
+) -> tuple[list[str], dict[str, list[str]]]:
+    """Names of the columns, and of the states of each variable that has states."""
     names = list(variables)
-    labels = [[str(i) for i in range(len(net.states(v)))] if numbers else list(net.states(v)) for v in net.variables]
+    labels = {v: [str(i) for i in range(len(net.states(v)))] if numbers else list(net.states(v)) for v in net}
     if escape:
         names = [escape_formula(v) for v in names]
-        labels = [[escape_formula(state) for state in states] for states in labels]
+        labels = {v: [escape_formula(state) for state in states] for v, states in labels.items()}
     return names, labels
 
 
@@ -101,11 +83,14 @@ def _write_json(stream: TextIO, head: dict[str, Any], rows: Iterable[list[Any]])
     stream.write("\n  ]\n}\n" if comma else "]\n}\n")
 
 
-def _rows(drawn: Samples, labels: list[list[str]]) -> Iterator[list[Any]]:
-    """State names, or numbers inside intervals, row by row."""
+def _rows(drawn: Any, net: DiscreteModel, labels: dict[str, list[str]]) -> Iterator[list[Any]]:
+    """State names, or numbers, row by row."""
+    inside = drawn.numbers if isinstance(drawn, Samples) else ()  # of intervals
     columns = [
-        drawn[v].tolist() if v in drawn.numbers else [names[s] for s in drawn.states[:, i].tolist()]
-        for i, (v, names) in enumerate(zip(drawn, labels, strict=True))
+        [labels[v][s] for s in drawn.states[:, net.index(v)].tolist()]
+        if v in labels and v not in inside
+        else drawn[v].tolist()
+        for v in drawn
     ]
     yield from map(list, zip(*columns, strict=True))
 

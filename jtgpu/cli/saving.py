@@ -2,33 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from ..errors import FormatError
-from ..formats import save_text
+from ..formats import save_text, writer_of
 from ..formats.conversion import carry
-from ..formats.mixed_writers import dumps_mixed
-from ..formats.registry import Format
+from ..formats.mixed_writers import WRITTEN, dumps_mixed
+from ..formats.registry import Format, format_of_suffix
 from ..model.mixed import MixedNetwork
 from .console import warn
 
 
-def save_network(net: Any, output: str, wanted: Format) -> None:
+@overload
+def output_format(path: str, numbers: bool) -> Format: ...
+@overload
+def output_format(path: None, numbers: bool) -> None: ...
+def output_format(path: str | None, numbers: bool) -> Format | None:
+    """The format that the suffix of an output selects; raises `FormatError` if it cannot contain numbers."""
+    if path is None:
+        return None
+    if not numbers:
+        return writer_of(path)
+    if path.lower().endswith(".mixed.json"):
+        return format_of_suffix(path)
+    chosen = writer_of(path)
+    if chosen.name not in ("Hugin net", "XDSL"):
+        raise FormatError(f"a {chosen.name} file cannot contain numbers; formats that can are {WRITTEN}")
+    return chosen
+
+
+def warn_of_changes(notes: Iterable[str], losses: Iterable[str], wanted: Format) -> None:
+    """Warn about what was changed for a format, and what it cannot represent."""
+    for text in (*notes, *(f"{wanted.name} cannot represent {text}" for text in losses)):
+        warn(text)
+
+
+def save_network(net: Any, output: str | None, wanted: Format | None) -> FormatError | None:
     """Write a network; names are changed where the format needs it, as by ``jtgpu convert``, with warnings."""
     # A network with numbers that the format cannot represent is written as JSON, next to the output.
+    # returns the error about that, which commands raise when they have printed their result
+    if output is None or wanted is None:
+        return None
     if not isinstance(net, MixedNetwork):
         made = carry(net, wanted)
-        for text in (*made.notes, *(f"{wanted.name} cannot represent {text}" for text in made.losses)):
-            warn(text)
+        warn_of_changes(made.notes, made.losses, wanted)
         save_text(made.text, output)
-        return
+        return None
     try:
         text = dumps_mixed(net, wanted.name)
     except FormatError as error:
         spare = f"{output}.mixed.json"
         if Path(spare).exists():
-            raise
+            return error
         save_text(dumps_mixed(net, "JSON"), spare)
-        raise FormatError(f"{error}; {spare} has the network") from None
+        return FormatError(f"{error}; {spare} has the network")
     save_text(text, output)
+    return None

@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,43 +29,30 @@ from .tables import status
 
 def solve(o: Solve, plan: Planning, run: Compute) -> None:
     """Run ``jtgpu solve``."""
-    problem = _problem(o)
+    model, evidence, query, task, output = _problem(o)
     begun = time.perf_counter()
     seconds = _number_of("INF_TIME")
     options: dict[str, Any] = {"seed": plan.order_seed, "cache": not plan.no_cache}
     limits = TaskLimits(_memory(plan.memory_limit), plan.max_table or None, seconds, options)
     with _deadline(seconds), status("reading", o.progress) as step:
-        net = read_network(problem.model)
+        net = read_network(model)
         if plan.order != "auto" or plan.plan is not None:
-            options["order"] = order_of(plan, net, problem.model)
-        cases = read_evidence_cases(problem.evidence, net) if problem.evidence is not None else []
-        targets = read_query(problem.query, net) if problem.query is not None and problem.task == "MMAP" else []
-        text = solve_text(net, cases, problem.task, targets, limits=limits, backend=run.backend, step=step)
-        if problem.output != "-":
-            save_text(text, problem.output)
+            options["order"] = order_of(plan, net, model)
+        cases = read_evidence_cases(evidence, net) if evidence is not None else []
+        targets = read_query(query, net) if query is not None and task == "MMAP" else []
+        text = solve_text(net, cases, task, targets, limits=limits, backend=run.backend, step=step)
+        if output != "-":
+            save_text(text, output)
     if o.json:
         elapsed = round(time.perf_counter() - begun, 6)
-        print_json({
-            "model": problem.model, "task": problem.task, "output": problem.output, "seconds": elapsed,
-            "solution": text.splitlines()[1:],
-        })  # fmt: skip
-    elif problem.output == "-":
+        about = {"model": model, "task": task, "output": output, "seconds": elapsed}
+        print_json(about | {"solution": text.splitlines()[1:]})
+    elif output == "-":
         print(text, end="")
 
 
-@dataclass(frozen=True)
-class _Problem:
-    """A complete task."""
-
-    model: str
-    evidence: str | None
-    query: str | None
-    task: str
-    output: str  # "-" for stdout
-
-
-def _problem(o: Solve) -> _Problem:
-    """The task from positional arguments and options; raises `BadParameter` for an incomplete one."""
+def _problem(o: Solve) -> tuple[str, str | None, str | None, str, str]:
+    """The files of model, evidence and query, the task and the output; raises `BadParameter` for an incomplete task."""
     rest, task = [*o.given], o.task
     if task is None:
         if not rest:
@@ -75,15 +61,11 @@ def _problem(o: Solve) -> _Problem:
     task = task.upper()
     if task not in (*TASKS, "MAP"):
         raise BadParameter(f"{shown(task)!r} is not a task: {', '.join(TASKS)}{closest(task, TASKS)}")
-    model, evidence, query = o.model, o.evidence, o.query
+    model, evidence, query = (
+        rest.pop(0) if given is None and rest else given for given in (o.model, o.evidence, o.query)
+    )
     if model is None:
-        if not rest:
-            raise BadParameter("missing model")
-        model = rest.pop(0)
-    if evidence is None and rest:
-        evidence = rest.pop(0)
-    if query is None and rest:
-        query = rest.pop(0)
+        raise BadParameter("missing model")
     if rest:
         raise BadParameter(f"unexpected argument {shown(rest[0])!r}: expected model, evidence, query, task")
     if task == "MMAP" and query is None:
@@ -91,7 +73,7 @@ def _problem(o: Solve) -> _Problem:
     output = o.output if o.output is not None else f"{Path(model).name}.{task}"
     if output != "-" and not (folder := Path(output).absolute().parent).is_dir():
         raise BadParameter(f"cannot write the solution: folder {shown(str(folder))!r} does not exist")
-    return _Problem(model, evidence, query, task, output)
+    return model, evidence, query, task, output
 
 
 def _number_of(name: str) -> float | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import strftime
@@ -18,9 +16,10 @@ from ..options.compute import Compute, Planning
 from ..timing import NetworkTiming, time_network, warm_up
 from ..util.loops import compile_loops
 from ..util.system import cpu_name, peak_memory
+from ..util.text_table import counted
 from ..util.text_table import printable as shown
 from . import INTERRUPTED
-from .console import exit_code, format_seconds, print_error, print_json
+from .console import csv_text, exit_code, format_seconds, print_error, print_json, print_stderr
 from .declared import Time, Warmup
 from .networks import network_files, read_network
 from .planning import make_plan, order_of
@@ -105,7 +104,7 @@ def time(o: Time, plan: Planning, run: Compute) -> None:
     elif timings.done:
         print_times(timings.done)
     if timings.interrupted:
-        print(f"jtgpu: interrupted after {len(timings.done)} of {len(names)} networks", file=sys.stderr)
+        print_stderr(f"interrupted after {len(timings.done)} of {counted(len(names), 'network')}")
         raise Exit(INTERRUPTED)
     if timings.failed:
         raise Exit(exit_code(timings.failed[0][1]))
@@ -166,11 +165,11 @@ def print_times(done: list[NetworkTiming]) -> None:
     print_report(head, rows, "l" + "r" * (len(head) - 1))
     t = done[0]
     most = max(x.observed for x in done)
-    runs = f"{t.propagate.runs} run{'s' if t.propagate.runs != 1 else ''}"
+    runs = counted(t.propagate.runs, "run")
     print(f"\nlargest, total: entries of the largest clique and of all; propagate: median, spread: quartiles of {runs}")
     print(
         shown(f"backend {t.backend} on {t.device}; {_orders(done)}; ")
-        + (f"up to {most} variables observed; " if most else "")
+        + (f"up to {counted(most, 'variable')} observed; " if most else "")
         + f"peak memory {format_bytes(peak_memory())}"
     )
 
@@ -188,11 +187,8 @@ def print_csv(done: list[NetworkTiming]) -> None:
         row = t.as_dict()
         spread = row.pop("propagate")
         rows.append(row | {f"propagate_{k}": v for k, v in spread.items()})
-    if not rows:
-        return
-    writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    if rows:
+        print(csv_text(rows[0], (row.values() for row in rows)), end="")
 
 
 def warmup(o: Warmup) -> None:
@@ -204,7 +200,7 @@ def warmup(o: Warmup) -> None:
     elif not done.reason:
         print(f"Nothing to do: the loops are part of this installation ({done.place}).")
     elif done.compiled:
-        print(f"Compiled {done.compiled} loops in {format_seconds(done.seconds)}; cached in {done.place}.")
+        print(f"Compiled {counted(done.compiled, 'loop')} in {format_seconds(done.seconds)}; cached in {done.place}.")
         print(f"The extension module is not used: {done.reason}.")
     else:
         print(f"Nothing to do: all loops are cached in {done.place}.")

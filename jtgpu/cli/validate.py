@@ -5,35 +5,32 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from click import echo
 
-from ..columns.files import read_file
 from ..errors import NetworkError
 from ..learn.number_validation import NumberValidation
 from ..learn.validation import validate as validated
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
+from ..options.tables import ReadOptions
 from ..util.atomic_file import write_text
-from .console import print_json, reading
-from .declared import CsvOptions, Validate
+from .console import print_json, read_cases
+from .declared import Validate
 from .networks import check_picture, load_any, with_codes
-from .tables import on_terminal, print_rows, status
+from .tables import print_note, print_rows, status
 
 
-def validate(o: Validate, csv: CsvOptions) -> None:
+def validate(o: Validate, read: ReadOptions) -> None:
     """Run ``jtgpu validate``."""
-    if o.draw is not None:
-        check_picture(o.draw, o.force)
+    check_picture(o.draw, o.force)
     net: Any = with_codes(load_any(o.file), o.codes)
     if not isinstance(net, (BayesianNetwork, MixedNetwork)):
         raise NetworkError("validate needs a Bayesian network, or a network with numbers")
     with_states = net.discrete if isinstance(net, MixedNetwork) else net
-    texts = {v: with_states.states(v) for v in with_states}
-    table = read_file(o.cases, dialect=reading(o.cases, csv.dialect()), na_values=csv.na_values, states=texts)
+    table = read_cases(o.cases, read, {v: with_states.states(v) for v in with_states})
     with status("predicting"):
         result: Any = validated(
             net, table, o.target, folds=o.folds, seed=o.seed, on_error="flag" if o.skip_impossible else "error",
-            read=csv.reading(),
+            read=read,
         )  # fmt: skip
     if o.draw is not None:
         write_text(o.draw, result.draw().text(o.draw.suffix))
@@ -56,11 +53,5 @@ def validate(o: Validate, csv: CsvOptions) -> None:
             "confusion": result.confusion.tolist(),
         })  # fmt: skip
         return
-    print_rows(names, [tuple(map(_cell, row)) for row in zip(*columns, strict=True)])
-    for line in result._title().split("\n"):
-        echo(("" if on_terminal() else "# ") + line)
-
-
-def _cell(x: Any) -> str | float:
-    """Counts are whole numbers, and quantities that are undefined are empty."""
-    return x if isinstance(x, float) else "" if x is None else str(x)
+    print_rows(names, zip(*columns, strict=True))
+    print_note(result._title())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -149,7 +149,7 @@ def columns_of(
     cases: Cases, model: DiscreteModel, *, delimiter: str | None = None, quote: str = '"', encoding: str = "utf-8"
 ) -> list[str]:
     """Names of the columns of the first of these files."""
-    return columns_in(cases, model, CsvDialect(delimiter, quote, encoding))
+    return columns_in(cases, model, CsvDialect(delimiter=delimiter, quote=quote, encoding=encoding))
 
 
 def columns_in(cases: Cases, model: DiscreteModel, dialect: CsvDialect) -> list[str]:
@@ -196,7 +196,7 @@ class _Run:
             "cases": [t.file.identity for t in self.tables],
             "network": model_fingerprint(self.model),
             "question": query_fingerprint(self.model, self.query, self.kept, self.table),
-            "dialect": asdict(self.options.dialect),
+            "dialect": vars(self.options.dialect),
             "chunk": self.step,
             "output": self.options.compression,
             **({"escape_formulas": True} if self.options.escape_formulas else {}),

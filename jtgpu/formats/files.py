@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import re
@@ -154,7 +153,9 @@ def _unpack(raw: bytes, name: str, limit: int, kind: str) -> bytes:
 
 
 def _gzip_parts(packed: io.BytesIO) -> Iterator[bytes]:
-    with gzip.GzipFile(fileobj=packed) as file:
+    from gzip import GzipFile  # not for completion at every Tab
+
+    with GzipFile(fileobj=packed) as file:
         while part := file.read(min(PART_BYTES, FREE_BYTES)):
             yield part
 
@@ -196,7 +197,9 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
     # raises FileError: With the reason; an existing file is left untouched.
     name = os.fspath(path)
     if name.lower().endswith(".gz"):
-        data = gzip.compress(data, compresslevel=9, mtime=0)
+        from gzip import compress
+
+        data = compress(data, compresslevel=9, mtime=0)
     elif name.lower().endswith(".xz"):
         data = _xz(data, name)
     try:

@@ -98,7 +98,7 @@ def validate(
     """
     known = [*signature(validate).parameters.values()][:-1] + [*signature(fit).parameters.values()][2:]
     for name in options.keys() - {p.name for p in known}:
-        raise unknown_keyword("validate", name, [p.name for p in known], {p.name: p.default for p in known})
+        raise unknown_keyword("validate", name, [p.name for p in known], {p.name: p.annotation for p in known})
     choice("on_error", on_error, ("error", "flag"))
     require_only(read, OF_TABLES + " codes", "validate")
     target = getattr(model, "target", None) if target is None else target

@@ -1,4 +1,4 @@
-"""Where and how exact inference computes: `Compute`, and `Planning`, how a network is planned."""
+"""Where and how to compute: `Compute`, and `Planning`, how a network is planned."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Progress = Annotated[bool | Callable[..., Any] | None, Opt(
 
 
 class Compute(Record, title="Computation"):
-    """Where and how is computed; functions also take the name of a backend in its place: ``compute="gpu"``."""
+    """Where and how to compute; functions also take the name of a backend in its place: ``compute="gpu"``."""
 
     backend: Annotated[BackendName, Opt("Where to compute.", "--backend NAME", front=True)] = "auto"
     threads: Threads = None

@@ -16,10 +16,11 @@ class Keys(Record, title="Sequences"):
     """How the rows of a table form sequences."""
 
     id: Annotated[str | None, Opt(
-        "Column that names the sequence of each row. Default: all rows are one sequence.", "--id COLUMN")] = None
+        "Column that names the sequence of each row. Default: all rows are one sequence.", "--id COLUMN",
+        front=True)] = None
     time: Annotated[str | None, Opt(
         "Column of times, numbers or dates, which increase in each sequence. Default: the rows are in order.",
-        "--time COLUMN")] = None
+        "--time COLUMN", front=True)] = None
     on_gap: Annotated[Literal["error", "empty"], Opt(
         "Whether a missing time (of whole numbers) is an error or a slice without observations.")] = "error"
 
@@ -29,7 +30,7 @@ class EM(Record, title="EM"):
 
     start: Annotated[Literal["auto", "given", "counts", "uniform", "random"] | Any, Opt(
         "Where EM starts: auto (counts, random tables of hidden variables), given (the network), counts, uniform, "
-        "random; or, in Python, another network of the structure.", "--start HOW")] = "auto"
+        "random.", "--start HOW", python="Or another network of the structure.")] = "auto"
     zeros: Annotated[Literal["keep", "free"], Opt(
         "With start given: whether entries of 0 stay 0 whatever is added to the counts, or may change.")] = "keep"
     restarts: Annotated[int, Opt("Number of starts; the best result counts.", least=1, front=True)] = 1
@@ -65,12 +66,12 @@ def _count(above: int, *words: str) -> Any:
 class Search(Record, title="Search"):
     """Where the search for a graph begins, and which parents it considers."""
 
-    # in Python lists by name, too
     candidates: Annotated[int | Literal["auto", "all"] | Mapping[str, Any], Opt(
         "Candidate parents of each variable: more take longer. auto: 16, of chains 12, or as memory allows.",
-        "--candidates N|all", check=_count(0, "auto", "all"))] = "auto"
-    # in Python a network, graph, mapping from child to parents, or iterable of (parent, child)
-    start: Annotated[Any, Opt("Network file with the graph to start from.", "--start NET")] = None
+        "--candidates N|all", check=_count(0, "auto", "all"), python="Or a mapping from names to parents.")] = "auto"
+    start: Annotated[Any, Opt(
+        "Network file with the graph to start from.", "--start NET",
+        python="Or a network, a graph, a mapping from child to parents, or arcs (parent, child).")] = None
     restarts: Annotated[int, Opt(
         "Of greedy and tabu: how often to search again, from the best graph after random moves.", least=0)] = 0
     # of the same data with the same score, from `jtgpu.learn.score_table` or a score file
@@ -97,7 +98,7 @@ class Chains(Record, title="Markov chains"):
     tolerance: Annotated[
         float, Opt("Largest standard error of a probability, at which Markov chains stop.", above=0)
     ] = 0.01
-    steps: Annotated[int | None, Opt("Most steps of a chain.", least=1)] = None
+    steps: Annotated[int | None, Opt("Maximum number of steps of a chain.", least=1)] = None
     n_chains: Annotated[int | Literal["auto"], Opt(
         "Number of chains. Default: 8.", "--chains N", check=_count(3, "auto"))] = "auto"
     tempering: Annotated[bool | int | Literal["auto"], Opt(

@@ -3,11 +3,12 @@
 import inspect
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, Union, dataclass_transform, get_args, get_origin
 
 from ..errors import ArgumentError
-from ..util.arguments import choice, flag, number, unknown_keyword, whole_number
+from ..util.arguments import RECORDS, choice, flag, number, unknown_keyword, whole_number
 
 
 class Opt(NamedTuple):
@@ -22,6 +23,7 @@ class Opt(NamedTuple):
     front: bool = False  # in the short help, though its record is one of several
     check: Callable[[Any], Any] | None = None  # of the text on the command line: its value, or an ArgumentError
     complete: Literal["", "networks", "targets", "findings"] = ""  # which words a shell completes
+    python: str = ""  # what is said in the documentation of Python only
 
 
 class Field(NamedTuple):
@@ -42,6 +44,10 @@ class Field(NamedTuple):
         """The words that are accepted; none: any."""
         listed = () if self.opt.check else (word for kind in kinds_of(self.kind) for word in get_args(kind))
         return self.opt.choices or tuple(word for word in listed if isinstance(word, str))
+
+    def only(self, *choices: str) -> "Field":
+        """The field with some of its choices."""
+        return self._replace(opt=self.opt._replace(choices=choices))
 
 
 REQUIRED: Any = object()
@@ -72,6 +78,12 @@ def fields_of(record: type) -> dict[str, Field]:
     return fields
 
 
+def defaults_of(record: type) -> dict[str, Any]:
+    """The defaults of all fields of a record, also of those that are no options."""
+    declared = reversed(record.__mro__[:-2])  # those of `Record` and object have no fields
+    return {name: getattr(record, name, REQUIRED) for c in declared for name in vars(c).get("__annotations__", ())}
+
+
 class _Documentation:
     """The docstring of a record: its own text, and its fields; these are read when somebody asks."""
 
@@ -80,8 +92,8 @@ class _Documentation:
 
     def __get__(self, _: object, record: type) -> str:
         rows = [
-            f"{name} : {_in_words(field)}, default {field.default!r}\n    {field.opt.help}"
-            for name, field in fields_of(record).items()
+            f"{name} : {_in_words(f)}, default {f.default!r}\n    {f.opt.help} {f.opt.python}".rstrip()
+            for name, f in fields_of(record).items()
         ]
         return "\n".join([self.text or "", "", "Parameters", "----------", *rows])
 
@@ -92,8 +104,8 @@ class _Signature:
     def __get__(self, _: object, record: type) -> inspect.Signature:
         parameter = inspect.Parameter
         return inspect.Signature([
-            parameter(name, parameter.KEYWORD_ONLY, default=parameter.empty if f.default is REQUIRED else f.default)
-            for name, f in fields_of(record).items()
+            parameter(name, parameter.KEYWORD_ONLY, default=parameter.empty if default is REQUIRED else default)
+            for name, default in defaults_of(record).items()
         ])  # fmt: skip
 
 
@@ -106,24 +118,30 @@ def _in_words(field: Field) -> str:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Record:
-    """A set of options; the annotated fields of a subclass are options."""
+    """A set of options: the fields of a subclass whose annotation has an `Opt`, besides others."""
 
     __signature__: ClassVar[Any] = _Signature()
+    examples: ClassVar[tuple[str, ...]] = ()  # command lines, of the record of a command
     title: ClassVar[str] = ""  # of its group in --help-all; none: all of it is in the short help
 
     def __init_subclass__(cls, title: str = "") -> None:
         cls.title = title
         if title:  # others are commands, whose help has the fields
             cls.__doc__ = _Documentation(cls.__doc__)  # type: ignore[assignment]
+            RECORDS[cls.__name__] = cls
 
     def __init__(self, **given: Any):
-        fields = fields_of(type(self))
-        if not given.keys() <= fields.keys():
-            raise unknown_keyword(type(self).__name__, min(given.keys() - fields.keys()), fields)
-        values = {name: field.default for name, field in fields.items()} | given
+        defaults = defaults_of(type(self))
+        if not given.keys() <= defaults.keys():
+            raise unknown_keyword(type(self).__name__, min(given.keys() - defaults.keys()), defaults)
+        values = defaults | given
         if missing := [name for name, value in values.items() if value is REQUIRED]:
             raise ArgumentError(f"{type(self).__name__}() needs {', '.join(missing)}")
         vars(self).update(values)
+        self._check()
+
+    def _check(self) -> None:
+        """Raise `ArgumentError` for values that are not allowed."""
         check_options(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -136,8 +154,8 @@ class Record:
         return hash(tuple(map(repr, vars(self).values())))
 
     def __repr__(self) -> str:
-        fields = fields_of(type(self))
-        given = (f"{name}={value!r}" for name, value in vars(self).items() if value != fields[name].default)
+        defaults = defaults_of(type(self))
+        given = (f"{name}={value!r}" for name, value in vars(self).items() if value != defaults[name])
         return f"{type(self).__name__}({', '.join(given)})"
 
     def replaced(self, **changes: Any) -> Self:
@@ -156,16 +174,31 @@ def require_only(record: Any, used: str, what: str) -> None:
 
 def check_options(record: Any) -> None:
     """Raise `ArgumentError` for a field of a record that its type or bounds do not accept."""
-    for name, field in fields_of(type(record)).items():
-        value, opt, kinds = getattr(record, name), field.opt, kinds_of(field.kind)
-        if value is None and (field.default is None or type(None) in get_args(field.kind)):
-            continue
-        if kinds == (bool,):
-            flag(name, value)
-        elif field.choices and len(kinds) == 1:
-            choice(name, value, field.choices)
-        elif kinds == (int,):
-            least, most = (None if x is None else int(x) for x in (opt.least, opt.most))
-            whole_number(name, value, least, most)
-        elif kinds == (float,):
-            number(name, value, least=opt.least, above=opt.above, most=opt.most)
+    cls = type(record)
+    checks = _CHECKS.get(cls)
+    if checks is None:
+        listed = ((name, field, _check_of(field)) for name, field in fields_of(cls).items())
+        checks = _CHECKS[cls] = [
+            (name, check, field.default is None or type(None) in get_args(field.kind))
+            for name, field, check in listed if check is not None
+        ]  # fmt: skip
+    for name, check, may_be_none in checks:
+        value = getattr(record, name)
+        if value is not None or not may_be_none:
+            check(name, value)
+
+
+_CHECKS: dict[type, list[tuple[str, Callable[[str, Any], Any], bool]]] = {}  # name, check, whether None is allowed
+
+
+def _check_of(field: Field) -> Callable[[str, Any], Any] | None:
+    """The function that raises `ArgumentError` for a name and a wrong value; None: anything is allowed."""
+    opt, kinds = field.opt, kinds_of(field.kind)
+    if kinds == (bool,):
+        return flag
+    if field.choices and len(kinds) == 1:
+        return partial(choice, allowed=field.choices)
+    if kinds == (int,):
+        least, most = (None if x is None else int(x) for x in (opt.least, opt.most))
+        return partial(whole_number, least=least, most=most)
+    return partial(number, least=opt.least, above=opt.above, most=opt.most) if kinds == (float,) else None

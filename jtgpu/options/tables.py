@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal, Self, TypedDict, Unpack
+from typing import Annotated, Any, Literal, Self, TypedDict, Unpack
 
 from ..errors import ArgumentError, EvidenceError
-from ..util.arguments import several, text, whole_number
-from .record import Opt, check_options
+from ..util.arguments import several, whole_number
+from .record import Opt, Record, defaults_of
 
 _NAMED_CHARACTERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "none": ""}
 
 Names = str | Iterable[str]
 
 
-@dataclass(frozen=True)
-class TableOptions:
+class TableOptions(Record):
     """The results to compute for every row of a table; `jtgpu.JunctionTree.predict_proba` documents the fields."""
 
-    title: ClassVar[str] = ""
     targets: Annotated[str | int | Iterable[str | int] | None, Opt(
         "Variables to compute. Repeatable. Default: all that are not evidence.", "-t, --target A,B", complete="targets",
     )] = None
@@ -28,26 +25,27 @@ class TableOptions:
         "Columns that are evidence. Repeatable. Default: all that are variables, except the targets.",
         "--evidence-columns A,B", complete="targets")] = None
     keep: Annotated[Names, Opt("Columns to copy to the output. Repeatable.", "--keep A,B")] = ()
-    labels: Annotated[bool, Opt("Write the most probable state instead of probabilities.")] = False
+    labels: Annotated[bool, Opt(
+        "Write the most probable state instead of probabilities, and the mean of a number.")] = False
     log_evidence: Annotated[bool, Opt("Add a column with ln P(evidence).")] = False
     conflict: Annotated[bool, Opt("Add a column with the conflict measure of the case's evidence.")] = False
     mpe: Annotated[bool, Opt("Add each target's state in the most probable explanation, and its ln P.")] = False
     on_error: Annotated[Literal["error", "flag"], Opt(
-        "Stop at the first invalid row, or write the reason into the column 'error'.")] = "error"
+        "Stop at the first invalid row or sequence, or write the reason into the column 'error'.")] = "error"
     na_values: str | Iterable[str] | None = None
     do: Mapping[Any, Any] | None = None
     joints: Iterable[Sequence[str | int]] | None = None
     codes: Literal["names", "index"] | Mapping[str, Mapping[Any, str]] | None = None
 
-    def __post_init__(self) -> None:
-        check_options(self)
+    def _check(self) -> None:
+        super()._check()
         if self.labels and self.joints is not None:
             raise EvidenceError("joints= adds columns of probabilities; predict has states, use predict_proba")
         # iterators would be used up, and not pickled
         for name in ("targets", "joints", "evidence_columns", "keep", "na_values"):
             value = getattr(self, name)
             if (listed := several(value)) is not None:
-                object.__setattr__(self, name, tuple(listed))
+                vars(self)[name] = tuple(listed)
 
 
 class FileKeywords(TypedDict, total=False):
@@ -76,6 +74,13 @@ def _character(given: str) -> str:
     return given
 
 
+def _delimiter(given: str) -> str:
+    """One character from the command line."""
+    if not (character := _character(given)):
+        raise ArgumentError(f"{given!r} is not a single ASCII character")
+    return character
+
+
 def _encoding(name: str) -> str:
     """The name of a text encoding that is a superset of ASCII."""
     try:
@@ -87,14 +92,12 @@ def _encoding(name: str) -> str:
     return name
 
 
-@dataclass(frozen=True)
-class CsvDialect:
+class CsvDialect(Record, title="Reading"):
     """How CSV files are written."""
 
-    title: ClassVar[str] = "CSV files"
     # One character. Default: the comma, semicolon, tab or bar with which most columns have the name of a variable.
     delimiter: Annotated[str | None, Opt(
-        "Column separator of the cases, or the word tab. Default: detected.", "--delimiter C", check=_character)] = None
+        "Column separator of the cases, or the word tab. Default: detected.", "--delimiter C", check=_delimiter)] = None
     # one character; empty if quotes are ordinary text
     quote: Annotated[str, Opt(
         "Quote character of the cases; none if quotes are ordinary text.", "--quote C", check=_character)] = '"'
@@ -105,8 +108,8 @@ class CsvDialect:
         "Decimal mark of the cases, a point or a comma. Default: detected; the point where commas separate cells.",
         "--decimal C", choices=(".", ","))] = None
     thousands: Annotated[str | None, Opt(
-        "Character between thousands of the cases. Default: none.", "--thousands C", choices=(",", ".", " ", "'", "_"),
-    )] = None
+        "Character between thousands of the cases: , . ' _ or a blank. Default: none.", "--thousands C",
+        choices=(",", ".", " ", "'", "_"))] = None
     header: Annotated[str | None, Opt(
         "Names of the columns of a file whose first row is a case, separated by commas; or none: x0, x1, ... Default: "
         "the first row has the names.", "--header NAMES")] = None
@@ -128,8 +131,7 @@ class CsvDialect:
 OF_TABLES = "delimiter quote encoding decimal thousands header na_values"
 
 
-@dataclass(frozen=True)
-class ReadOptions(CsvDialect):
+class ReadOptions(CsvDialect, title="Reading"):
     """How tables of cases are read."""
 
     # of a file; a list of words in Python, where () means no others than empty cells
@@ -142,17 +144,11 @@ class ReadOptions(CsvDialect):
     chunk: Annotated[int | None, Opt(
         "Rows that are read at a time, or of a chunk of stepwise EM. Default: 100,000, or 1,000.", least=1)] = None
 
-    def __post_init__(self) -> None:
-        if self.chunk is not None:
-            whole_number("chunk", self.chunk, least=1)
 
-
-@dataclass(frozen=True)
-class FileOptions:
+class FileOptions(Record, title="Output"):
     """How files of cases are read and files of answers are written; `jtgpu.cases.answer_file` documents the fields."""
 
-    title: ClassVar[str] = "Output"
-    dialect: CsvDialect = field(default_factory=CsvDialect)
+    dialect: CsvDialect = CsvDialect()
     resume: Annotated[bool, Opt("Continue an interrupted run.")] = False
     force: Annotated[bool, Opt("Replace an existing output.", "-f, --force", front=True)] = False
     compression: Annotated[str | None, Opt(
@@ -164,18 +160,18 @@ class FileOptions:
     part_rows: Annotated[int | None, Opt(
         "Approximate number of cases that a worker of a cluster processes at a time. Default: up to a million.",
         "--part-rows N", least=1)] = None
-    escape_formulas: bool = False  # in text: see `escape_formula`
+    escape_formulas: Annotated[bool, Opt(
+        "Put an apostrophe before cells of a CSV that a spreadsheet would run as a formula (=, +, -, @ first), as "
+        "OWASP recommends.")] = False
 
-    def __post_init__(self) -> None:
-        for name in ("chunk", "threads", "part_rows"):
-            if getattr(self, name) is not None:
-                whole_number(name, getattr(self, name), least=1)
-        if self.compression is not None:
-            text("compression", self.compression)
+    def _check(self) -> None:
+        super()._check()
+        if self.threads is not None:
+            whole_number("threads", self.threads, least=1)
 
     @classmethod
     def of(cls, **keywords: Unpack[FileKeywords]) -> Self:
         """The options that keywords give."""
         given: dict[str, Any] = dict(keywords)
-        dialect = {name: given.pop(name) for name in CsvDialect.__dataclass_fields__ if name in given}
-        return cls(CsvDialect(**dialect), **given)
+        dialect = {name: given.pop(name) for name in defaults_of(CsvDialect) if name in given}
+        return cls(dialect=CsvDialect(**dialect), **given)

@@ -9,6 +9,7 @@ import inspect
 import math
 import operator
 import os
+import re
 import sys
 import types
 import typing
@@ -18,7 +19,6 @@ from contextvars import ContextVar
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from itertools import islice
 from numbers import Complex, Integral, Real
-from pathlib import Path
 from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -38,6 +38,8 @@ FORMER = {
     "on_impossible": "on_error", "prior": "pseudo_counts graph_prior", "pseudo_count": "pseudo_counts",
     "step": "stepwise", "steps": "ahead", "table": "scores", "time": "seconds", "time_limit": "seconds",
 }  # fmt: skip
+
+RECORDS: dict[str, type] = {}  # of options, by name; `jtgpu.options.record` adds them
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -90,7 +92,7 @@ def _checked(function: Any, known: set[str] | None) -> Any:
     @functools.wraps(function)
     def called(*args: Any, **keywords: Any) -> Any:
         if keywords and known is not None and not keywords.keys() <= known:
-            raise unknown_keyword(function.__qualname__, min(keywords.keys() - known), known, function.__kwdefaults__)
+            raise unknown_keyword(function.__qualname__, min(keywords.keys() - known), known, function.__annotations__)
         try:
             return function(*args, **keywords)
         except Exception as error:  # of Python or NumPy: perhaps an argument is of a wrong type
@@ -107,15 +109,17 @@ def _checked(function: Any, known: set[str] | None) -> Any:
 
 
 def unknown_keyword(
-    function: str, name: str, known: Iterable[str], defaults: Mapping[str, Any] | None = None
+    function: str, name: str, known: Iterable[str], annotations: Mapping[str, Any] | None = None
 ) -> ArgumentError:
     """The error for a keyword that a function does not have: where it is now, the nearest one, or all of them."""
-    # defaults: Of keywords; those that are records of options have further ones
+    # annotations: Of the arguments; those that are records of options have further ones
     options = sorted({*known} - {"self", "cls"})
     called = function.removesuffix(".__init__").rpartition(".")[2]
     now = {
-        word: f"{keyword}={type(record).__name__}({word}=...)"
-        for keyword, record in (defaults or {}).items() for word in getattr(record, "__dict__", ())
+        word: f"{keyword}={record.__name__}({word}=...)"
+        for keyword, kind in (annotations or {}).items() if keyword in options
+        for record in map(RECORDS.get, re.findall(r"\w+", str(kind))) if record is not None
+        for word in inspect.signature(record).parameters
     } | {word: f"{word}=" for word in options}  # fmt: skip
     for word in (name, *FORMER.get(name, "").split()):
         if word in now:
@@ -301,7 +305,7 @@ MOST = 100  # elements of an argument that are checked
 NUMBERS = {int: Integral, float: Real, complex: Complex}
 WORDS: dict[Any, str] = {
     bool: "True or False", str: "a string", int: "an integer", float: "a number", type(None): "None",
-    os.PathLike: "a path", Path: "a path", collections.abc.Callable: "a function", collections.abc.Mapping: "a mapping",
+    collections.abc.Callable: "a function", collections.abc.Mapping: "a mapping",
     collections.abc.Iterable: "an iterable", collections.abc.Sequence: "a sequence",
 }  # fmt: skip
 
@@ -412,6 +416,8 @@ def _in_words(kind: Any, declared: str) -> str:
             words += map(repr, get_args(each))
         elif origin in WORDS:
             words.append(WORDS[origin])
+        elif isinstance(origin, type) and issubclass(origin, os.PathLike):
+            words.append("a path")
         elif isinstance(origin, type) and origin.__module__.startswith("jtgpu") and origin is not _Unknown:
             words.append(f"{'an' if origin.__name__[0] in 'AEIO' else 'a'} {origin.__name__}")
         else:

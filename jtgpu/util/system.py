@@ -64,11 +64,12 @@ def cache_folder() -> Path:
     named = os.environ.get("JTGPU_CACHE_DIR")
     if named:
         return Path(named)
-    try:
-        import platformdirs
-    except ImportError:  # an optional dependency
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jtgpu"
-    return Path(platformdirs.user_cache_dir("jtgpu", appauthor=False))
+    with suppress(ImportError):  # an optional dependency, which takes milliseconds and says the same on Linux
+        if sys.platform != "linux":
+            import platformdirs
+
+            return Path(platformdirs.user_cache_dir("jtgpu", appauthor=False))
+    return Path(os.environ.get("XDG_CACHE_HOME", "").strip() or Path.home() / ".cache") / "jtgpu"
 
 
 def peak_memory() -> int:

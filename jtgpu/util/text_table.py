@@ -153,6 +153,19 @@ def format_table(
     return "\n".join(text)
 
 
+def aligned(cells: Sequence[str], are_numbers: Sequence[bool]) -> list[str]:
+    """Cells of a column, with blanks behind the numbers that bring their points below each other."""
+    tails = [
+        len(cell) - min((cell.index(c) for c in ".e" if c in cell), default=len(cell)) if is_number else 0
+        for cell, is_number in zip(cells, are_numbers, strict=True)
+    ]
+    longest = max(tails, default=0)
+    return [
+        cell + " " * (longest - tail) if is_number else cell
+        for cell, tail, is_number in zip(cells, tails, are_numbers, strict=True)
+    ]
+
+
 def _block(name: str, column: Sequence[Any], rows: list[int], digits: int, gap: int | None) -> list[str]:
     """Header and cells of one column, padded to the same width; dots after `gap` rows."""
     values = shown_cells(column, rows)
@@ -160,8 +173,7 @@ def _block(name: str, column: Sequence[Any], rows: list[int], digits: int, gap: 
     numbers = [isinstance(v, (int, float, np.number)) for v in values if v is not None]
     right = bool(numbers) and all(numbers)
     if right:  # points are aligned
-        tails = [len(cell.partition(".")[2]) if "." in cell else -1 for cell in cells]
-        cells = [cell + " " * (max(tails) - tail) if cell else "" for cell, tail in zip(cells, tails, strict=True)]
+        cells = aligned(cells, [bool(cell) for cell in cells])
     texts = [format_cell(name), *cells]
     if gap is not None:
         texts.insert(gap + 1, DOTS)

@@ -62,7 +62,7 @@ def test_batch_exit_codes(rows: list[list[str]], tmp_path: Path) -> None:
     assert invoke(cases, "-o", tmp_path / "o.doc").exit_code == 2
     done = invoke(tmp_path / "never.csv", "-o", out, "-f", "--on-error", "flag")
     assert done.exit_code == 0
-    assert "1 of 1 cases have no result" in done.stderr
+    assert "1 of 1 case has no result" in done.stderr
 
 
 SLOW = """

@@ -138,7 +138,7 @@ def test_a_cell_that_the_sample_cuts_decides_nothing(tmp_path: Path) -> None:
     begin = "v;w\n"
     pad = (csv_file.MARKED - 4) % len(row)  # the sample ends inside a numeral
     path.write_text(begin + "9" * pad + ";low\n" + row * (csv_file.MARKED // len(row) + 9))
-    assert csv_file.CsvFile(path, WEIGHT, CsvDialect(";"), False).marks == UNDECIDED
+    assert csv_file.CsvFile(path, WEIGHT, CsvDialect(delimiter=";"), False).marks == UNDECIDED
 
 
 def test_validation_reads_the_thousands_that_learning_reads(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_header_alone_is_a_table_without_rows(tmp_path: Path) -> None:
 
 def test_other_dialects(tmp_path: Path) -> None:
     path = written(tmp_path, "a:b\n1:caf\xe9\n".encode("latin-1"))
-    table = read_file(path, dialect=CsvDialect(":", encoding="latin-1"))
+    table = read_file(path, dialect=CsvDialect(delimiter=":", encoding="latin-1"))
     assert table.to_pydict() == {"a": [1], "b": ["caf\xe9"]}
 
 

@@ -150,3 +150,21 @@ def test_stored_names_are_those_of_the_file(tmp_path: Path, monkeypatch: pytest.
     assert "tub" in shell_request.read_names("asia")
     monkeypatch.setenv("JTGPU_CACHE_DIR", str(stored))  # a folder that cannot be made
     assert "tub" in shell_request.read_names("asia")
+
+
+@pytest.mark.parametrize("word", ["--ev", "-e xr", "as"])
+def test_completion_imports_little(word: str) -> None:
+    words = f"jtgpu query {'asia ' if word[0] == '-' else ''}{word}"
+    code = (
+        "import sys; from jtgpu.cli import main; import os\n"
+        "os._exit = lambda code: print(*(m for m in ('numpy', 'gzip', 'platformdirs', 'textwrap') if m in sys.modules))"
+        "\nmain()"
+    )
+    environment = os.environ | {
+        "_JTGPU_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1),
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert "asia" in done.stdout or "--evidence" in done.stdout or "xray" in done.stdout
+    assert done.stdout.splitlines()[-1].replace("platformdirs", "").strip() == ""

@@ -158,7 +158,7 @@ def test_out_of_memory_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run("plan", ASIA)
     assert result.exit_code == 3
     assert "out of memory; try --memory-limit" in result.stderr
-    monkeypatch.setattr("jtgpu.cli.explore.read_file", plan)
+    monkeypatch.setattr("jtgpu.cli.explore.read_cases", plan)
     assert "out of memory; try fewer rows" in run("explore", str(ROOT / "README.rst")).stderr
 
 
@@ -263,7 +263,7 @@ def test_sigterm_ends_a_command_like_ctrl_c(tmp_path: Path) -> None:
         (("query", ASIA, "xray=yes"), "is evidence, not a question: use -e 'xray=yes'"),
         (("query", ASIA, "-e", "xray:yes"), "did you mean 'xray=yes'?"),
         (("convert", ASIA), "name the output, whose suffix is the format: -o asia.xdsl"),
-        (("sample", ASIA, "-n", "5"), "the number of samples has no option: jtgpu sample asia 5"),
+        (("sample", ASIA, "-n", "5"), "there is no option -n; it is the argument N"),
         (("explore", "CASES", "-t", "id"), "the column 'id' is left out: 300 values, identifier"),
         (("validate", ASIA, "CASES", "-t", "lung"), "for a missing cell, list it in --na-values"),
     ],

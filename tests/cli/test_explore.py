@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import jtgpu.cli.explore
+import jtgpu.learn.exploration
 from tests.cli.commands import run
 from tests.support.patience import patience
 
@@ -99,7 +99,7 @@ def test_ctrl_c_keeps_what_is_there(messy: Path, monkeypatch: pytest.MonkeyPatch
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(jtgpu.cli.explore, "posterior", interrupted)
+    monkeypatch.setattr(jtgpu.learn.exploration, "posterior", interrupted)
     done = run("explore", str(messy), "--no-serve")
     assert done.exit_code == 0, done.output
     assert "Network: " in done.stdout

@@ -151,7 +151,7 @@ def test_an_interrupted_run_resumes(cases: Path, tmp_path: Path, monkeypatch: py
         (["--pseudo-counts", "bdeu"], 2, "equivalent sample size"),
         (["--missing", "error"], 2, "is missing"),
         (["--start", "givn"], 2, "did you mean 'given'"),
-        (["--backend", "indexed"], 2, "backend must be 'auto', 'cpu', 'gpu' or 'reference'"),
+        (["--backend", "indexed"], 2, "'indexed' is not one of auto, cpu, gpu, reference"),
         (["--backend", "cpu", "--devices", "0"], 2, "devices are GPUs, which --backend cpu does not use"),
         (["--tie", "smoke,lung"], 2, "cannot be one"),
     ],

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import jtgpu
-from jtgpu.cli.number_tables import batch_of_numbers
+from jtgpu.mixed.files import answer_file
 from jtgpu.options.tables import FileOptions, TableOptions
 
 from ..mixed.test_lauritzen import incinerator
@@ -61,12 +61,14 @@ def test_interval_and_targets(file: str) -> None:
         (["sample", "FILE", "2", "--plan", "a.plan"], "whose plans depend on what is observed"),
         (["batch", "FILE", "x.csv", "-o", "OUT.csv", "--quantiles", "5,95"], "above 0 and below 1, such as 0.05,0.95"),
         (["batch", "asia", "x.csv", "-o", "OUT.csv", "--quantiles", "0.5"], "asia has no variable that is a number"),
-        (["batch", "FILE", "x.csv", "-o", "OUT.csv", "--mpe"], "networks with numbers do not offer it"),
+        (["batch", "FILE", "x.csv", "-o", "OUT.csv", "--mpe"], "--mpe is not offered with networks with numbers"),
     ],
 )
 @pytest.mark.slow
 def test_errors(args: list[str], message: str, file: str, tmp_path: Path) -> None:
-    done = run(*[{"FILE": file, "OUT.csv": str(tmp_path / "out.csv")}.get(a, a) for a in args])
+    (tmp_path / "x.csv").write_text("W\nindustrial\n")
+    files = {"FILE": file} | {name: str(tmp_path / name) for name in ("x.csv", "OUT.csv")}
+    done = run(*[files.get(a, a) for a in args])
     assert done.exit_code != 0
     words = " ".join(done.stderr.replace("│", " ").split())
     assert message in words
@@ -130,7 +132,7 @@ def test_batch_continues(file: str, tmp_path: Path) -> None:
 
     def answer(progress: Any, **options: Any) -> Any:
         files, query = FileOptions(chunk=20, **options), TableOptions(log_evidence=True)
-        return batch_of_numbers(tree, (str(tmp_path / "cases.parquet"), str(out)), query, files, [0.25], progress)
+        return answer_file(tree, tmp_path / "cases.parquet", out, query, files, [0.25], progress)
 
     def stop(rows: int, *_: int) -> None:
         if rows == 40:

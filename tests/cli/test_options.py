@@ -13,7 +13,9 @@ import click
 import pytest
 
 import jtgpu
+from jtgpu.backends import BACKENDS
 from jtgpu.cli import app
+from jtgpu.cli.commands import offered
 from jtgpu.cli.declared import COMMANDS
 from tests.cli.commands import ASIA, REFERENCE, run
 
@@ -81,7 +83,7 @@ def test_the_exit_codes_are_in_the_help_and_in_the_documentation() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_are_valid(name: str) -> None:
-    examples = COMMANDS[name].examples
+    examples = COMMANDS[name].record.examples
     assert examples
     shown = re.sub(r"\s+", " ", run(name, "--help").stdout)
     for line in examples:
@@ -186,3 +188,39 @@ def test_time_names_every_order_file(tmp_path: Path) -> None:
         (tmp_path / f"{name}.num").write_text(" ".join(jtgpu.read(ASIA).variables))
     shown = run("time", str(tmp_path), "--order", "num", "--runs", "1", *REFERENCE).stdout
     assert "orders a.num, b.num; " in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("learn c.csv --time 3", "there is no option --time; it is --seconds"),
+        ("fit asia c.csv --numbers x", "there is no option --numbers; it is --continuous"),
+        ("fit asia c.csv --prior 1", "there is no option --prior; it is --pseudo-counts"),
+        ("learn c.csv --prior fair", "there is no option --prior; it is --graph-prior"),
+        ("plan asia --file x", "there is no option --file; it is the argument FILE"),
+        ("batch asia c.csv --evidnce-columns x", "did you mean --evidence-columns?"),
+        ("fit asia c.csv --id x", "there is no option --id; it is an option of jtgpu dynamic"),
+        ("query asia --steps 3", "there is no option --steps; it is an option of jtgpu dynamic, jtgpu learn"),
+        ("quer asia", "there is no command 'quer'; did you mean 'query'?"),
+    ],
+)
+def test_an_unknown_option_names_the_one_that_is_meant(words: str, said: str) -> None:
+    done = run(*words.split())
+    assert done.exit_code == 2
+    assert done.stderr.rstrip().endswith(said)
+
+
+def test_a_command_offers_the_choices_that_it_takes() -> None:
+    for name, field in ((name, offered(command).get("backend")) for name, command in COMMANDS.items()):
+        if field is not None:
+            refused = {"learn": {"reference", "indexed"}, "fit": {"indexed"}}.get(name, set())
+            assert set(field.choices) == {"auto", *BACKENDS} - refused
+    done = run("learn", "c.csv", "--backend", "indexed")
+    assert (done.exit_code, "'indexed' is not one of auto, cpu, gpu" in done.stderr) == (2, True)
+    assert "in Python" not in run("fit", "--help-all").stdout
+
+
+def test_errors_of_python_name_options(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("a,b\n1,2\n3,4\n")
+    done = run("whiten", str(tmp_path / "c.csv"), "--thousands", ".")
+    assert (done.exit_code, "--decimal gives the other one" in done.stderr) == (2, True)

@@ -362,7 +362,7 @@ def test_voi(asia: jtgpu.JunctionTree) -> None:
 
 def test_gains_below_rounding_error_are_printed_as_0() -> None:
     found = [Observation("a", 0.1, 0.5, 0.9), Observation("b", 0.6, 6.66e-18, 0.8), Observation("c", 0.6, -1e-17, 0.8)]
-    assert [row[1] for row in observation_table(found).rows] == [0.5 / math.log(2.0), 0.0, 0.0]
+    assert [row[1] for row in observation_table(found)[1]] == [0.5 / math.log(2.0), 0.0, 0.0]
 
 
 def test_evidence_from_a_file(tmp_path: Path) -> None:

@@ -90,3 +90,26 @@ def test_a_pipe_gets_all_digits_unless_asked_otherwise() -> None:
 def test_reports_are_aligned_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
     tables.print_report(("name", "n"), [("a", "1,000"), ("long", "7")], "lr")
     assert capsys.readouterr().out == "name      n\na     1,000\nlong      7\n"
+
+
+def test_whole_numbers_stand_to_the_right_and_none_is_empty(
+    terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [("a", 7, 0.5), ("b", 12, None)]
+    tables.print_rows(("name", "rows", "share"), rows)
+    assert capsys.readouterr().out.splitlines() == ["name  rows  share", "a        7  0.5", "b       12"]
+    terminal.setattr(tables, "on_terminal", lambda: False)
+    tables.print_rows(("name", "rows", "share"), rows)
+    assert capsys.readouterr().out.splitlines() == ["name\trows\tshare", "a\t7\t0.5", "b\t12\t"]
+
+
+def test_notes_are_folded_on_a_terminal(terminal: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.setenv("COLUMNS", "50")
+    text = "one two three four five six seven eight nine ten eleven\ntwelve"
+    tables.print_note(text)
+    assert capsys.readouterr().out.splitlines() == [
+        "one two three four five six seven eight nine ten", "eleven", "twelve",
+    ]  # fmt: skip
+    terminal.setattr(tables, "on_terminal", lambda: False)
+    tables.print_note(text)
+    assert capsys.readouterr().out.splitlines() == [f"# {line}" for line in text.splitlines()]

@@ -75,3 +75,19 @@ def test_options_that_are_not_used_are_errors() -> None:
     assert Compute.of("gpu", "backend", "fit") == Compute(backend="gpu")
     with pytest.raises(ArgumentError, match=r"compute must be a jtgpu\.Compute, or the name of a backend"):
         Compute.of(3, "backend", "fit")  # type: ignore[arg-type]
+
+
+def test_a_field_without_opt_is_no_option() -> None:
+    class Read(Base):
+        codes: Any = None
+
+    assert "codes" not in fields_of(Read)
+    assert Read(codes={}, n=5) == Read(n=5).replaced(codes={})
+    assert repr(Read(codes={})) == "Read(codes={})"
+
+
+def test_some_choices_of_a_field() -> None:
+    assert fields_of(Compute)["backend"].only("auto", "cpu").choices == ("auto", "cpu")
+    assert "another network" in (inspect.getdoc(EM) or "")
+    assert "network" in fields_of(EM)["start"].opt.help
+    assert "another" not in fields_of(EM)["start"].opt.help

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jtgpu.cli.tables import TableStyle, bar, format_number, format_table
+from jtgpu.util.terminal_table import TableStyle, bar, format_number, format_table
 from jtgpu.util.text_table import display_width, printable
 
 

@@ -1,17 +1,15 @@
-"""``jtgpu batch`` and ``jtgpu sample`` on networks with numbers."""
+"""Files of cases and files of answers of networks with numbers."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from click import BadParameter
 
 from ..cases.files import Report, saved
 from ..cases.query import file_fingerprint
@@ -23,53 +21,36 @@ from ..columns.source import CaseChunk
 from ..errors import EvidenceError, JtgpuError, ParseError
 from ..formats.mixed_writers import dumps_mixed
 from ..inference.results.frames import make_frame
-from ..inference.results.interval_numbers import checked_probabilities
 from ..model.mixed import MixedNetwork
+from ..options.record import require_only
 from ..options.tables import FileOptions, TableOptions
 from ..util.cells import POINT, Marks, na_words
-from .networks import split_names
 
 if TYPE_CHECKING:
     from ..cases.solver import Progress
-    from ..mixed import MixedTree
-    from ..mixed.results import MixedCasePosteriors
+    from .results import MixedCasePosteriors
+    from .tree import MixedTree
 
 CHUNK = 50_000  # rows that are answered and written at a time
+USED = "targets evidence_columns keep labels log_evidence on_error na_values"  # of `TableOptions`
 
 
-def quantile_levels(text: str | None) -> list[float] | None:
-    """The probabilities of ``--quantiles``."""
-    # raises BadParameter: If one is not above 0 and below 1.
-    if text is None:
-        return None
-    try:
-        return list(map(float, checked_probabilities([float(q) for q in text.split(",")])))
-    except (ValueError, JtgpuError):
-        raise BadParameter(
-            f"expected probabilities above 0 and below 1, such as 0.05,0.95, got {text!r}", param_hint="--quantiles"
-        ) from None
-
-
-def batch_of_numbers(
-    tree: MixedTree, paths: tuple[str, str], query: TableOptions, files: FileOptions, quantiles: list[float] | None,
-    progress: Progress | None = None,
+def answer_file(
+    tree: MixedTree, cases: Path, output: Path, query: TableOptions, files: FileOptions,
+    quantiles: list[float] | None = None, progress: Progress | None = None,
 ) -> Report:  # fmt: skip
-    """Answer every row of a file, in memory that does not grow with it."""
-    for option, is_given in {"--conflict": query.conflict, "--mpe": query.mpe}.items():
-        if is_given:
-            raise BadParameter("networks with numbers do not offer it", param_hint=option)
-    cases, output, net, begun = Path(paths[0]), Path(paths[1]), tree.network, time.perf_counter()
+    """Answer every row of a file, in memory that does not grow with it; a run that was interrupted can be continued."""
+    require_only(query, USED, "networks with numbers")
+    net, begun = tree.network, time.perf_counter()
     source = open_cases(cases, net.graph, files.dialect)
     if output.exists() and output.samefile(cases):
         raise JtgpuError(f"{output} contains the cases: choose another output")
-    given: Any = query  # the names are texts of the command line
-    wanted = None if query.targets is None else split_names(given.targets, net.variables, "variable")
-    asked = [net.graph.index(v) for v in wanted or ()]
-    own = None if query.evidence_columns is None else split_names(given.evidence_columns, source.columns, "column")
-    keep = split_names(given.keep or (), source.columns, "column")
-    evidence = evidence_columns(net.graph, source.columns if own is None else own, asked, source=paths[0])
-    targets = wanted if wanted is not None else [v for v in net.variables if v not in evidence] or [*net.variables]
+    given: Any = query  # tuples of names
+    own = source.columns if query.evidence_columns is None else given.evidence_columns
+    evidence = evidence_columns(net.graph, own, [*map(net.graph.index, given.targets or ())], source=str(cases))
+    targets = given.targets or [v for v in net.variables if v not in evidence] or [*net.variables]
     words = na_words(query.na_values, is_text=True)
+    keep = [*given.keep]
     read = [*dict.fromkeys([*keep, *evidence])]
 
     def answered(columns: Mapping[str, Any]) -> tuple[Any, int]:
@@ -78,7 +59,7 @@ def batch_of_numbers(
         made = _columns(net, answer, query, quantiles)
         twice = next((k for k in keep if k in made), None)
         if twice is not None:
-            raise EvidenceError(f"the answer would have two columns named {twice!r}; remove it from --keep")
+            raise EvidenceError(f"the answer would have two columns named {twice!r}; remove it from keep")
         text = {"error", *(net.discrete.variables if query.labels else ())}
         kinds = [*zip(keep, source.types(keep), strict=True)]
         kinds += [(name, arrow().string() if name in text else arrow().float64()) for name in made]
@@ -93,7 +74,7 @@ def batch_of_numbers(
             targets, evidence, keep, query.labels, query.log_evidence, query.on_error, quantiles, sorted(words),
             str(net.discrete.state_codes),
         ],
-        "dialect": list(asdict(files.dialect).values()), "output": [output.name, files.compression],
+        "dialect": [*vars(files.dialect).values()], "output": [output.name, files.compression],
         "escape_formulas": files.escape_formulas,
     }  # fmt: skip
     writer = writer_for(output, files.compression, files.escape_formulas)
@@ -165,18 +146,3 @@ def _columns(
     if query.on_error == "flag":
         columns["error"] = [("the evidence has probability 0" if g else None) for g in gone.tolist()]
     return columns
-
-
-def sampled_rows(tree: MixedTree, n: int, block: int, findings: Any, seed: Any, labels: Any) -> Iterator[list[Any]]:
-    """Samples, row by row: names or numbers of states, and numbers."""
-    # block: samples that are drawn at a time; labels: of each variable with states, its names
-    net = tree.network
-    for first in range(0, n, block):
-        drawn = tree.sample(min(block, n - first), findings, seed=seed)
-        columns = [
-            drawn.numbers[:, net.numbers.index(v)].tolist()
-            if net.is_number(v)
-            else [labels[v][s] for s in drawn.states[:, net.discrete.index(v)].tolist()]
-            for v in net.variables
-        ]
-        yield from map(list, zip(*columns, strict=True))
