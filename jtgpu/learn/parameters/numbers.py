@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...columns import as_numbers, open_table, read_column
-from ...columns.files import read_file
+from ...columns.files import in_memory
 from ...columns.memory import first_text
 from ...columns.schema import MANY_NUMBERS, Schema
 from ...errors import ArgumentError, DataError, closest, shown
@@ -64,9 +63,7 @@ def fit_numbers(
         parents = read_structure(structure).parents
         known, _ = of_discretiser(model.states, parents)
     hide = hidden_states(model.hidden, structure.discrete if isinstance(structure, MixedNetwork) else None, [*parents])
-    if isinstance(cases, (str, os.PathLike)):
-        words_of = mapping("states", known)
-        cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values, states=words_of)
+    cases = in_memory(cases, columns.dialect, columns.na_values, mapping("states", known))
     given = start if isinstance(start, MixedNetwork) else structure if isinstance(structure, MixedNetwork) else None
     model = model._replace(states={**mapping("states", known), **hide}, hidden=tuple(hide), start=start, codes=codes)
     return _fit_table(open_table(None, cases), parents, kinds, columns, model, run, given)
