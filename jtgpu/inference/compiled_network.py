@@ -62,6 +62,7 @@ class CompiledNetwork(ABC, Generic[N]):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
+        self._check_open()
         return partial(type(self), **self._arguments), (self._net,)
 
     def __repr__(self) -> str:

@@ -47,6 +47,11 @@ class MixedCases:
         likelihood = {v: w[rows] for v, w in self.likelihood.items()}
         return MixedCases(self.states[rows], self.values[rows], likelihood, self.bounds, self.do, self.cut)
 
+    def missing(self, v: int) -> NDArray[np.bool_]:
+        """(B,) the cases that say nothing of a discrete variable."""
+        nothing: NDArray[np.bool_] = self.states[:, v] < 0
+        return nothing & (self.likelihood[v] == 1.0).all(axis=1) if v in self.likelihood else nothing
+
     def findings(self, net: MixedNetwork, row: int) -> list[str]:
         """The findings of a case, for messages."""
         own, names = net.discrete, net.numbers

@@ -309,7 +309,7 @@ def test_errors_in_data_name_the_edge(graph: Any, options: dict[str, Any], messa
         (nx.path_graph(4), {"k": 9}, "k is 9, but there are 4 vertices"),
         (nx.path_graph(4), {"k": 1}, "k must be an integer of at least 2"),
         (nx.path_graph(4), {"weight": 3}, "weight must be the name"),
-        (nx.path_graph(4), {"compute": "gpu2"}, "backend must be"),
+        (nx.path_graph(4), {"compute": "gpu2"}, "compute must be"),
         (jtgpu.load("asia"), {"weight": "w"}, "have no weights"),
     ],
 )

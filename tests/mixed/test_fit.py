@@ -282,8 +282,8 @@ def test_a_start_is_a_network_of_the_structure() -> None:
     for wrong in others:
         with pytest.raises(jtgpu.ArgumentError, match="start: the network has other variables, states or parents"):
             fit(structure, table, continuous="gaussian", em=jtgpu.learn.EM(start=wrong))
-    for other in ("random", "given", 5, jtgpu.load("asia")):
-        with pytest.raises(jtgpu.ArgumentError, match="start must be 'auto' or a MixedNetwork"):
+    for other in ("uniform", "given", 5, jtgpu.load("asia")):
+        with pytest.raises(jtgpu.ArgumentError, match="start"):
             fit(structure, table, continuous="gaussian", em=jtgpu.learn.EM(start=other))
 
 
@@ -430,7 +430,8 @@ def test_a_fit_of_numbers_goes_on_after_it_was_stopped(tmp_path: Path) -> None:
     ).interrupted
     whole = fit(HIDDEN, table, em=jtgpu.learn.EM(**em), **given)
     found = fit(HIDDEN, table, em=jtgpu.learn.EM(checkpoint=path, resume=True, **em), **given)
-    assert found.objective == pytest.approx(whole.objective, rel=1e-12)
+    assert found.objective == whole.objective
+    assert found.network == whole.network
     assert [e.number for e in found.history] == [e.number for e in whole.history]
     assert not (tmp_path / "c").exists()
 
@@ -447,3 +448,41 @@ def test_rows_of_probability_0_and_ties_of_networks_with_numbers() -> None:
     table = {"a": ["u", "v", None, "u"] * 5, "b": ["v", "v", "u", None] * 5, "x": table["x"]}
     tied = fit({"x": ["a"], "b": []}, table, continuous="gaussian", tied=[("a", "b")])
     np.testing.assert_allclose(tied.network.cpt("a"), tied.network.cpt("b"), rtol=1e-12)
+
+
+def test_likelihoods_of_variables_with_states() -> None:
+    rng = RNG(3)
+    g = rng.integers(0, 2, 200)
+    table = {"s": np.array(["a", "b"], object)[g], "x": rng.normal(size=200) + 2 * g}
+    whole = fit({"x": ["s"]}, table, continuous="gaussian")
+    known: Any = {"states": {"s": "ab"}, "continuous": "gaussian"}
+    sure = fit({"x": ["s"]}, {"x": table["x"]}, likelihood={"s": np.eye(2)[g]}, **known)
+    assert sure.missing.cells == {}
+    assert sure.log_likelihood == pytest.approx(whole.log_likelihood, rel=1e-12)
+    np.testing.assert_allclose(sure.network.gaussian("x").mean, whole.network.gaussian("x").mean, rtol=1e-12)
+    half = np.where(np.arange(200)[:, None] < 20, [[0.5, 0.5]], np.eye(2)[g])  # of 20 rows nothing but a factor
+    em = jtgpu.learn.EM(tolerance=1e-10)
+    unsure = fit({"x": ["s"]}, table | {"s": [None] * 200}, likelihood={"s": half}, em=em, **known)
+    gaps = fit({"x": ["s"]}, table | {"s": [None] * 20 + [*table["s"][20:]]}, continuous="gaussian", em=em)
+    assert unsure.log_likelihood == pytest.approx(gaps.log_likelihood + 20 * np.log(0.5), rel=1e-9)
+    np.testing.assert_allclose(unsure.standard_errors("x").mean, gaps.standard_errors("x").mean, rtol=1e-4)
+    with pytest.raises(jtgpu.DataError, match="'s' has likelihoods and no column, so its states must be given"):
+        fit({"x": ["s"]}, {"x": table["x"]}, continuous="gaussian", likelihood={"s": half})
+    with pytest.raises(jtgpu.EvidenceError, match="likelihood has the number 'x'"):
+        fit({"x": ["s"]}, table, continuous="gaussian", likelihood={"x": half})
+
+
+def test_where_em_of_numbers_starts() -> None:
+    table, em = mixture(), jtgpu.learn.EM
+    given: Any = {"continuous": "gaussian", "hidden": {"h": 2}}
+    found = fit(HIDDEN, table, em=em(seed=1, tolerance=1e-9), **given)
+    again = fit(HIDDEN, table, em=em(seed=1, tolerance=1e-9, start="random"), **given)
+    assert again.objective == found.objective
+    once = fit(found.network, table, hidden="h", em=em(start=found.network, iterations=1))
+    assert once.log_likelihood == pytest.approx(found.log_likelihood, rel=1e-6)  # not from a random row
+    with pytest.raises(jtgpu.ArgumentError, match="start='given' requires a network"):
+        fit(HIDDEN, table, em=em(start="given"), **given)
+    with pytest.raises(jtgpu.ArgumentError, match="start must be 'auto', 'given' or 'random'"):
+        fit(HIDDEN, table, em=em(start="uniform"), **given)
+    with pytest.raises(jtgpu.TableTooLarge, match="would have 2 entries, more than the limit of 1"):
+        fit(HIDDEN, table, em=em(max_cpt=1), **given)

@@ -6,7 +6,7 @@ import importlib
 import os
 import pickle
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -39,17 +39,17 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connect, "connect", lambda cluster: ReadOnlyRay())
 
 
-def same(cases: Any, n: int, k: int, **more: Any) -> None:
+def same(cases: Any, n: int, k: int, backend: Literal["auto", "gpu"] = "auto") -> None:
     wanted = screen.top_outliers(cases, n, k, compute="cpu")
     reports: list[tuple[int, int, str]] = []
     found = screen.top_outliers(
-        cases, n, k, compute=Compute(cluster="auto", progress=lambda *r: reports.append(r)), **more
+        cases, n, k, compute=Compute(backend=backend, cluster="auto", progress=lambda *r: reports.append(r))
     )
     assert found.reason == "on a cluster"
     assert found.index.tolist() == wanted.index.tolist()
     assert found.weight.tolist() == wanted.weight.tolist()
     assert reports[-1][:2] == (len(found._screened.rows),) * 2
-    every = screen.weights(cases, k, compute=Compute(cluster="auto"), **more)
+    every = screen.weights(cases, k, compute=Compute(backend=backend, cluster="auto"))
     np.testing.assert_array_equal(column(cases, every), column(cases, screen.weights(cases, k, compute="cpu")))
     assert set(found.index.tolist()) <= set(found.solving_set.tolist())
 

@@ -17,8 +17,7 @@ from ...model.discrete import DiscreteModel
 from ...model.states import listed
 from ...options import learning as options
 from ...options.compute import Compute
-from ...options.record import require_only
-from ...options.tables import OF_TABLES, CsvDialect, ReadOptions
+from ...options.tables import CsvDialect, ReadOptions
 from ...util.arguments import described, having, several, whole_number
 from ...util.arrays import Bools, Floats, Ints
 from ...util.calls import outside
@@ -251,7 +250,6 @@ def learning_task(  # noqa: PLR0913
     search: options.Search, read: ReadOptions, compute: Compute,
 ) -> LearningTask:  # fmt: skip
     """Read and check the arguments that `learn.structure` and `learn.posterior` have in common; called by them only."""
-    require_only(read, OF_TABLES + " constant", "structures")
     backend = learn_backend(compute)
     until = TimeLimit.of(seconds)
     rule, seed = ScoreRule(GIVEN if callable(score) else score, ess), whole_number("seed", seed, 0, 2**63 - 1)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 MISSING_RULES = ("em", "error", "drop", "available")
 
-OF_SEQUENCES = (  # of EM
+OF_EVERY_KIND = (  # of network, of EM
     "start zeros restarts seed iterations tolerance accelerate on_error order max_cpt standard_errors checkpoint resume"
 )
 
@@ -182,15 +182,13 @@ def fit(  # noqa: PLR0913
     )
     if keys != Keys() or is_template(structure):
         require_only(compute, "backend threads progress", "sequences")
-        require_only(em, OF_SEQUENCES, "sequences")
+        require_only(em, OF_EVERY_KIND, "sequences")
         require_only(read, OF_TABLES + " codes", "sequences")
         if continuous is None and not isinstance(structure, MixedDynamicNetwork):
             return fit_sequences(structure, cases, columns, model, run)
         return fit_mixed_sequences(structure, cases, columns, model, run, continuous)
     if continuous is not None or isinstance(structure, MixedNetwork):
-        for name, value in (("likelihood", likelihood), ("stepwise", em.stepwise)):
-            if value is not None:
-                raise ArgumentError(f"{name}= is not offered with continuous variables")
+        require_only(em, OF_EVERY_KIND, "continuous variables")
         require_only(compute, "backend threads progress", "continuous variables")
         if backend not in ("auto", "cpu"):
             raise ArgumentError(f"networks with continuous variables are fitted on the CPU, not by backend={backend!r}")

@@ -218,6 +218,13 @@ def states_given(
     return labels
 
 
+def without_states(v: str) -> DataError:
+    """The error for a variable of likelihoods alone."""
+    return DataError(
+        f"{v!r} has likelihoods and no column, so its states must be given: states={{{v!r}: [...]}}"
+    )
+
+
 def of_discretiser(states: Any, variables: Iterable[str]) -> tuple[Any, dict[str, tuple[float, float]]]:
     """The argument `states`, and the ends of intervals of numbers if it is a `Discretiser`."""
     if not isinstance(states, Discretiser):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,14 +18,15 @@ from ...errors import ArgumentError, DataError, closest, shown
 from ...mixed.evidence import MixedCases, read_cases
 from ...mixed.fitting import Strength, starting_network
 from ...mixed.regressions import warn_of_errors
+from ...model.directed import DirectedModel
 from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
-from ...util.arguments import choice, described, mapping, names, number
+from ...util.arguments import choice, mapping, names, number
 from ...util.calls import outside
 from ...util.cells import MissingReport, is_missing, warn_of_few
 from ..columns import sample_weights
-from .families import read_structure
-from .likelihood_cells import hidden_states, is_likelihood, of_discretiser
+from .families import check_sizes, read_structure
+from .likelihood_cells import hidden_states, is_likelihood, of_discretiser, without_states
 from .result import Fit
 from .runs import FitRun, best_of_starts
 from .setup import read_sharing
@@ -46,13 +48,14 @@ def fit_numbers(
     choice("missing", columns.missing, ("em", "error", "drop"))
     choice("zeros", model.zeros, ("keep", "free"))
     start, codes = model.start, model.codes
-    words = ("auto", "given") if isinstance(structure, MixedNetwork) else ("auto",)
-    if not isinstance(start, MixedNetwork) and not (isinstance(start, str) and start in words):
-        raise ArgumentError(f"with numbers, start must be 'auto' or a MixedNetwork, not {described(start)}")
+    if not isinstance(start, MixedNetwork):
+        choice("start", start, ("auto", "given", "random"))
+        if start == "given" and not isinstance(structure, MixedNetwork):
+            raise ArgumentError("start='given' requires a network with CPTs and Gaussians as the structure")
     kinds: str | Mapping[str, str] = numbers or "gaussian"
     known: Mapping[str, Any] | None
     if isinstance(structure, MixedNetwork):
-        start = structure if isinstance(start, str) and start == "given" else start
+        start = structure if start == "given" else start
         parents: dict[str, tuple[str, ...]] = {v: structure.parents(v) for v in structure}
         known, _ = of_discretiser(model.states, parents)
         codes = structure.discrete.state_codes if codes is None else codes
@@ -74,7 +77,11 @@ def _fit_table(
     model: Model, run: FitRun, given: MixedNetwork | None,
 ) -> Fit[MixedNetwork]:  # fmt: skip
     # given: a network whose parameters fixed variables keep
-    observed = [v for v in parents if v not in model.hidden]
+    given_weights = mapping("likelihood", columns.likelihood)
+    alone = [v for v in given_weights if v in parents and v not in table.names]  # variables without a column
+    if unknown := [v for v in alone if v not in model.states]:
+        raise without_states(unknown[0])
+    observed = [v for v in parents if v not in model.hidden and v not in alone]
     kinds = column_kinds(table, observed, numbers, model.states)
     row_weights = sample_weights(column_weights(table, columns.weights), table.n)
     cells: dict[str, Any] = {v: table.column(v) for v in observed}
@@ -86,10 +93,13 @@ def _fit_table(
                 f"the column {v!r} has two values and is fitted as a number; continuous={{{v!r}: 'states'}} makes "
                 "states of them", stacklevel=outside(),
             )  # fmt: skip
+    discrete = {v: [p for p in above if labels[p] is not float] for v, above in parents.items()}
+    sizes = {v: ("",) if own is float else own for v, own in labels.items()}  # of a number its configurations
+    check_sizes(DirectedModel(sizes, discrete), model.max_table)
     shell = _shell(labels, parents).with_codes(model.codes)
-    read = read_cases(shell, cells, None, None)
+    read = read_cases(shell, cells, given_weights, None)
     rows, gaps, dropped = _with_rule(read, row_weights, columns.missing, [*observed], shell, table)
-    whole, read, row_weights = row_weights, MixedCases(read.states[rows], read.values[rows]), row_weights[rows]
+    whole, read, row_weights = row_weights, replace(read.part(rows), table=None), row_weights[rows]
     first = _in_order(model.start, shell) if isinstance(model.start, MixedNetwork) else None
     first = first or starting_network(labels, parents, read, row_weights)
     fixed = _fixed(model.fixed, shell)
@@ -101,8 +111,9 @@ def _fit_table(
     held = [v for v in fixed if not shell.is_number(v)]
     sharing = read_sharing(shell.discrete, shell.discrete, held, model.tied)
     values = Values(
-        first, read, row_weights, strength, {"threads": run.threads}, fixed=fixed, sharing=sharing,
+        first, read, row_weights, strength, {"threads": run.threads, "order": run.order}, fixed=fixed, sharing=sharing,
         hidden=model.hidden, source=(table, rows),
+        is_random=model.start == "random" or (bool(model.hidden) and model.start == "auto"),
     )  # fmt: skip
     more: dict[str, Any] = {}
     with closing(values):
@@ -243,7 +254,7 @@ def _with_rule(
     read: MixedCases, weights: Floats, missing: str, observed: Sequence[str], net: MixedNetwork, table: Cells
 ) -> tuple[Ints, dict[str, int], int]:
     """The rows that are fitted, missing cells by column, and how many rows were left out."""
-    holes = {v: read.states[:, i] < 0 for i, v in enumerate(net.discrete.variables) if v in observed}
+    holes = {v: read.missing(i) for i, v in enumerate(net.discrete.variables) if v in observed}
     holes |= {v: np.isnan(read.values[:, i]) for i, v in enumerate(net.numbers)}
     gaps = {v: int(h.sum()) for v, h in holes.items() if h.any()}
     used = weights > 0

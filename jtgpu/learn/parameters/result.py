@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from ...errors import ArgumentError
-from ...mixed.standard_errors import GaussianErrors
 from ...model.dynamic import DynamicNetwork
 from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
@@ -24,6 +23,7 @@ from ...util.cells import MissingReport
 from ...util.iteration import Iteration
 from ...util.text_table import counted
 from .credible import CredibleIntervals, credible_intervals
+from .information import GaussianErrors
 
 if TYPE_CHECKING:
     from .em import EMState

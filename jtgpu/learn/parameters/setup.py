@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...columns.schema import warn_of_near_equal
-from ...errors import ArgumentError, DataError, closest
+from ...errors import ArgumentError, closest
 from ...model.directed import DirectedModel
 from ...model.network import BayesianNetwork
 from ...util.arguments import choice, described, names, several, whole_number
 from ...util.arrays import Floats
 from .coded_cases import table_columns
 from .families import CptFamily, Sharing, check_sizes, expected_prior_counts, family_scopes, family_shapes
-from .likelihood_cells import hidden_states, of_discretiser, states_given
+from .likelihood_cells import hidden_states, of_discretiser, states_given, without_states
 from .sources import CaseSource
 
 if TYPE_CHECKING:
@@ -254,9 +254,7 @@ def set_up(  # noqa: PLR0913
     warn_of_near_equal({v: known[v] for v in unknown})
     for v in source.likelihood:
         if v not in known:
-            raise DataError(
-                f"{v!r} has likelihoods and no column, so its states must be given: states={{{v!r}: [...]}}"
-            )
+            raise without_states(v)
     model = DirectedModel({v: known[v] for v in variables}, given.parents, name=name)
     model = model.with_codes(network.state_codes if network is not None and codes is None else codes)
     check_sizes(model, max_table, memory_limit)

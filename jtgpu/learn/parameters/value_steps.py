@@ -26,13 +26,12 @@ from ...mixed.fitting import (
     regressions,
 )
 from ...mixed.regressions import FamilyRows
-from ...mixed.standard_errors import GaussianErrors, errors_of_number, errors_of_states
 from ...mixed.tree import MixedTree
 from ...util.elementary import exp, exps, logs
 from .em import EMState, Problem, Theta, first_state, maximise
 from .expectation import Evaluation
 from .families import LEAST_ROWS, CptFamily, Sharing
-from .information import standard_errors
+from .information import GaussianErrors, standard_errors
 
 if TYPE_CHECKING:
     from ...columns import Table as Cells
@@ -91,6 +90,9 @@ class Density:
         result[-1, -1] = 2.0 * (contrast @ total[k] @ contrast) / theta[k, -1] ** 2
         return result
 
+    def covariance(self, total: Floats, theta: Floats, k: int, unit: Any) -> Floats | None:
+        return None
+
     def moved(self, theta: Floats, k: int, unit: Any, i: int, step: float) -> Floats:
         lines = theta.copy()
         if i == theta.shape[1] - 1:
@@ -132,6 +134,18 @@ class DensityFamily(Density):
         rows, g = self.rows, self.g
         return log_prior_of(self.prior, theta, None if rows is None else lambda contrast: rows.squares(g, contrast))
 
+    def covariance(self, total: Floats, theta: Floats, k: int, unit: Any) -> Floats | None:
+        if self.rows is None:
+            return None
+        factor, centre, _ = self.rows.root(self.g, k)  # of sums of products, the condition would be squared
+        m, (middle, size) = len(centre) - 1, unit
+        standardised = np.diag(np.append(1.0, 1.0 / size))
+        standardised[0, 1:] = (centre[:m] - middle) / size
+        root = np.linalg.inv(factor[: m + 1, : m + 1] @ standardised)
+        result = np.zeros((m + 2, m + 2))
+        result[:-1, :-1], result[-1, -1] = root @ root.T, 0.5 / total[k, 0, 0]
+        return result
+
 
 def _standardised(unit: Any) -> Floats:
     """(m + 1, m + 1) of the ones and the standardised parents in terms of the ones and the parents."""
@@ -147,20 +161,21 @@ class Values:
     def __init__(  # noqa: PLR0913
         self, start: MixedNetwork, cases: MixedCases, weights: Floats, strength: Strength,
         options: Mapping[str, Any], *, fixed: Sequence[str] = (), sharing: Sharing | None = None,
-        hidden: Sequence[str] = (), source: tuple[Cells, Ints] | None = None,
+        hidden: Sequence[str] = (), source: tuple[Cells, Ints] | None = None, is_random: bool = False,
     ):  # fmt: skip
         # start: gives the units, too
         # fixed: variables whose parameters stay
         # sharing: of variables with states, by number among these; None: each by itself
         # source: the table, and the row of each case in it
+        # is_random: whether EM starts around random rows
         self._far = far_from_zero(start, cases, weights)
         shift = np.array([self._far.get(y, 0.0) for y in start.numbers])
         if self._far:
             cases = replace(cases, values=cases.values - shift)
             start = moved(start, {y: -x for y, x in self._far.items()})
-        self.cases, self.weights, self.hidden, self._source = cases, weights, hidden, source
+        self.cases, self.weights, self.hidden, self._source, self._is_random = cases, weights, hidden, source, is_random
         self.tree = MixedTree(start, "cpu", max_configurations=1 << 22, options=options)
-        self.is_complete = not hidden and not np.isnan(cases.values).any() and not (cases.states < 0).any()
+        self.is_complete = not (hidden or cases.likelihood or np.isnan(cases.values).any() or (cases.states < 0).any())
         self.errors: dict[str, float] = {}
         numbers, prior = self.tree.answerer.numbers, pooled_prior(self.tree, cases, weights, strength)
         rows = FamilyRows(numbers, cases, weights, strength.rows, shift) if self.is_complete else None
@@ -185,7 +200,7 @@ class Values:
 
     def start_tables(self, complete_counts: Any, seed: int, n: int) -> Theta:
         """The n-th start: the network's, and random ones."""
-        if n == 0 and not self.hidden:
+        if n == 0 and not self._is_random:
             return self.first
         rng, net, theta = np.random.default_rng([seed, n]), self.tree.network, [*self.first]
         chosen: dict[Any, Ints] = {}  # the same rows for all numbers with the same parents
@@ -299,8 +314,9 @@ class Values:
 
         net = self.tree.network
         return {
-            "data": digest(self.cases.states, self.cases.values, self.weights),
-            "structure": repr([(v, net.states(v), net.parents(v)) for v in net]), "start": digest(*self.first),
+            "data": digest(self.cases.states, self.cases.values, self.weights, *self.cases.likelihood.values()),
+            "structure": repr([(v, net.states(v), net.parents(v)) for v in net]),
+            "start": "random" if self._is_random else digest(*self.first),
             "prior": digest(*(f.prior for f in self.families)), "hidden variables": repr(self.hidden),
             "tied or fixed variables": repr([f.members for f in self.families]),
         }  # fmt: skip
@@ -313,11 +329,10 @@ class Values:
 def errors_of(net: MixedNetwork, method: str, *rows: Any, **how: Any) -> dict[str, Any]:
     """Standard errors of all parameters of a network that was fitted to some rows; see `Values`."""
     cases, weights, strength, fixed, sharing, hidden = rows
-    if method == "counts":
-        return {v: (errors_of_number if net.is_number(v) else errors_of_states)(net, v, cases, weights) for v in net}
     with closing(Values(net, cases, weights, strength, {}, fixed=fixed, sharing=sharing, hidden=hidden)) as values:
         sums = values.evaluate(values.first).sums
-        errors = standard_errors(values.families, values.first, sums, values, **how)
+        passes = None if method == "counts" else values
+        errors = standard_errors(values.families, values.first, sums, passes, **how)
     own = {net.variables[v]: one for v, one in errors.items()}
     return {v: own[v] if v in own else no_errors(net.gaussian(v)) if net.is_number(v) else np.zeros(net.cpt(v).shape)
             for v in net}  # fmt: skip

@@ -254,7 +254,7 @@ def test_the_default_number_of_threads_is_that_which_pays(
     assert np.array_equal(result.posterior, backend_of(plan.compile("cpu", threads=1)).run(evidence).posterior)
 
 
-def test_the_number_of_threads_that_was_asked_for_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_given_number_of_threads_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """The default is estimated once for each program, not with each question."""
     monkeypatch.setattr(runner, "PARALLEL", 0)
     monkeypatch.setattr(runner, "cores", lambda: 16)

@@ -265,8 +265,6 @@ def table_of(
 ) -> CodedTable:
     """The table that a score takes: with numbers as they are, or states only."""
     require_only(read, OF_TABLES + " constant", "learning of graphs")
-    if read.codes is not None:
-        raise ArgumentError("codes= is not offered with learning of graphs")
     options |= {"constant": read.constant, "na_values": read.na_values, "dialect": read}
     if isinstance(data, CodedTable) or (not rule.takes_numbers and (numbers is None or numbers is False)):
         return code_table(data, missing=missing, **options)

@@ -15,8 +15,7 @@ from ....errors import ArgumentError, FormatError, UnknownVariable, closest
 from ....formats.files import require_file, write_bytes
 from ....model.network import BayesianNetwork
 from ....options.compute import Compute
-from ....options.record import require_only
-from ....options.tables import OF_TABLES, ReadOptions
+from ....options.tables import ReadOptions
 from ....util.arguments import check_keywords, choice, file_path, whole_number
 from ....util.arrays import Floats, Ints
 from ....util.options import Data, Devices, LearnBackend, MissingCells
@@ -262,7 +261,6 @@ def score_table(  # noqa: PLR0913
     >>> round(table.score("wet", ["rain"]) - table.score("wet"), 3)
     0.393
     """
-    require_only(read, OF_TABLES + " constant", "score_table")
     rule = ScoreRule(GIVEN if callable(score) else score, ess)
     coded = table_of(
         data, rule, continuous, states=states, missing=missing, weights=weights, read=read,
