@@ -165,7 +165,7 @@ def _of_arrow(name: str, column: Any) -> Column:
             cells = [*map(_shorter, values.to_pylist())]
     except pa.ArrowNotImplementedError:
         raise DataError(f"column {name!r} has cells that are not single values") from None
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, OverflowError) as error:  # no UTF-8; dates that Python does not have
         raise EvidenceError(f"column {name!r} of type {column.type} cannot be read as states: {error}") from None
     return Column(_signed(column.indices), cells, declared)
 

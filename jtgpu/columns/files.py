@@ -28,7 +28,7 @@ from ..errors import (
 from ..model.discrete import DiscreteModel
 from ..options.tables import CsvDialect
 from ..util.calls import outside
-from ..util.cells import GROUPED, UNDECIDED, Marks, is_na_word, moment, na_words
+from ..util.cells import GROUPED, POINT, UNDECIDED, Marks, is_na_word, moment, na_words, number_text, numeral
 from ..util.system import free_memory
 from ..util.text_table import counted, intervals_of
 from .arrow import arrow, arrow_parquet, compute, without_words
@@ -160,7 +160,7 @@ def read_file(
         return arrow().table([compute().fill_null(column, "") for column in texts], names)
     declared, words = dict(states or {}), na_words(na_values, is_text=True)
     as_words = {v for v, s in declared.items() if intervals_of([*map(str, s)]) is None}  # intervals have numbers
-    table = _typed_table(texts_of, dict(zip(names, texts, strict=True)), as_words, words)
+    table, marks = _typed_table(texts_of, dict(zip(names, texts, strict=True)), as_words, words)
     if (dialect is None or dialect.header is None) and _looks_like_a_case(table):
         warnings.warn(
             f"{files[0]}: the first row ({', '.join(map(shown, names[:4]))}, ...) looks like a case, not "
@@ -169,6 +169,8 @@ def read_file(
             stacklevel=outside(),
         )
     for j, name in enumerate(names):
+        if name in as_words and marks not in (POINT, UNDECIDED):
+            table = table.set_column(j, name, _with_points(table.column(j), marks, declared[name]))
         if not keep_words and arrow().types.is_string(table.column(j).type):
             table = table.set_column(j, name, without_words(table.column(j), words, declared.get(name, ())))
     return table
@@ -190,8 +192,18 @@ def _require_names(source: Source) -> None:
         raise DataError(f"{error}{hint}") from None
 
 
-def _typed_table(files: list[CsvFile], texts: dict[str, Any], as_words: set[str], words: frozenset[str]) -> Any:
-    """Columns of text with numbers, truth values or moments where all their words are such."""
+def _with_points(column: Any, marks: Marks, states: Collection[str]) -> Any:
+    """A column of text whose numerals have the marks of Python, but for names of states."""
+    coded = column.combine_chunks().dictionary_encode()
+    numbers = [(text, None if text in states else numeral(text, marks)) for text in coded.dictionary.to_pylist()]
+    points = [text if x is None or not {*marks} & {*text} else number_text(x) for text, x in numbers]
+    return arrow().array(points, arrow().string()).take(coded.indices)
+
+
+def _typed_table(
+    files: list[CsvFile], texts: dict[str, Any], as_words: set[str], words: frozenset[str]
+) -> tuple[Any, Marks]:
+    """Columns of text with numbers, truth values or moments where all their words are such, and the files' marks."""
     is_string, columns = arrow().types.is_string, dict(texts)
     known = {file.marks for file in files} - {UNDECIDED}
     if len(known) > 1:
@@ -209,7 +221,7 @@ def _typed_table(files: list[CsvFile], texts: dict[str, Any], as_words: set[str]
         if marks != UNDECIDED or not (decimal := decimal_of(files[0].name, words_of)):
             break
         marks = decimal, marks[1]
-    return arrow().table(columns)
+    return arrow().table(columns), marks
 
 
 def _read_parquet(sources: list[Source]) -> Any:

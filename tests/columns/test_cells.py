@@ -13,8 +13,11 @@ from hypothesis import settings
 from tests.columns.failing import FAILING
 from tests.columns.sources import FRAMES, TEXT_FILES, TYPED, Columns, Writer
 from tests.columns.table import (
+    CODES,
+    HALVES,
     LEARNED_OBJECTS,
     LEARNED_WORDS,
+    NUMBERS,
     READ_OBJECTS,
     READ_WORDS,
     Cell,
@@ -131,6 +134,13 @@ def of_words(row: Cell) -> Any:
 @pytest.mark.parametrize(("row", "verb"), cases(READ_WORDS, "cells of a network", {**BOTH, **FILES}))
 def test_words_of_text_files_read_by_a_network(row: Cell, verb: str, tmp_path: Path) -> None:
     read(verb, {**BOTH, **FILES}[verb], TEXT_FILES, row, row.state, tmp_path)
+
+
+@pytest.mark.parametrize("verb", {**BOTH, **FILES})
+def test_decimal_commas_of_files_read_by_a_network(verb: str, tmp_path: Path) -> None:
+    sources = {name: TEXT_FILES[name] for name in ("TSV", "quoted")}
+    for states, cell, state in ((CODES, "1,0", "1"), (NUMBERS, "2,50", "2.5"), (HALVES, "1,5", HALVES[0])):
+        read(verb, {**BOTH, **FILES}[verb], sources, Cell(states, cell, state), state, tmp_path)
 
 
 @pytest.mark.parametrize(
