@@ -295,7 +295,8 @@ def _as_column(name: str, value: Any) -> Any:
     elif hasattr(value, "to_frame"):  # a series of pandas, Polars ...
         return column_of_series(value)
     elif type(value).__name__ == "Categorical":
-        return Column(value.codes, value.categories.tolist(), True)
+        categorical: Any = value
+        return Column(categorical.codes, categorical.categories.tolist(), True)
     else:
         column = np.asarray(value) if hasattr(value, "__array__") else [*value]
     if isinstance(column, np.ndarray) and column.ndim != 1:

@@ -71,8 +71,7 @@ class NumberCheck(Result):
 
 def check_numbers(net: MixedNetwork, cases: Any, names: list[str], weights: Any, read: ReadOptions) -> NumberCheck:
     """Compare the moments of some numbers, in each configuration of some variables with states."""
-    states = {v: net.states(v) for v in net.discrete}
-    table = open_table(net.graph, in_memory(cases, read, read.na_values, states))
+    table = open_table(net.graph, in_memory(cases, read, read.na_values, {v: net.states(v) for v in net.discrete}))
     for v in names:
         if v not in table.names:
             raise DataError(f"the table has no column {v!r}")

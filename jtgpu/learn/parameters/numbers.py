@@ -23,10 +23,10 @@ from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, mapping, names, number
 from ...util.calls import outside
-from ...util.cells import MissingReport, is_missing, warn_of_few
+from ...util.cells import MissingReport, is_likelihood, is_missing, warn_of_few
 from ..columns import sample_weights
 from .families import check_sizes, read_structure
-from .likelihood_cells import hidden_states, is_likelihood, of_discretiser, without_states
+from .likelihood_cells import hidden_states, of_discretiser, without_states
 from .result import Fit
 from .runs import FitRun, best_of_starts
 from .setup import read_sharing
