@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -140,13 +140,6 @@ def warn_of_many(name: str, n_states: int) -> None:
             "jtgpu.learn.Discretiser, or leave it out",
             stacklevel=outside(),
         )
-
-
-def state_labels(values: Iterable[Any]) -> list[str]:
-    """Names of states for values; values with the same text are distinguished by their type."""
-    values = list(values)
-    names = [str(v) for v in values]
-    return names if len(set(names)) == len(names) else [f"{type(v).__name__}:{v}" for v in values]
 
 
 def state_numbers(name: str, column: Column, labels: Sequence[str], unknown: str) -> Ints:
