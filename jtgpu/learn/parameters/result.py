@@ -223,6 +223,11 @@ class Fit(Generic[N]):
         numbers = self.network.numbers if isinstance(self.network, MixedNetwork) else ()
         return [(title, counts if title in numbers else counts.sum(axis=-1)) for title, counts in self.counts.items()]
 
+    @property
+    def _case(self) -> str:
+        """The noun of a case, which has a weight and a probability."""
+        return "sequence" if self.n_sequences else "row"
+
     def _sizes(self) -> dict[str, int]:
         """Numbers of the cases that were fitted, by kind."""
         return {"sequences": self.n_sequences, "slices": self.n_rows} if self.n_sequences else {"rows": self.n_rows}
@@ -291,10 +296,10 @@ class Fit(Generic[N]):
             f"  ln P(data) = {self.log_likelihood:.6g}, objective {self.objective:.6g}",
         ]
         lines += [f"  {line}" for line in self.missing.lines(self.n_dropped, self.n_rows + self.n_dropped)]
-        noun = "sequence" if self.n_sequences else "row"  # each of which has a weight and a probability
-        for n, what in ((self.n_impossible, "probability"), (self.n_weightless, "weight")):
-            if n:
-                lines.append(f"  {counted(n, noun)} of {what} 0 {'was' if n == 1 else 'were'} left out")
+        if self.n_impossible:
+            lines.append(f"  left out: {counted(self.n_impossible, self._case)} of probability 0")
+        if self.n_weightless:
+            lines.append(f"  left out: {counted(self.n_weightless, self._case)} of weight 0")
         if len(self.restarts) > 1:
             lines.append(f"  objectives of {len(self.restarts)} starts: {', '.join(f'{x:.6g}' for x in self.restarts)}")
         for v, states in self.unseen.items():
