@@ -41,6 +41,12 @@ from .source import ParquetFile, Source
 
 # Open a file of cases: Parquet or CSV, recognized by content.
 
+OTHER_KINDS = {  # by their first bytes
+    b"ARROW1": "Arrow files", b"FEA1": "Feather files", b"PK\x03\x04": "workbooks and zip archives",
+    b"\xd0\xcf\x11\xe0": "workbooks", b"\xfd7zXZ": "files compressed by xz", b'{"': "JSON files", b"[{": "JSON files",
+}  # fmt: skip
+
+
 def open_cases(path: Path, model: DiscreteModel, dialect: CsvDialect | None = None, *, threads: bool = True) -> Source:
     """Open a file of cases."""
     # model: The names of its variables determine the delimiter of a CSV, if the dialect does not
@@ -58,8 +64,9 @@ def open_cases(path: Path, model: DiscreteModel, dialect: CsvDialect | None = No
         raise FileError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     if head[:4] == b"PAR1":
         return ParquetFile(path, threads)
-    if head[:6] == b"ARROW1":
-        raise FormatError(f"{path}: Arrow files are not supported; convert it to CSV or Parquet")
+    for begin, kind in OTHER_KINDS.items():
+        if head.startswith(begin):
+            raise FormatError(f"{path}: {kind} are not supported; convert it to CSV or Parquet")
     return CsvFile(path, model, dialect or CsvDialect(), threads)
 
 

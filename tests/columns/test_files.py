@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,3 +96,20 @@ def test_how_a_file_is_written_is_no_option_of_a_table_in_memory(verb: str) -> N
             jtgpu.ArgumentError, match=f"{name}= says how a CSV file is written; the table is in memory"
         ):
             VERBS[verb](read)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [(b"ARROW1\0\0", "Arrow files"), (b"PK\x03\x04rest", "workbooks and zip archives"), (lzma.compress(b"x,y\n"), "xz"),
+     (b'{"x": 1}\n{"x": 2}\n', "JSON"), (b'[{"x": 1}]', "JSON")],
+)  # fmt: skip
+def test_files_of_other_kinds(content: bytes, kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    path.write_bytes(content)
+    readers: list[Callable[[], Any]] = [
+        lambda: learn.fit({"y": ["x"]}, path), lambda: learn.structure(path), lambda: learn.validate(NET, path, "y"),
+        lambda: jtgpu.cases.answer_file(NET.compile("cpu"), path, tmp_path / "answers.csv"),
+    ]  # fmt: skip
+    for reader in readers:
+        with pytest.raises(jtgpu.FormatError, match=f"{kind}.* are not supported; convert it to CSV or Parquet"):
+            reader()
