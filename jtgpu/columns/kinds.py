@@ -15,6 +15,7 @@ from ..util.cells import MAX_EXACT, POINT, Marks, decimal_text, is_plain, moment
 from ..util.text_table import intervals_of
 from .column import Column
 
+MOST_DIGITS = 1000  # of an integer: Python refuses to convert thousands of them
 MOMENTS = (date, np.datetime64)
 NAMELESS = (time, timedelta, np.timedelta64, tuple, frozenset)
 FINE = re.compile(r".*[.][0-9]{6}0*[1-9].*", re.DOTALL)  # a moment finer than a microsecond
@@ -81,16 +82,18 @@ def _name(column: str, cell: Any) -> str:
     return text
 
 
-def _is_shortest(name: str) -> bool:
-    """Whether a name is the shortest text of a number."""
+def _number(name: str) -> int | Decimal | None:
+    """The number whose shortest text a name is."""
+    if name.isdecimal() and name.isascii() and len(name) < MOST_DIGITS:
+        return int(name) if name[0] != "0" or name == "0" else None
     x = plain_numeral(name)
-    return x is not None and name in (number_text(x), decimal_text(Decimal(name)))
+    return Decimal(name) if x is not None and name in (number_text(x), decimal_text(Decimal(name))) else None
 
 
 def in_order(names: Collection[str]) -> tuple[str, ...]:
     """Different names: plain numbers and intervals ascending, others by alphabet."""
     different = sorted(set(names))
-    numbers = {n: Decimal(n) for n in different if _is_shortest(n)}
+    numbers = {name: x for name in different if (x := _number(name)) is not None}
     if len(numbers) == len(different):
         return tuple(sorted(different, key=numbers.__getitem__))
     intervals = intervals_of(different)

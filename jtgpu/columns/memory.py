@@ -351,9 +351,11 @@ def open_table(model: DiscreteModel | None, cases: Any) -> Table:
 
 
 def open_data(data: Any) -> Table:
-    """A table that is no table of cases of a model; raises `DataError` if it is none."""
+    """A table that is no table of cases of a model; raises `DataError` if it is none, or two columns have one name."""
     try:
-        return open_table(None, data)
+        table = open_table(None, data)
+        reject_repeated(table.names, table.names, "the table")
+        return table
     except EvidenceError as error:
         raise DataError(str(error)) from None
 

@@ -13,24 +13,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ..columns import open_data, read_column
 from ..columns.column import Column
 from ..columns.kinds import in_order, names_of
 from ..errors import ArgumentError, DataError, EvidenceError, ImpossibleEvidence, NetworkError, closest, shown
 from ..model.network import BayesianNetwork
+from ..model.states import StateLookup, StateValues
 from ..options.learning import EM
 from ..util.arguments import check_keywords, choice, described, number, several, text
 from ..util.arrays import Floats, Ints
 from ..util.elementary import logs
 from ..util.estimator import Estimator, check_table, check_width
 from ..util.loops import loops
-from .columns import (
-    class_column,
-    cpt_from_counts,
-    read_columns,
-    sample_weights,
-    state_numbers,
-    warn_of_many,
-)
+from .columns import class_column, cpt_from_counts, sample_weights, state_numbers, warn_of_many
 from .dags.scores.coded import CodedTable
 from .dags.scores.numeric_table import code_table
 from .dags.structure import structure
@@ -243,7 +238,8 @@ class JunctionTreeClassifier(Estimator):
         parents = parents_of(self.structure, names, self.target)
         self.classes_, of_class = np.unique(classes, return_inverse=True)
         labels = {name: self._labels(name, column) for name, column in zip(names, columns, strict=True)}
-        numbers = {name: state_numbers(name, c, labels[name], "error") for name, c in zip(names, columns, strict=True)}
+        self._lookups = {name: StateLookup(name, StateValues(own)) for name, own in labels.items()}
+        numbers = {v: state_numbers(c, self._lookups[v], "error") for v, c in zip(names, columns, strict=True)}
         labels[self.target] = names_of(self.target, self.classes_.tolist())
         numbers[self.target] = of_class.reshape(-1)
         if len(set(labels[self.target])) < len(self.classes_):
@@ -280,7 +276,8 @@ class JunctionTreeClassifier(Estimator):
 
     def _columns(self, X: Any) -> tuple[list[str], list[Column], bool]:
         """Names of the columns, the columns, and whether X itself had the names."""
-        names, columns, has_names = read_columns(X)
+        table = open_data(X)
+        names, columns, has_names = table.names, [read_column(v, table) for v in table.names], not table.by_index
         features = [v for v in arcs_of(self.structure) if v != self.target]
         if has_names or not features:
             return names, columns, has_names
@@ -370,7 +367,7 @@ class JunctionTreeClassifier(Estimator):
             raise EvidenceError(f"X has no column {missing[0]!r}, which was in fit{closest(missing[0], names)}")
         states = np.full((len(columns[0]) if columns else 0, len(self.network_)), -1, np.int32)
         for v, name in enumerate(self._features):
-            states[:, v] = state_numbers(name, columns[at[name]], self.network_.states(name), self.unknown)
+            states[:, v] = state_numbers(columns[at[name]], self._lookups[name], self.unknown)
         return states
 
     def _products(self, states: NDArray[np.int32]) -> tuple[Floats, Ints]:

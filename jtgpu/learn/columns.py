@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..columns import Table, open_table
+from ..columns import Table, open_data
 from ..columns.column import Column
 from ..columns.files import files_of, is_text_file, read_file
-from ..columns.memory import read_column
-from ..columns.names import reject_repeated
 from ..errors import DataError, EvidenceError, TableTooLarge, closest
-from ..model.states import NOT_OBSERVED, REJECTED, StateLookup, StateValues
+from ..model.states import NOT_OBSERVED, REJECTED, StateLookup
 from ..options.tables import CsvDialect
 from ..util.arguments import described
 from ..util.arrays import Floats, Ints
@@ -63,21 +61,7 @@ def read_data(
     words = na_words(na_values, is_text=bool(files) and is_text_file(files[0], dialect))
     if files:
         data = read_file(*files, dialect=dialect, na_values=na_values, states=states, keep_words=True)
-    try:
-        table = open_table(None, data)
-        reject_repeated(table.names, table.names, "the table")
-    except EvidenceError as error:
-        raise DataError(str(error)) from None
-    return table, words
-
-
-def read_columns(X: Any) -> tuple[list[str], list[Column], bool]:
-    """Names and columns of a table of any kind, and whether the table itself has the names."""
-    # raises EvidenceError: If two columns have the same name, or columns differ in length.
-    # raises DataError: If a cell is not a single value, or is infinite or complex.
-    table = open_table(None, X)
-    reject_repeated(table.names, table.names, "X")
-    return table.names, [read_column(name, table) for name in table.names], not table.by_index
+    return open_data(data), words
 
 
 def class_column(y: Any) -> NDArray[Any]:
@@ -142,18 +126,16 @@ def warn_of_many(name: str, n_states: int) -> None:
         )
 
 
-def state_numbers(name: str, column: Column, labels: Sequence[str], unknown: str) -> Ints:
+def state_numbers(column: Column, lookup: StateLookup, unknown: str) -> Ints:
     """The state of each cell of a column, -1 if it is missing."""
-    # name: The column's name, for messages
     # unknown: {"error", "missing"}: How values that are no states are treated
-    lookup = StateLookup(name, StateValues(labels))
     states = np.array([*map(lookup.number, column.cells), NOT_OBSERVED], np.int64)  # the last one for missing cells
     numbers = states[column.index]
     if unknown == "error" and (numbers == REJECTED).any():
         row = int(np.argmax(numbers == REJECTED))
         value = column[row]
         raise EvidenceError(
-            f"row {row}, column {name!r}: unknown value {value!r}{closest(str(value), labels)}"
+            f"row {row}, column {lookup.name!r}: unknown value {value!r}{closest(str(value), lookup.states)}"
             ' (unknown="missing" treats it as missing)'
         )
     return np.where(numbers == REJECTED, NOT_OBSERVED, numbers)

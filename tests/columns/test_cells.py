@@ -136,7 +136,7 @@ def test_words_of_text_files_read_by_a_network(row: Cell, verb: str, tmp_path: P
     read(verb, {**BOTH, **FILES}[verb], TEXT_FILES, row, row.state, tmp_path)
 
 
-@pytest.mark.parametrize("verb", {**BOTH, **FILES})
+@pytest.mark.parametrize("verb", [*BOTH, *FILES])
 def test_decimal_commas_of_files_read_by_a_network(verb: str, tmp_path: Path) -> None:
     sources = {name: TEXT_FILES[name] for name in ("TSV", "quoted")}
     for states, cell, state in ((CODES, "1,0", "1"), (NUMBERS, "2,50", "2.5"), (HALVES, "1,5", HALVES[0])):

@@ -56,7 +56,8 @@ LEARN: dict[str, Learner] = {
 
 def classified(table: Any, folder: Path) -> tuple[str, ...]:
     classes = ["uv"[i % 2] for i in range(open_table(None, table).n)]
-    return learn.JunctionTreeClassifier().fit(table, classes).network_.states("x")
+    net: jtgpu.BayesianNetwork = learn.JunctionTreeClassifier().fit(table, classes).network_
+    return net.states("x")
 
 
 def shifted(table: Any, folder: Path) -> tuple[str, ...]:
