@@ -62,7 +62,7 @@ def classified(table: Any, folder: Path) -> tuple[str, ...]:
 
 def shifted(table: Any, folder: Path) -> tuple[str, ...]:
     made = open_table(None, series.two_slices(table, bins=None)).column("x[t]")
-    return learn.fit({"y": ["x"]}, {"x": made, "y": ["uv"[i % 2] for i in range(len(made))]}).network.states("x")
+    return LEARN["fit"]({"x": made, "y": ["uv"[i % 2] for i in range(len(made))]}, folder)
 
 
 LEARN_TABLES: dict[str, Learner] = {"classifier": classified, "two_slices": shifted}  # only in memory
