@@ -14,7 +14,7 @@ from click import BadParameter
 from click.exceptions import Exit
 
 from ..cluster import Cluster
-from ..errors import DataError, JtgpuError, OutputExists
+from ..errors import JtgpuError, OutputExists
 from ..formats import write, writer_of
 from ..formats.registry import format_of_suffix
 from ..learn.parameters.numbers import KINDS
@@ -131,13 +131,12 @@ def fit_numbers(
     net: DiscreteModel | MixedNetwork, cases: Sequence[str], numbers: Sequence[str] | None, from_data: bool,
     read: ReadOptions, options: dict[str, Any],
 ) -> Any:  # fmt: skip
-    """Fit the parameters of a network with numbers to one file."""
+    """Fit the parameters of a network with numbers."""
     # options: keywords of `jtgpu.learn.fit`
-    if len(cases) > 1:
-        raise DataError(f"networks with numbers are fitted to one file, got {len(cases)}")
     from ..learn.parameters.fit import fit as fit_parameters
 
-    reading(cases[0], read)
+    if len(cases) == 1:
+        reading(cases[0], read)
     structure: Any = net
     states: dict[str, Any] | None = None
     kinds: Any = None if numbers is None else kinds_of(numbers, [*net])
@@ -146,7 +145,7 @@ def fit_numbers(
         structure = {v: parents.parents(v) for v in net}
         if isinstance(kinds, dict) and not from_data:
             states = {v: net.states(v) for v in net if v not in kinds}
-    return fit_parameters(structure, cases[0], continuous=kinds, states=states, read=read, **options)
+    return fit_parameters(structure, [*cases], continuous=kinds, states=states, read=read, **options)
 
 
 def fit_sequences(

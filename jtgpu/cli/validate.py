@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from click import echo
 
-from ..columns.files import read_file
 from ..errors import NetworkError
 from ..learn.number_validation import NumberValidation
 from ..learn.validation import validate as validated
@@ -27,12 +26,10 @@ def validate(o: Validate, csv: CsvOptions) -> None:
     net: Any = with_codes(load_any(o.file), o.codes)
     if not isinstance(net, (BayesianNetwork, MixedNetwork)):
         raise NetworkError("validate needs a Bayesian network, or a network with numbers")
-    with_states = net.discrete if isinstance(net, MixedNetwork) else net
-    texts = {v: with_states.states(v) for v in with_states}
-    table = read_file(o.cases, dialect=reading(o.cases, csv.dialect()), na_values=csv.na_values, states=texts)
+    reading(o.cases, csv.dialect())
     with status("predicting"):
         result: Any = validated(
-            net, table, o.target, folds=o.folds, seed=o.seed, on_error="flag" if o.skip_impossible else "error",
+            net, o.cases, o.target, folds=o.folds, seed=o.seed, on_error="flag" if o.skip_impossible else "error",
             read=csv.reading(),
         )  # fmt: skip
     if o.draw is not None:

@@ -12,6 +12,7 @@ import pytest
 
 import jtgpu
 from jtgpu import ReadOptions, learn
+from tests.cli.commands import run
 from tests.columns.sources import parquet_file
 
 X = ["a", "b", "a", "b", "?", "a"]
@@ -41,6 +42,11 @@ def test_several_files_with_numbers_are_one_table(tmp_path: Path, suffix: str) -
     assert net == learn.fit(NUMBERS, tmp_path, continuous={"z": "gaussian"}, read=read).network
     found = learn.check(net, files, ["z"], read=read)
     assert np.array_equal(found.observed, learn.check(net, table, ["z"]).observed)
+    jtgpu.write(net, tmp_path / "net.mixed.json")
+    made = tmp_path / "made.mixed.json"
+    done = run("fit", str(tmp_path / "net.mixed.json"), *map(str, files), "--na-values", "?", "-o", str(made))
+    assert done.exit_code == 0, done.stderr
+    assert np.allclose(jtgpu.read(made).gaussian("z").mean, net.gaussian("z").mean)
     judged: Any = learn.validate(net, [*map(str, files)], "z", read=read)
     expected: Any = learn.validate(net, table, "z")
     assert judged.rmse == expected.rmse
