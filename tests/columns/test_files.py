@@ -46,7 +46,8 @@ def test_several_files_with_numbers_are_one_table(tmp_path: Path, suffix: str) -
     made = tmp_path / "made.mixed.json"
     done = run("fit", str(tmp_path / "net.mixed.json"), *map(str, files), "--na-values", "?", "-o", str(made))
     assert done.exit_code == 0, done.stderr
-    assert np.allclose(jtgpu.read(made).gaussian("z").mean, net.gaussian("z").mean)
+    again: Any = jtgpu.read(made)
+    assert np.allclose(again.gaussian("z").mean, net.gaussian("z").mean)
     judged: Any = learn.validate(net, [*map(str, files)], "z", read=read)
     expected: Any = learn.validate(net, table, "z")
     assert judged.rmse == expected.rmse
