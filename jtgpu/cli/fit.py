@@ -13,7 +13,7 @@ from click import BadParameter
 from click.exceptions import Exit
 
 from ..cluster import Cluster
-from ..errors import DataError, JtgpuError, OutputExists
+from ..errors import JtgpuError, OutputExists
 from ..formats import write
 from ..formats.registry import format_of_suffix
 from ..learn.parameters.numbers import KINDS
@@ -74,12 +74,8 @@ def fit(o: Fit, model: FitModel, em: EM, data: FitCases, read: ReadOptions, run:
     check_run(checkpoint, o.resume or o.force)
     if not isinstance(net, BayesianNetwork | MixedNetwork):
         raise JtgpuError(f"{o.file}: only Bayesian networks have tables that can be fitted")
-    cases: Any = [*o.cases]
-    if with_numbers:
-        if len(cases) > 1:
-            raise DataError(f"networks with numbers are fitted to one file, got {len(cases)}")
-        cases = cases[0]
-        reading(cases, read)
+    if with_numbers and len(o.cases) == 1:
+        reading(o.cases[0], read)
     from_data = data.states == "data" or (data.states is None and data.bins is not None)
     kinds = None if data.continuous is None else kinds_of(data.continuous, [*net])
     structure: Any = net
@@ -96,7 +92,7 @@ def fit(o: Fit, model: FitModel, em: EM, data: FitCases, read: ReadOptions, run:
     with status("reading the cases", run.progress) as step, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         fitted: Any = fit_parameters(
-            structure, cases, continuous=kinds, states=states, weights=data.weights, missing=data.missing,
+            structure, [*o.cases], continuous=kinds, states=states, weights=data.weights, missing=data.missing,
             bins=data.bins, read=read, em=em.replaced(checkpoint=checkpoint, resume=o.resume),
             compute=run.replaced(cluster=where, progress=shown_in(step)), **model_keywords(model, net.variables),
         )  # fmt: skip

@@ -13,7 +13,7 @@ from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..options.tables import ReadOptions
 from ..util.atomic_file import write_text
-from .console import print_json, read_cases
+from .console import print_json, reading
 from .declared import Validate
 from .networks import check_picture, load_any, with_codes
 from .tables import print_note, print_rows, status
@@ -25,11 +25,10 @@ def validate(o: Validate, read: ReadOptions) -> None:
     net: Any = with_codes(load_any(o.file), o.codes)
     if not isinstance(net, (BayesianNetwork, MixedNetwork)):
         raise NetworkError("validate needs a Bayesian network, or a network with numbers")
-    with_states = net.discrete if isinstance(net, MixedNetwork) else net
-    table = read_cases(o.cases, read, {v: with_states.states(v) for v in with_states})
+    reading(o.cases, read)
     with status("predicting"):
         result: Any = validated(
-            net, table, o.target, folds=o.folds, seed=o.seed, on_error="flag" if o.skip_impossible else "error",
+            net, o.cases, o.target, folds=o.folds, seed=o.seed, on_error="flag" if o.skip_impossible else "error",
             read=read,
         )  # fmt: skip
     if o.draw is not None:

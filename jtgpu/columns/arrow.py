@@ -73,7 +73,8 @@ def without_words(column: Any, words: frozenset[str], known: Collection[str] = (
 def to_double(column: Any) -> Any:
     """An Arrow column of numbers as float64; decimals by their text: Arrow casts 0.3 to 0.30000000000000004."""
     pa = arrow()
-    return (column.cast(pa.string()) if pa.types.is_decimal(column.type) else column).cast(pa.float64())
+    # whole numbers above 2^53 are rounded, as by NumPy
+    return (column.cast(pa.string()) if pa.types.is_decimal(column.type) else column).cast(pa.float64(), safe=False)
 
 
 def as_floats(

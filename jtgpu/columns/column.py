@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import DataError, EvidenceError, shown
-from ..model.states import StateNumber
+from ..model.states import MAX_DIGITS, StateNumber
 from ..util.cells import is_missing, is_unusable
-from .arrow import arrow, to_double
+from .arrow import arrow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DENSE, FEW = 1 << 16, 1 << 12  # range of whole numbers that are counted, not sorted; that are all looked up
 # types whose values equal numbers, but mean something else
+FINE = ("ns", "ps", "fs", "as")  # units of moments that Python does not have
 SPECIAL: dict[type, type] = {bool: bool, np.bool_: bool, StateNumber: StateNumber}
 
 
@@ -57,18 +58,6 @@ def is_declared(column: Any) -> bool:
     """Whether a column of any kind declares its cells, in order."""
     is_arrow = type(column).__module__.startswith("pyarrow")
     return column.declared if isinstance(column, Column) else is_arrow and arrow().types.is_dictionary(column.type)
-
-
-def without_decimals(column: Any) -> Any:
-    """A column of decimal numbers, as databases have them, as floats; other columns as they are."""
-    if hasattr(column, "type"):  # Arrow
-        return to_double(column) if str(column.type).startswith("decimal") else column
-    if not isinstance(column, list) and not (isinstance(column, np.ndarray) and column.dtype == object):
-        return column
-    first = next((c for c in column if not is_missing(c)), None)
-    if not isinstance(first, Decimal) or not all(is_missing(c) or isinstance(c, (Decimal, int, float)) for c in column):
-        return column
-    return np.array([np.nan if is_missing(c) else c for c in column], np.float64)
 
 
 def known_cells(name: str, column: Any, row_name: Callable[[int], str] = "row {}".format) -> Column:
@@ -126,8 +115,8 @@ def distinct(name: str, column: Any, *, occurring: bool = True) -> Column:
         return Column(index, [i + least for i in np.flatnonzero(occurs).tolist()])
     if kind in "iufcbM":
         values, index = np.unique(column, return_inverse=True)
-        if kind == "M" and np.datetime_data(values.dtype)[0] in ("ns", "ps", "fs", "as"):  # no datetime of Python
-            values = values.astype("datetime64[us]")
+        if kind == "M":
+            return Column(index.reshape(-1), _moments(values))
         return Column(index.reshape(-1), _shortest(values) if kind == "f" else values.tolist())
     try:
         return _of_cells((np.char.decode(column, "utf-8") if kind == "S" else column).tolist())
@@ -146,7 +135,7 @@ def _of_cells(cells: list[Any]) -> Column:
     except TypeError:
         known = [None if is_missing(c) else c for c in cells]  # numpy.ma.masked cannot be hashed
         return Column(np.arange(len(cells)), cells) if [*map(id, known)] == [*map(id, cells)] else _of_cells(known)
-    return Column(index, [key[1] for key in places] if keys is not cells else [*places])
+    return Column(index, [*map(_shorter, (key[1] for key in places) if keys is not cells else places)])
 
 
 def _needs_types(cells: list[Any]) -> bool:
@@ -162,15 +151,21 @@ def _of_arrow(name: str, column: Any) -> Column:
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if pa.types.is_null(column.type):
         return Column(np.full(len(column), -1, np.int8), [])
+    if pa.types.is_float16(column.type):
+        return distinct(name, column.to_numpy(zero_copy_only=False))
     declared = pa.types.is_dictionary(column.type)
     try:
         column = column if declared else _plain_type(column).dictionary_encode()
         values = _plain_type(column.dictionary)
-        short = pa.types.is_float32(values.type)
-        cells = _shortest(values.to_numpy(zero_copy_only=False)) if short else values.to_pylist()
+        if pa.types.is_float32(values.type):
+            cells = _shortest(values.to_numpy(zero_copy_only=False))
+        elif pa.types.is_timestamp(values.type) and values.type.tz is None:
+            cells = _moments(values.to_numpy(zero_copy_only=False))
+        else:
+            cells = [*map(_shorter, values.to_pylist())]
     except pa.ArrowNotImplementedError:
         raise DataError(f"column {name!r} has cells that are not single values") from None
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, OverflowError) as error:  # no UTF-8; dates that Python does not have
         raise EvidenceError(f"column {name!r} of type {column.type} cannot be read as states: {error}") from None
     return Column(_signed(column.indices), cells, declared)
 
@@ -181,16 +176,29 @@ def _shortest(values: NDArray[Any]) -> list[float]:
     return [float(str(v)) for v in values] if is_short else values.tolist()
 
 
+def _moments(values: NDArray[Any]) -> list[Any]:
+    """Different moments as those of Python, which end at microseconds; finer ones stay as they are."""
+    coarse = values.astype("datetime64[us]") if np.datetime_data(values.dtype)[0] in FINE else values
+    return values.tolist() if coarse is values else list(values) if (coarse != values).any() else coarse.tolist()
+
+
+def _shorter(cell: Any) -> Any:
+    """A decimal number as an integer or a float that is the same number, if there is one."""
+    if not isinstance(cell, Decimal) or not cell.is_finite():
+        return cell
+    if cell.adjusted() < MAX_DIGITS and cell == cell.to_integral_value():
+        return int(cell)
+    return short if Decimal(repr(short := float(cell))) == cell else cell
+
+
 def _plain_type(array: Any) -> Any:
     """The same cells in a type whose values are texts, numbers, truth values or moments of Python."""
     pa, kind = arrow(), array.type
     t = pa.types
-    if t.is_timestamp(kind):
+    if t.is_timestamp(kind) and kind.tz is not None:
         return array.cast(pa.timestamp("us", kind.tz), safe=False)  # others become objects of pandas
     if t.is_string_view(kind) or t.is_binary(kind) or t.is_large_binary(kind) or t.is_fixed_size_binary(kind):
         return (array.cast(pa.binary()) if t.is_fixed_size_binary(kind) else array).cast(pa.large_string())
-    if t.is_float16(kind) or t.is_decimal(kind):
-        return to_double(array)
     return _plain_type(array.storage) if isinstance(array, pa.ExtensionArray) else array
 
 

@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import DataError, EvidenceError, FileError, FormatError, ParseError, TableTooLarge, format_bytes, shown
+from ..errors import (
+    ArgumentError,
+    DataError,
+    EvidenceError,
+    FileError,
+    FormatError,
+    ParseError,
+    TableTooLarge,
+    format_bytes,
+    shown,
+)
 from ..model.discrete import DiscreteModel
 from ..options.tables import CsvDialect
 from ..util.calls import outside
-from ..util.cells import GROUPED, UNDECIDED, Marks, is_na_word, moment, na_words
+from ..util.cells import GROUPED, POINT, UNDECIDED, Marks, is_na_word, moment, na_words, number_text, numeral
 from ..util.system import free_memory
 from ..util.text_table import counted, intervals_of
 from .arrow import arrow, arrow_parquet, compute, without_words
+from .column import Column
 from .csv_file import CsvFile
 from .kinds import INFINITE, typed_words
+from .memory import open_table, read_column
 from .names import reject_repeated
 from .source import ParquetFile, Source
 
 # Open a file of cases: Parquet or CSV, recognized by content.
+
+OTHER_KINDS = {  # by their first bytes
+    b"ARROW1": "Arrow files", b"FEA1": "Feather files", b"PK\x03\x04": "workbooks and zip archives",
+    b"\xd0\xcf\x11\xe0": "workbooks", b"\xfd7zXZ": "files compressed by xz", b'{"': "JSON files", b"[{": "JSON files",
+}  # fmt: skip
+
 
 def open_cases(path: Path, model: DiscreteModel, dialect: CsvDialect | None = None, *, threads: bool = True) -> Source:
     """Open a file of cases."""
@@ -44,13 +64,15 @@ def open_cases(path: Path, model: DiscreteModel, dialect: CsvDialect | None = No
         raise FileError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     if head[:4] == b"PAR1":
         return ParquetFile(path, threads)
-    if head[:6] == b"ARROW1":
-        raise FormatError(f"{path}: Arrow files are not supported; convert it to CSV or Parquet")
+    for begin, kind in OTHER_KINDS.items():
+        if head.startswith(begin):
+            raise FormatError(f"{path}: {kind} are not supported; convert it to CSV or Parquet")
     return CsvFile(path, model, dialect or CsvDialect(), threads)
 
 
 # Whole tables as Arrow tables: CSV and Parquet files, read and written at once.
 
+SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".gz", ".zst", ".bz2", ".lz4")
 FIRST_ROWS, FIRST_COLUMNS = 1000, 64  # among whose cells the names of columns are sought
 CELL_BYTES = 20  # that a cell needs besides its text: Arrow's array and the codes made of it
 HEAD = 50  # cells, any of which shows that a column is words
@@ -59,73 +81,170 @@ ROWS = 100_000  # that are parsed at a time
 DECIMAL_COMMA = re.compile(r"\s*[+-]?[0-9]+,[0-9]+\s*")
 
 
+def files_of(cases: Any, dialect: CsvDialect | None = None) -> list[Path]:
+    """The files that a path or several paths stand for; none if the cases are a table in memory.
+
+    A folder stands for the files in it with a suffix of cases, by name.
+    """
+    # raises ArgumentError: If there is no file, and the dialect says how one is written.
+    is_paths = isinstance(cases, (list, tuple)) and cases and all(isinstance(p, (str, os.PathLike)) for p in cases)
+    if not is_paths and not isinstance(cases, (str, os.PathLike)):
+        for f in fields(CsvDialect):
+            if dialect is not None and getattr(dialect, f.name) != f.default:
+                raise ArgumentError(f"{f.name}= says how a CSV file is written; the table is in memory")
+        return []
+    return [file for p in (cases if is_paths else [cases]) for file in _in_folder(Path(p))]
+
+
+def _in_folder(path: Path) -> list[Path]:
+    """A file, or those of a folder."""
+    if not path.is_dir():
+        return [path]
+    files = sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith((".", "_")))
+    if not files:
+        raise DataError(f"the folder {path} has no files of cases ({', '.join(SUFFIXES)})")
+    return files
+
+
+def in_memory(
+    cases: Any, dialect: CsvDialect | None = None, na_values: Any = None,
+    states: Mapping[str, Collection[str]] | None = None,
+) -> Any:  # fmt: skip
+    """Cases of any kind as a table in memory: files are read, one after the other."""
+    # na_values, states: See `read_file`; `na_values` hold for tables in memory, too
+    files = files_of(cases, dialect)
+    table = read_file(*files, dialect=dialect, na_values=na_values, states=states) if files else cases
+    return table if na_values is None else _without_words(table, na_values, states or {})
+
+
+def require_columns(file: str | Path, names: Collection[str], first: str | Path, expected: Collection[str]) -> None:
+    """Raise `DataError` if two files differ in their columns."""
+    if set(names) != set(expected):
+        raise DataError(f"{file} and {first} differ in the column {sorted(set(names) ^ set(expected))[0]!r}")
+
+
+def _without_words(cases: Any, na_values: Any, states: Mapping[str, Collection[str]]) -> Any:
+    """A table in memory in which some words are missing cells, unless they are states."""
+    words, table = na_words(na_values, is_text=False), open_table(None, cases)
+    columns: dict[str, Any] = {}
+    for name in table.names:
+        read = read_column(name, table)
+        gone = [i for i, v in enumerate(read.cells) if is_na_word(v, words) and v.strip() not in states.get(name, ())]
+        if gone:
+            columns[name] = Column(np.where(np.isin(read.index, gone), -1, read.index), read.cells, read.declared)
+    return {name: columns.get(name, table.column(name)) for name in table.names} if columns else cases
+
+
 def read_file(
-    path: str | Path, *, dialect: CsvDialect | None = None, na_values: Any = None,
+    *files: str | Path, dialect: CsvDialect | None = None, na_values: Any = None,
     states: Mapping[str, Collection[str]] | None = None, keep_words: bool = False, as_text: bool = False,
 ) -> Any:  # fmt: skip
-    """A CSV (compressed or not) or Parquet file as an Arrow table. Empty cells, ``NA``, ``NaN`` ... of a CSV are null.
+    """CSV (compressed or not) or Parquet files, one after the other, as an Arrow table.
 
-    Columns of a CSV file hold numbers if all their cells are numbers, with decimal points or, where the delimiter is no
-    comma, decimal commas.
+    Empty cells, ``NA``, ``NaN`` ... of a CSV are null. Its columns hold numbers if all their cells are numbers, with
+    decimal points or, where the delimiter is no comma, decimal commas.
     """
     # na_values: str or iterable of str: Words of a CSV file that are null; see `jtgpu.util.cells.na_words`
     # states: Columns of a CSV file that are text, and words that are not null in them
     # keep_words: Leave these words as they are in columns of text
     # as_text: Leave the cells of a CSV file as they are: all columns are text, and no cell is null
-    # raises FileError: If it cannot be opened.
-    # raises ParseError: If it cannot be read; the message names the line.
-    # raises DataError: If two columns have the same name.
-    # raises TableTooLarge: If the table and its codes would need more memory than is free, by the file's size.
-    source = open_cases(Path(path), DiscreteModel({}), dialect)
+    # raises FileError: If one cannot be opened.
+    # raises ParseError: If one cannot be read; the message names the line.
+    # raises DataError: If two columns have the same name, or the files differ in columns or kind.
+    # raises TableTooLarge: If the table and its codes would need more memory than is free, by the files' size.
+    sources = [open_cases(Path(file), DiscreteModel({}), dialect) for file in files]
+    names = sources[0].columns
+    for source in sources:
+        _require_names(source)
+        require_columns(source.name, source.columns, sources[0].name, names)
+    _require_memory(sources)
+    texts_of = [source for source in sources if isinstance(source, CsvFile)]
+    if len(texts_of) < len(sources):
+        return _read_parquet(sources)
+    parts = [dict(zip(source.columns, _read_csv(source), strict=True)) for source in texts_of]
+    texts = [arrow().chunked_array([c for part in parts for c in part[v].chunks], arrow().string()) for v in names]
+    if as_text:
+        return arrow().table([compute().fill_null(column, "") for column in texts], names)
+    declared, words = dict(states or {}), na_words(na_values, is_text=True)
+    as_words = {v for v, s in declared.items() if intervals_of([*map(str, s)]) is None}  # intervals have numbers
+    table, marks = _typed_table(texts_of, dict(zip(names, texts, strict=True)), as_words, words)
+    if (dialect is None or dialect.header is None) and _looks_like_a_case(table):
+        warnings.warn(
+            f"{files[0]}: the first row ({', '.join(map(shown, names[:4]))}, ...) looks like a case, not "
+            "like names of columns: if it is one, use --header none, or --header with names (in Python, "
+            "read=ReadOptions(header=...))",
+            stacklevel=outside(),
+        )
+    for j, name in enumerate(names):
+        if name in as_words and marks not in (POINT, UNDECIDED):
+            table = table.set_column(j, name, _with_points(table.column(j), marks, declared[name]))
+        if not keep_words and arrow().types.is_string(table.column(j).type):
+            table = table.set_column(j, name, without_words(table.column(j), words, declared.get(name, ())))
+    return table
+
+
+def _require_names(source: Source) -> None:
+    """Raise `DataError` for a file with columns without names, or of one name."""
     if n_unnamed := len(source.columns) - max((i for i, name in enumerate(source.columns, 1) if name), default=0):
         raise DataError(
-            f"{path}: {counted(n_unnamed, 'column')} without names at the end; delete them, or name all columns by "
-            "header= (--header)"
+            f"{source.name}: {counted(n_unnamed, 'column')} without names at the end; delete them, or name all columns "
+            "by header= (--header)"
         )
     try:
-        reject_repeated(source.columns, source.columns, str(path))
+        reject_repeated(source.columns, source.columns, source.name)
     except EvidenceError as error:
         hint = ""
         if any(_NUMERAL.fullmatch(name) for name in source.columns):
             hint = "; if the first row is a case, name the columns by --header, or --header none"
         raise DataError(f"{error}{hint}") from None
-    _require_memory(source)
-    if isinstance(source, CsvFile):
-        texts, pa = _read_csv(source), arrow()
-        if as_text:
-            return pa.table([compute().fill_null(column, "") for column in texts], source.columns)
-        declared, words = dict(states or {}), na_words(na_values, is_text=True)
-        as_words = {v for v, s in declared.items() if intervals_of([*map(str, s)]) is None}  # intervals have numbers
-        columns, marks = texts, source.marks
-        for _ in range(2):
-            columns = [
-                text if name in as_words or not pa.types.is_string(column.type) else _typed(text, words, marks)
-                for name, text, column in zip(source.columns, texts, columns, strict=True)
-            ]
-            columns = [text if typed is None else typed for text, typed in zip(texts, columns, strict=True)]
-            words_of = (
-                (name, compute().filter(c, compute().match_substring(c, ",")).unique().to_pylist())
-                for name, c in zip(source.columns, columns, strict=True) if pa.types.is_string(c.type)
-            )
-            if marks != UNDECIDED or not (decimal := decimal_of(source.name, words_of)):
-                break
-            marks = decimal, marks[1]
-        table = pa.table(columns, source.columns)
-        if (dialect is None or dialect.header is None) and _looks_like_a_case(table):
-            warnings.warn(
-                f"{path}: the first row ({', '.join(map(shown, table.column_names[:4]))}, ...) looks like a case, not "
-                "like names of columns: if it is one, use --header none, or --header with names (in Python, "
-                "read=ReadOptions(header=...))",
-                stacklevel=outside(),
-            )
-        for j, name in enumerate(table.column_names):
-            if not keep_words and arrow().types.is_string(table.column(j).type):
-                table = table.set_column(j, name, without_words(table.column(j), words, declared.get(name, ())))
-        return table
+
+
+def _with_points(column: Any, marks: Marks, states: Collection[str]) -> Any:
+    """A column of text whose numerals have the marks of Python, but for names of states."""
+    coded = column.combine_chunks().dictionary_encode()
+    numbers = [(text, None if text in states else numeral(text, marks)) for text in coded.dictionary.to_pylist()]
+    points = [text if x is None or not {*marks} & {*text} else number_text(x) for text, x in numbers]
+    return arrow().array(points, arrow().string()).take(coded.indices)
+
+
+def _typed_table(
+    files: list[CsvFile], texts: dict[str, Any], as_words: set[str], words: frozenset[str]
+) -> tuple[Any, Marks]:
+    """Columns of text with numbers, truth values or moments where all their words are such, and the files' marks."""
+    is_string, columns = arrow().types.is_string, dict(texts)
+    known = {file.marks for file in files} - {UNDECIDED}
+    if len(known) > 1:
+        raise DataError(f"the files {files[0].name}, ... differ in their decimal marks; decimal= says one (--decimal)")
+    marks = known.pop() if known else UNDECIDED
+    for _ in range(2):
+        for name, text in texts.items():
+            if name not in as_words and is_string(columns[name].type):
+                typed = _typed(text, words, marks)
+                columns[name] = text if typed is None else typed
+        words_of = (
+            (name, compute().filter(c, compute().match_substring(c, ",")).unique().to_pylist())
+            for name, c in columns.items() if is_string(c.type)
+        )
+        if marks != UNDECIDED or not (decimal := decimal_of(files[0].name, words_of)):
+            break
+        marks = decimal, marks[1]
+    return arrow().table(columns), marks
+
+
+def _read_parquet(sources: list[Source]) -> Any:
+    """Parquet files, one after the other, as an Arrow table."""
+    if any(isinstance(source, CsvFile) for source in sources):
+        raise DataError(f"{sources[0].name}, ...: files of one table must be of one kind, CSV or Parquet")
+    tables = []
+    for source in sources:
+        try:
+            tables.append(arrow_parquet().read_table(source.name).select(sources[0].columns))
+        except (OSError, arrow().ArrowInvalid, arrow().ArrowNotImplementedError) as error:
+            raise ParseError(str(error), source.name) from None
     try:
-        return arrow_parquet().read_table(path)
-    except (OSError, arrow().ArrowInvalid, arrow().ArrowNotImplementedError) as error:
-        raise ParseError(str(error), str(path)) from None
+        return arrow().concat_tables(tables, promote_options="permissive") if len(tables) > 1 else tables[0]
+    except (arrow().ArrowInvalid, arrow().ArrowTypeError, arrow().ArrowNotImplementedError) as error:
+        raise DataError(f"{sources[0].name}, ...: the files differ in the type of a column: {error}") from None
 
 
 _NUMERAL = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?|[+-]?\.[0-9]+")
@@ -148,15 +267,16 @@ def _looks_like_a_case(table: Any) -> bool:
     return 2 * n_cells >= len(names)
 
 
-def _require_memory(source: Source) -> None:
-    """Raise `TableTooLarge` if a file needs more memory than is free: a table that is too large is not read at all."""
-    size, rows = source.whole()
-    needed, free = size + CELL_BYTES * rows * len(source.columns), free_memory()
+def _require_memory(sources: Sequence[Source]) -> None:
+    """Raise `TableTooLarge` if files need more memory than is free: a table that is too large is not read at all."""
+    size, rows = map(sum, zip(*(source.whole() for source in sources), strict=True))
+    n = len(sources[0].columns)
+    needed, free = size + CELL_BYTES * rows * n, free_memory()
     if needed > free:
         raise TableTooLarge(
-            f"{source.name}: about {rows:,} rows of {len(source.columns):,} columns need about {format_bytes(needed)} "
+            f"{sources[0].name}: about {rows:,} rows of {n:,} columns need about {format_bytes(needed)} "
             f"as a whole table, and {format_bytes(free)} are free; take a sample of the rows, or fewer columns "
-            "(`jtgpu fit` of CPTs and `jtgpu batch` read a file in parts)", rows * len(source.columns), needed, free,
+            "(`jtgpu fit` of CPTs and `jtgpu batch` read a file in parts)", rows * n, needed, free,
         )  # fmt: skip
 
 
@@ -196,7 +316,7 @@ def _read_csv(file: CsvFile) -> list[Any]:
 
 # numerals without leading zeros that are no codes by their digits, and those of which two may be one number
 _PLAIN = r"(?i)^[+-]?(?:inf(?:inity)?|(?:0|[1-9][0-9]{0,14})?(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)$"
-_REWRITTEN = r"[+eE]|^-?\."
+_REWRITTEN = r"[+eE]|^-?\.|.{17}"
 
 
 def _typed(column: Any, words: frozenset[str], marks: Marks) -> Any:

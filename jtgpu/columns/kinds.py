@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, shown
-from ..util.cells import MAX_EXACT, POINT, Marks, is_plain, moment, number_text, numeral, plain_numeral
+from ..util.cells import MAX_EXACT, POINT, Marks, decimal_text, is_plain, moment, number_text, numeral, plain_numeral
 from ..util.text_table import intervals_of
+from .column import Column
 
+MOST_DIGITS = 1000  # of an integer: Python refuses to convert thousands of them
 MOMENTS = (date, np.datetime64)
-NAMELESS = (time, timedelta, np.timedelta64)
+NAMELESS = (time, timedelta, np.timedelta64, tuple, frozenset)
+FINE = re.compile(r".*[.][0-9]{6}0*[1-9].*", re.DOTALL)  # a moment finer than a microsecond
 INFINITE = re.compile("[+-]?inf(inity)?", re.IGNORECASE)
 
 
@@ -37,7 +40,7 @@ def typed_words(words: Sequence[Any], marks: Marks = POINT) -> list[Any]:
     folded = {text.casefold() for text in texts}
     if texts and folded <= {"true", "false"}:
         return [text.casefold() == "true" for text in texts]
-    when = [moment(text) for text in texts]
+    when = [None if FINE.fullmatch(text) else moment(text) for text in texts]
     if texts and None not in when:
         return [np.datetime64(int(m), "us") for m in when if m is not None]
     return texts
@@ -49,6 +52,8 @@ def names_of(name: str, cells: Sequence[Any]) -> list[str]:
     if any(getattr(cell, "tzinfo", None) is not None for cell in cells):
         raise DataError(f"column {name!r} has times with a time zone; convert it to UTC without one")
     if cells and all(isinstance(cell, MOMENTS) for cell in cells):
+        if any(isinstance(c, np.datetime64) and c != c.astype("datetime64[us]") for c in cells):
+            raise DataError(f"column {name!r} has times finer than a microsecond; round them")
         return moment_names(cells)
     return [_name(name, cell) for cell in cells]
 
@@ -65,20 +70,45 @@ def _name(column: str, cell: Any) -> str:
     if isinstance(cell, (float, np.floating)):
         return number_text(float(cell)) if float(cell).is_integer() or isinstance(cell, float) else str(cell)
     if isinstance(cell, Decimal):
-        return format(cell.normalize(), "f")
+        return decimal_text(cell)
     if isinstance(cell, bytes):
-        return cell.decode("utf-8", "replace").strip()
+        try:
+            return cell.decode("utf-8").strip()
+        except UnicodeDecodeError:
+            raise DataError(f"column {column!r} has {shown(cell)}, bytes that are no text of UTF-8") from None
     text = str(cell)
     if text == object.__repr__(cell) or isinstance(cell, NAMELESS):
         raise DataError(f"column {column!r} has {shown(cell)}, which is not a value that names a state")
     return text
 
 
+def _number(name: str) -> int | Decimal | None:
+    """The number whose shortest text a name is."""
+    if name.isdecimal() and name.isascii() and len(name) < MOST_DIGITS:
+        return int(name) if name[0] != "0" or name == "0" else None
+    x = plain_numeral(name)
+    return Decimal(name) if x is not None and name in (number_text(x), decimal_text(Decimal(name))) else None
+
+
 def in_order(names: Collection[str]) -> tuple[str, ...]:
     """Different names: plain numbers and intervals ascending, others by alphabet."""
     different = sorted(set(names))
-    numbers = {n: x for n in different if (x := plain_numeral(n)) is not None and abs(x) < MAX_EXACT}
-    if all(n in numbers and n == number_text(numbers[n]) for n in different):
+    numbers = {name: x for name in different if (x := _number(name)) is not None}
+    if len(numbers) == len(different):
         return tuple(sorted(different, key=numbers.__getitem__))
     intervals = intervals_of(different)
     return tuple(different if intervals is None else (different[i] for i in intervals.order))
+
+
+def ordered(name: str, column: Column) -> Column:
+    """A column whose cells are different by name, in the order of the names unless the user gave it."""
+    places, cells, _ = column.used()
+    names = names_of(name, cells)
+    states = [*dict.fromkeys(names)] if column.declared else [*in_order(names)]
+    place = {s: i for i, s in enumerate(states)}
+    index = np.full(len(column.cells) + 1, -1, np.int64)
+    index[places] = [place[s] for s in names]
+    first = dict(zip(reversed(names), reversed(cells), strict=True))
+    values = [first[s] for s in states]
+    # True is not 1, but equal
+    return Column(index[column.index], values if len({*values}) == len(states) else states, column.declared)

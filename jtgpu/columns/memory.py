@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..util.cells import finite, is_missing
 from ..util.rows import extremes, thread_map
 from .arrow import arrow, as_array, is_tensor, log_copy, narwhals, to_double
 from .coded import Encoder
-from .column import Column, known_cells, without_decimals
+from .column import Column, known_cells
 from .names import evidence_columns, reject_repeated
 
 if TYPE_CHECKING:
@@ -67,9 +68,6 @@ class NativeFrame:
 
     def column(self, name: str) -> Any:
         """A column as `jtgpu.columns.coded.Encoder.encode` takes it."""
-        return without_decimals(self._column(name))
-
-    def _column(self, name: str) -> Any:
         at = self.names.index(name)
         if self.is_pandas:  # neither copied nor wrapped: there may be thousands of columns
             values = self.native.iloc[:, at].array
@@ -78,7 +76,7 @@ class NativeFrame:
                 return Column(values.codes, values.categories.tolist(), True)
             if kind == "NumpyExtensionArray":
                 return values.to_numpy()
-            if kind == "PeriodArray":  # Arrow has its number
+            if kind in ("PeriodArray", "IntervalArray"):  # Arrow has its number, its ends
                 return [None if is_missing(v) else str(v) for v in values]
             if kind in _ARROW_ARRAYS:
                 return values.__arrow_array__()
@@ -93,7 +91,7 @@ class NativeFrame:
     def carried(self, name: str) -> Any:
         """A column to copy to a result, as `jtgpu.inference.results.frames.make_frame` takes it."""
         at = self.names.index(name)
-        return self.native.iloc[:, at].array if self.is_pandas else self._column(name)
+        return self.native.iloc[:, at].array if self.is_pandas else self.column(name)
 
     @property
     def library(self) -> str:
@@ -247,12 +245,10 @@ class PlainTable:
         return cls([*model.variables], columns, len(table), by_index=True)
 
     def column(self, name: str) -> Any:
-        """A column as `jtgpu.columns.coded.Encoder.encode` takes it."""
-        return without_decimals(self.carried(name))
-
-    def carried(self, name: str) -> Any:
-        """A column to copy to a result."""
+        """A column as `jtgpu.columns.coded.Encoder.encode` takes it, and to copy to a result."""
         return self._columns[self.names.index(name)]
+
+    carried = column
 
     def row_name(self, row: int) -> str:
         """Name a row for messages."""
@@ -298,6 +294,9 @@ def _as_column(name: str, value: Any) -> Any:
         )
     elif hasattr(value, "to_frame"):  # a series of pandas, Polars ...
         return column_of_series(value)
+    elif type(value).__name__ == "Categorical":
+        categorical: Any = value
+        return Column(categorical.codes, categorical.categories.tolist(), True)
     else:
         column = np.asarray(value) if hasattr(value, "__array__") else [*value]
     if isinstance(column, np.ndarray) and column.ndim != 1:
@@ -352,9 +351,11 @@ def open_table(model: DiscreteModel | None, cases: Any) -> Table:
 
 
 def open_data(data: Any) -> Table:
-    """A table that is no table of cases of a model; raises `DataError` if it is none."""
+    """A table that is no table of cases of a model; raises `DataError` if it is none, or two columns have one name."""
     try:
-        return open_table(None, data)
+        table = open_table(None, data)
+        reject_repeated(table.names, table.names, "the table")
+        return table
     except EvidenceError as error:
         raise DataError(str(error)) from None
 
@@ -459,9 +460,13 @@ def as_numbers(column: Any) -> Floats | None:
     cells = column.tolist() if isinstance(column, np.ndarray) else column
     if not isinstance(cells, list) or (isinstance(column, np.ndarray) and column.dtype.kind in "Mm"):
         return None
-    if not all(is_missing(c) or (isinstance(c, (int, float, np.number)) and not isinstance(c, bool)) for c in cells):
+    numbers = (int, float, Decimal, np.number)
+    if not all(is_missing(c) or (isinstance(c, numbers) and not isinstance(c, bool)) for c in cells):
         return None
-    return np.array([np.nan if is_missing(c) else c for c in cells], np.float64)
+    try:
+        return np.array([np.nan if is_missing(c) else c for c in cells], np.float64)
+    except OverflowError:  # an integer above all floats
+        return None
 
 
 def reject_infinite(table: Table, name: str, x: Floats) -> None:

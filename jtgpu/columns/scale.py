@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
 from typing import Any, Literal
 
 import numpy as np
@@ -35,7 +36,7 @@ def kind_of(column: Column) -> Kind | None:
         return None
     if all(isinstance(v, (date, np.datetime64)) for v in column.cells):
         return "dates"
-    if all(isinstance(v, (int, float, np.number)) and not isinstance(v, bool) for v in column.cells):
+    if all(isinstance(v, (int, float, Decimal, np.number)) and not isinstance(v, bool) for v in column.cells):
         return "numbers"
     return "categories" if column.declared else None
 

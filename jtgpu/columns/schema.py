@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import DataError, shown
 from ..model.states import listed
 from ..util.calls import outside
-from ..util.cells import finite, plain_numeral
+from ..util.cells import finite, is_likelihood, plain_numeral
 from ..util.text_table import counted, interval_labels
 from .cut_points import quantile_cuts
 from .kinds import INFINITE, MOMENTS, NAMELESS, in_order, names_of
@@ -142,6 +142,8 @@ class Schema:
         self, name: str, cells: Sequence[Any], counts: Sequence[int], n_rows: int, chosen: bool
     ) -> None:  # fmt: skip
         """Raise for cells that are measurements, or words among them."""
+        if self.of_graph and (likelihood := next(filter(is_likelihood, cells), None)) is not None:
+            raise _Refusal("text", f"likelihoods, such as {likelihood!r}", ", which only fits of CPTs take")
         numbers = [*map(finite, cells)]
         odd = [v for v, x in zip(cells, numbers, strict=True) if x is None]
         are_texts = all(isinstance(v, str) for v in odd)

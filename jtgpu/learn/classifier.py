@@ -13,25 +13,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ..columns import open_data, read_column
 from ..columns.column import Column
-from ..errors import ArgumentError, DataError, EvidenceError, ImpossibleEvidence, NetworkError, closest
+from ..columns.kinds import in_order, names_of
+from ..errors import ArgumentError, DataError, EvidenceError, ImpossibleEvidence, NetworkError, closest, shown
 from ..model.network import BayesianNetwork
+from ..model.states import StateLookup, StateValues
 from ..options.learning import EM
 from ..util.arguments import check_keywords, choice, described, number, several, text
 from ..util.arrays import Floats, Ints
 from ..util.elementary import logs
 from ..util.estimator import Estimator, check_table, check_width
 from ..util.loops import loops
-from .columns import (
-    class_column,
-    cpt_from_counts,
-    read_columns,
-    sample_weights,
-    sorted_values,
-    state_labels,
-    state_numbers,
-    warn_of_many,
-)
+from .columns import class_column, cpt_from_counts, sample_weights, state_numbers, warn_of_many
 from .dags.scores.coded import CodedTable
 from .dags.scores.numeric_table import code_table
 from .dags.structure import structure
@@ -243,12 +237,13 @@ class JunctionTreeClassifier(Estimator):
         weights = sample_weights(sample_weight, n, "sample_weight")
         parents = parents_of(self.structure, names, self.target)
         self.classes_, of_class = np.unique(classes, return_inverse=True)
-        values: dict[str, list[Any]] = {self.target: self.classes_.tolist()}
-        numbers: dict[str, Ints] = {self.target: of_class.reshape(-1)}
-        for name, column in zip(names, columns, strict=True):
-            values[name] = self._values(name, column)
-            numbers[name] = state_numbers(name, column, values[name], "error")
-        labels = {v: state_labels(values[v]) for v in (*names, self.target)}
+        labels = {name: self._labels(name, column) for name, column in zip(names, columns, strict=True)}
+        self._lookups = {name: StateLookup(name, StateValues(own)) for name, own in labels.items()}
+        numbers = {v: state_numbers(c, self._lookups[v], "error") for v, c in zip(names, columns, strict=True)}
+        labels[self.target] = names_of(self.target, self.classes_.tolist())
+        numbers[self.target] = of_class.reshape(-1)
+        if len(set(labels[self.target])) < len(self.classes_):
+            raise DataError(f"several classes of y have one name: {shown(self.classes_.tolist())}")
         if isinstance(self.structure, str):
             parents = named_structure(self.structure, numbers, labels, self.target, weights)
         if self.missing == "em" and any((numbers[v] < 0).any() for v in names):
@@ -261,10 +256,10 @@ class JunctionTreeClassifier(Estimator):
             cpts = {}
             for v in labels:
                 family = (*parents[v], v)
-                cards = [len(values[u]) for u in family]
+                cards = [len(labels[u]) for u in family]
                 cpts[v] = cpt_from_counts([numbers[u] for u in family], cards, weights, self.pseudo_counts)
             self.network_ = BayesianNetwork(labels, parents, cpts)
-        self._features, self._known_values = names, values
+        self._features = names
         self.n_features_in_ = len(names)
         if has_names:
             self.feature_names_in_ = np.array(names, object)
@@ -281,7 +276,8 @@ class JunctionTreeClassifier(Estimator):
 
     def _columns(self, X: Any) -> tuple[list[str], list[Column], bool]:
         """Names of the columns, the columns, and whether X itself had the names."""
-        names, columns, has_names = read_columns(X)
+        table = open_data(X)
+        names, columns, has_names = table.names, [read_column(v, table) for v in table.names], not table.by_index
         features = [v for v in arcs_of(self.structure) if v != self.target]
         if has_names or not features:
             return names, columns, has_names
@@ -289,22 +285,23 @@ class JunctionTreeClassifier(Estimator):
             raise DataError(f"X has {len(names)} columns, but the structure has {len(features)} features")
         return features, columns, False
 
-    def _values(self, name: str, column: Column) -> list[Any]:
-        """Values of a feature, in the order of its states."""
+    def _labels(self, name: str, column: Column) -> list[str]:
+        """The states of a feature."""
         if self.states is not None and name in self.states:
             given = several(self.states[name])
             if not given:
                 raise ArgumentError(f"states[{name!r}] must be a list of values, not {described(self.states[name])}")
-            return given
+            return names_of(name, given)
         if isinstance(self.structure, BayesianNetwork):
             return list(self.structure.states(name))
-        ordered = [*column.cells] if column.declared else sorted_values(column)
-        if not ordered:
+        names = names_of(name, column.used()[1])
+        if not names:
             raise EvidenceError(
                 f"column {name!r} has only missing values; give its values as states={{{name!r}: [...]}}"
             )
-        warn_of_many(name, len(ordered))
-        return ordered
+        labels = [*dict.fromkeys(names)] if column.declared else [*in_order(names)]
+        warn_of_many(name, len(labels))
+        return labels
 
     # Prediction -------------------------------------------------------------------------------------------------
 
@@ -370,7 +367,7 @@ class JunctionTreeClassifier(Estimator):
             raise EvidenceError(f"X has no column {missing[0]!r}, which was in fit{closest(missing[0], names)}")
         states = np.full((len(columns[0]) if columns else 0, len(self.network_)), -1, np.int32)
         for v, name in enumerate(self._features):
-            states[:, v] = state_numbers(name, columns[at[name]], self._known_values[name], self.unknown)
+            states[:, v] = state_numbers(columns[at[name]], self._lookups[name], self.unknown)
         return states
 
     def _products(self, states: NDArray[np.int32]) -> tuple[Floats, Ints]:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..columns import Table, open_table
+from ..columns import Table, open_data
 from ..columns.column import Column
-from ..columns.files import is_text_file, read_file
-from ..columns.memory import read_column
-from ..columns.names import reject_repeated
+from ..columns.files import files_of, is_text_file, read_file
 from ..errors import DataError, EvidenceError, TableTooLarge, closest
+from ..model.states import NOT_OBSERVED, REJECTED, StateLookup
 from ..options.tables import CsvDialect
 from ..util.arguments import described
 from ..util.arrays import Floats, Ints
@@ -59,25 +57,11 @@ def read_data(
     data: Any, states: Mapping[str, Any] | None = None, na_values: Any = None, dialect: CsvDialect | None = None
 ) -> tuple[Table, frozenset[str]]:
     """A table or file, and the words for missing cells in its texts; CSV columns in `states` are text."""
-    is_file = isinstance(data, (str, Path))
-    words = na_words(na_values, is_text=is_file and is_text_file(data, dialect))
-    if is_file:
-        data = read_file(data, dialect=dialect, na_values=na_values, states=states, keep_words=True)
-    try:
-        table = open_table(None, data)
-        reject_repeated(table.names, table.names, "the table")
-    except EvidenceError as error:
-        raise DataError(str(error)) from None
-    return table, words
-
-
-def read_columns(X: Any) -> tuple[list[str], list[Column], bool]:
-    """Names and columns of a table of any kind, and whether the table itself has the names."""
-    # raises EvidenceError: If two columns have the same name, or columns differ in length.
-    # raises DataError: If a cell is not a single value, or is infinite or complex.
-    table = open_table(None, X)
-    reject_repeated(table.names, table.names, "X")
-    return table.names, [read_column(name, table) for name in table.names], not table.by_index
+    files = files_of(data, dialect)
+    words = na_words(na_values, is_text=bool(files) and is_text_file(files[0], dialect))
+    if files:
+        data = read_file(*files, dialect=dialect, na_values=na_values, states=states, keep_words=True)
+    return open_data(data), words
 
 
 def class_column(y: Any) -> NDArray[Any]:
@@ -132,16 +116,6 @@ def sample_weights(weights: ArrayLike | None, n: int, name: str = "weights") -> 
     return vector
 
 
-def sorted_values(column: Column) -> list[Any]:
-    """Distinct values of a column, ascending; those of different types by type."""
-    used = np.unique(column.index)
-    distinct = [column.cells[i] for i in used[used >= 0].tolist()]
-    try:
-        return sorted(distinct)
-    except TypeError:
-        return sorted(distinct, key=lambda v: (type(v).__name__, str(v)))
-
-
 def warn_of_many(name: str, n_states: int) -> None:
     """A warning about a feature each of whose many values is a state: mostly a column of measurements."""
     if n_states > MANY_STATES:
@@ -152,35 +126,16 @@ def warn_of_many(name: str, n_states: int) -> None:
         )
 
 
-def state_labels(values: Iterable[Any]) -> list[str]:
-    """Names of states for values; values with the same text are distinguished by their type."""
-    values = list(values)
-    names = [str(v) for v in values]
-    return names if len(set(names)) == len(names) else [f"{type(v).__name__}:{v}" for v in values]
-
-
-def state_numbers(name: str, column: Column, values: list[Any], unknown: str) -> Ints:
-    """Numbers of a column's values, -1 for missing ones."""
-    # name: The column's name, for messages
-    # values: The values with a number, in order
-    # unknown: {"error", "missing"}: How other values are treated
-    place = {v: i for i, v in enumerate(values)}
-    by_name = {str(v): i for i, v in enumerate(values)} if all(isinstance(v, str) for v in values) else {}
-    numbers = np.full(len(column.cells) + 1, -1, np.int64)  # the last one for code -1
-    other = []
-    for code, value in enumerate(column.cells):
-        number = place.get(value, by_name.get(str(value)))
-        if number is None:
-            other.append(code)
-        else:
-            numbers[code] = number
-    if other and unknown == "error":
-        rows = np.flatnonzero(np.isin(column.index, other))
-        if len(rows):
-            row = int(rows[0])
-            value = column.cells[int(column.index[row])]
-            raise EvidenceError(
-                f"row {row}, column {name!r}: unknown value {value!r}{closest(str(value), by_name)}"
-                ' (unknown="missing" treats it as missing)'
-            )
-    return np.asarray(numbers[column.index], np.int64)
+def state_numbers(column: Column, lookup: StateLookup, unknown: str) -> Ints:
+    """The state of each cell of a column, -1 if it is missing."""
+    # unknown: {"error", "missing"}: How values that are no states are treated
+    states = np.array([*map(lookup.number, column.cells), NOT_OBSERVED], np.int64)  # the last one for missing cells
+    numbers = states[column.index]
+    if unknown == "error" and (numbers == REJECTED).any():
+        row = int(np.argmax(numbers == REJECTED))
+        value = column[row]
+        raise EvidenceError(
+            f"row {row}, column {lookup.name!r}: unknown value {value!r}{closest(str(value), lookup.states)}"
+            ' (unknown="missing" treats it as missing)'
+        )
+    return np.where(numbers == REJECTED, NOT_OBSERVED, numbers)

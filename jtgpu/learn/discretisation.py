@@ -156,6 +156,8 @@ class Discretiser(Estimator):
         known = numbers[~np.isnan(numbers)]
         if not len(known):
             raise DataError(f"column {name!r} has no number")
+        if kind == "numbers" and known.min() == known.max() and len(column.used()[1]) > 1:
+            raise DataError(f"column {name!r} has different integers that are one float; subtract the least of them")
         own = self.bins.get(name, DEFAULT_BINS) if isinstance(self.bins, Mapping) else self.bins
         if self.how == "edges":
             cuts = given_cuts(name, own, kind, categories)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..columns import read_column
 from ..columns.column import Column
+from ..columns.kinds import names_of, ordered
 from ..columns.schema import Schema
 from ..errors import ArgumentError, DataError, ImpossibleEvidence, UnknownState, UnknownVariable, closest
 from ..inference.tree import JunctionTree
@@ -24,7 +25,7 @@ from ..options.tables import OF_TABLES, ReadOptions
 from ..util.arguments import choice, described, mapping, text, unknown_keyword, whole_number
 from ..util.arrays import Bools, Floats, Ints
 from ..util.cells import is_na_word
-from .columns import read_data, state_labels
+from .columns import read_data
 from .discretisation import Discretiser
 from .number_validation import NumberValidation
 from .parameters.families import read_structure
@@ -171,20 +172,18 @@ class _Cases:
                 i = codes.index(REJECTED)
                 raise UnknownState(f"row {i}, column {target!r}: {lookup.reason(cells[i])}")
             self.values: list[Any] = [*lookup.states]
+            self.states = tuple(self.values)
         else:
-            if target not in numbers:  # whole numbers with gaps are floats in pandas
-                cells = [int(x) if isinstance(x, float) and x.is_integer() else x for x in cells]
-            distinct = {x for x in cells if x is not None}
-            self.values = sorted(distinct, key=lambda x: (type(x).__name__, x))
-            number = {x: k for k, x in enumerate(self.values)}
-            codes = [NOT_OBSERVED if x is None else number[x] for x in cells]
+            column = ordered(target, self._columns[target])
+            # whole numbers with gaps are floats in pandas
+            self.values = [int(x) if isinstance(x, float) and x.is_integer() else x for x in column.cells]
+            self.states, codes = tuple(names_of(target, column.cells)), column.index.tolist()
         given = [i for i, code in enumerate(codes) if code >= 0]
         self.used, self.n_missing = np.array(given, np.int64), len(cells) - len(given)
         if not given:
             raise DataError(f"column {target!r}, the target, has only missing values")
-        if target in numbers and not all(isinstance(x, (int, float)) for x in self.values):
-            raise DataError(f"column {target!r}, the target, is a number, and has text: {described(self.values[-1])}")
-        self.states = tuple(state_labels(self.values))
+        if target in numbers and (texts := [x for x in self.values if not isinstance(x, (int, float))]):
+            raise DataError(f"column {target!r}, the target, is a number, and has text: {described(texts[-1])}")
         self.observed = np.array([codes[i] for i in given], np.int64)
 
     def table(self, rows: Ints, with_target: bool) -> dict[str, list[Any]]:

@@ -28,6 +28,7 @@ from ..util.cells import (
     NA_VALUES,
     POINT,
     Marks,
+    decimal_text,
     is_missing,
     is_plain,
     moment,
@@ -37,6 +38,7 @@ from ..util.cells import (
 )
 from ..util.text_table import Intervals, intervals_of
 
+GREATEST = 2**1023  # integers below it are floats, though some are rounded
 MAX_DIGITS = 1000  # of a decimal number that is compared digit by digit
 NOT_OBSERVED, REJECTED = -1, -2  # in place of a state's number
 MAX_CACHED = 4096  # values of one variable whose lookup is cached
@@ -128,12 +130,17 @@ class StateValues:
         if isinstance(value, (np.float16, np.float32)):
             value = float(str(value))  # .1 of 32 bits is .1
         if isinstance(value, Decimal) and value.is_finite():  # from a database
-            whole = value.adjusted() < MAX_DIGITS and value == value.to_integral_value()
-            value = int(value) if whole else float(value)
+            if value.adjusted() < MAX_DIGITS and value == value.to_integral_value():
+                value = int(value)
+            elif self.is_codes and abs(value.adjusted()) < MAX_DIGITS:  # as a float it may be several
+                return self.names.get(decimal_text(value))
+            else:
+                value = float(value)
         number = float(value) if isinstance(value, (float, np.floating)) else operator.index(value)
         state: int | None = -1
         if self.intervals is not None:
-            state = self.intervals.find(number) if abs(number) < MAX_EXACT or isinstance(number, float) else -1
+            is_float = isinstance(number, float) or abs(number) < GREATEST
+            state = self.intervals.find(float(number)) if is_float else -1
         elif self.by_index:
             state = int(number) if isinstance(number, int) or number.is_integer() else -1
         elif isinstance(number, int) and abs(number) >= MAX_EXACT:  # as a float it would be rounded

@@ -211,8 +211,6 @@ def _names(table: Table, model: DiscreteModel | None, columns: Iterable[str] | N
         raise ArgumentError(f"columns must be a list of names, not {shown(columns)}")
     if not names:
         raise DataError("the table has no columns to compare rows by")
-    if len(set(names)) < len(names):
-        raise DataError(f"columns must have different names, not {shown(names)}")
     return list(names)
 
 

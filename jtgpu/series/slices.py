@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import Table, as_numbers, known_cells, reject_infinite
+from ..columns import Table, as_numbers, read_column, reject_infinite
 from ..columns.column import Column
+from ..columns.kinds import ordered
 from ..dynamic.times import check_times as check_sequence_times
 from ..dynamic.times import groups, is_whole, times_of, with_dates
 from ..errors import ArgumentError, DataError, closest
@@ -183,7 +184,7 @@ def _states(table: Table, name: str, bins: Any) -> Column:
     column = table.column(name)
     numbers = None if bins is None else as_numbers(column)
     if numbers is None:
-        return known_cells(name, column, table.row_name)
+        return ordered(name, read_column(name, table))
     reject_infinite(table, name, numbers)
     known = ~np.isnan(numbers)
     edges = _edges(name, numbers[known], bins)

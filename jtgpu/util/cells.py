@@ -35,6 +35,7 @@ UNDECIDED: Marks = ("", "")  # 53,0 is 53, and 1,200 is no numeral: it may be 12
 GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
 _MOMENT = re.compile(r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}(?::[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?)?)?\s*")
 MAX_EXACT = 2**53  # below this, integers are floats without rounding
+LIKELIHOOD = re.compile(r"\s*\[([^\[\],;]*;[^\[\],]*)\]\s*", re.ASCII)  # of one way to match: cells may be long
 _NA_TYPES = ("NAType", "NaTType", "MaskedConstant")  # by name: comparing pandas.NA gives NA, which has no truth value
 
 
@@ -68,10 +69,17 @@ def is_na_word(value: Any, words: frozenset[str]) -> bool:
     return isinstance(value, str) and value.strip() in words
 
 
+def is_likelihood(value: Any) -> bool:
+    """Whether a cell is written as a likelihood, with a weight for each state."""
+    return isinstance(value, str) and LIKELIHOOD.fullmatch(value) is not None
+
+
 def is_unusable(value: Any) -> bool:
     """Whether a value is an infinite or complex number, which names no state."""
     if isinstance(value, (complex, np.complexfloating)):
         return True
+    if isinstance(value, Decimal):
+        return value.is_infinite()
     return isinstance(value, (float, np.floating)) and cmath.isinf(value)
 
 
@@ -182,6 +190,11 @@ def finite(value: Any) -> float | None:
 def is_plain(text: str) -> bool:
     """Whether a numeral is written as a number, without leading zeros."""
     return re.match(r"\s*[+-]?0[0-9]", text) is None
+
+
+def decimal_text(number: Decimal) -> str:
+    """All digits of a decimal number."""
+    return format(number.normalize(), "f")
 
 
 def number_text(number: float) -> str:

@@ -13,8 +13,11 @@ from hypothesis import settings
 from tests.columns.failing import FAILING
 from tests.columns.sources import FRAMES, TEXT_FILES, TYPED, Columns, Writer
 from tests.columns.table import (
+    CODES,
+    HALVES,
     LEARNED_OBJECTS,
     LEARNED_WORDS,
+    NUMBERS,
     READ_OBJECTS,
     READ_WORDS,
     Cell,
@@ -23,7 +26,7 @@ from tests.columns.table import (
     Row,
     Words,
 )
-from tests.columns.verbs import APPS, BOTH, CASES, FILES, LEARN, TABLES, Reader, answer, known, served
+from tests.columns.verbs import APPS, BOTH, CASES, FILES, LEARN, LEARN_TABLES, TABLES, Reader, answer, known, served
 from tests.support.examples import FULL
 
 OBJECTS = ("mapping", "rows", "arrays")
@@ -71,11 +74,12 @@ def learned(verb: str, sources: Mapping[str, Writer], row: Row, of: Callable[[st
     rows = list(range(8 * len(row.cells)))
     columns = {"x": [row.cells[i % len(row.cells)] for i in rows], "y": ["uv"[i // 2 % 2] for i in rows]}
     wanted, found = {}, {}
+    learner = {**LEARN, **LEARN_TABLES}[verb]
     for source, write in some_sources(sources, row, verb).items():
         if verb in SLOW and source not in ("quoted", "Parquet"):
             continue
         wanted[source] = expected = of(source)
-        found[source] = answer(lambda write=write: LEARN[verb](write(columns, folder), folder), expected)  # type: ignore[misc]
+        found[source] = answer(lambda write=write: learner(write(columns, folder), folder), expected)  # type: ignore[misc]
     assert found == wanted
 
 
@@ -87,14 +91,20 @@ def test_states_of_words_in_text_files(row: Words, verb: str, tmp_path: Path) ->
     learned(verb, TEXT_FILES, row, of, tmp_path)
 
 
-@pytest.mark.parametrize(("row", "verb"), cases(LEARNED_WORDS, "words of tables", LEARN))
+def in_memory(verb: str) -> dict[str, Writer]:
+    """The tables that a verb reads."""
+    return FRAMES if verb in LEARN_TABLES else TYPED
+
+
+@pytest.mark.parametrize(("row", "verb"), cases(LEARNED_WORDS, "words of tables", {**LEARN, **LEARN_TABLES}))
 def test_states_of_words_in_typed_tables(row: Words, verb: str, tmp_path: Path) -> None:
-    learned(verb, TYPED, row, lambda _: row.of_words, tmp_path)
+    learned(verb, in_memory(verb), row, lambda _: row.of_words, tmp_path)
 
 
-@pytest.mark.parametrize(("row", "verb"), cases(LEARNED_OBJECTS, "objects", LEARN))
+@pytest.mark.parametrize(("row", "verb"), cases(LEARNED_OBJECTS, "objects", {**LEARN, **LEARN_TABLES}))
 def test_states_of_objects(row: Objects, verb: str, tmp_path: Path) -> None:
-    learned(verb, {s: TYPED[s] for s in OBJECTS} if row.is_object else TYPED, row, lambda _: row.states, tmp_path)
+    sources = {s: TYPED[s] for s in OBJECTS} if row.is_object else in_memory(verb)
+    learned(verb, sources, row, lambda _: row.states, tmp_path)
 
 
 def read(verb: str, ask: Reader, sources: Mapping[str, Writer], row: Cell, expected: Any, folder: Path) -> None:
@@ -124,6 +134,13 @@ def of_words(row: Cell) -> Any:
 @pytest.mark.parametrize(("row", "verb"), cases(READ_WORDS, "cells of a network", {**BOTH, **FILES}))
 def test_words_of_text_files_read_by_a_network(row: Cell, verb: str, tmp_path: Path) -> None:
     read(verb, {**BOTH, **FILES}[verb], TEXT_FILES, row, row.state, tmp_path)
+
+
+@pytest.mark.parametrize("verb", [*BOTH, *FILES])
+def test_decimal_commas_of_files_read_by_a_network(verb: str, tmp_path: Path) -> None:
+    sources = {name: TEXT_FILES[name] for name in ("TSV", "quoted")}
+    for states, cell, state in ((CODES, "1,0", "1"), (NUMBERS, "2,50", "2.5"), (HALVES, "1,5", HALVES[0])):
+        read(verb, {**BOTH, **FILES}[verb], sources, Cell(states, cell, state), state, tmp_path)
 
 
 @pytest.mark.parametrize(

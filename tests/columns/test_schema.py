@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +70,9 @@ def test_kinds(cells: list[Any], kind: str) -> None:
     schema.add("x", cells, [2] * len(cells), 2 * len(cells))
     assert [f.kind for f in schema.findings] == [kind]
     assert not schema.states
+
+
+@pytest.mark.parametrize("learner", [learn.structure, learn.posterior])
+def test_graphs_take_no_likelihoods(learner: Callable[..., Any]) -> None:
+    with pytest.raises(jtgpu.DataError, match=r"column 'x' has likelihoods, such as '\[0.4;0.8\]', which only fits"):
+        learner({"x": ["[0.4;0.8]", "a", "b"] * 4, "y": ["u", "v"] * 6})

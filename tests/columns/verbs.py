@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 import jtgpu
-from jtgpu import learn
+from jtgpu import learn, series
+from jtgpu.columns import open_table
 from tests.cli.commands import run
 from tests.columns.table import Error
 
@@ -51,6 +52,20 @@ LEARN: dict[str, Learner] = {
     "fit": lambda t, _: learn.fit({"y": ["x"]}, t).network.states("x"),
     "explore": explored,  # only files
 }
+
+
+def classified(table: Any, folder: Path) -> tuple[str, ...]:
+    classes = ["uv"[i % 2] for i in range(open_table(None, table).n)]
+    net: jtgpu.BayesianNetwork = learn.JunctionTreeClassifier().fit(table, classes).network_
+    return net.states("x")
+
+
+def shifted(table: Any, folder: Path) -> tuple[str, ...]:
+    made = open_table(None, series.two_slices(table, bins=None)).column("x[t]")
+    return LEARN["fit"]({"x": made, "y": ["uv"[i % 2] for i in range(len(made))]}, folder)
+
+
+LEARN_TABLES: dict[str, Learner] = {"classifier": classified, "two_slices": shifted}  # only in memory
 
 
 class Known:

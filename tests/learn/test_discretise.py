@@ -113,3 +113,8 @@ def test_intervals() -> None:
 def test_bad_input(options: dict[str, Any], text: str) -> None:
     with pytest.raises(jtgpu.JtgpuError, match=text):
         discretise({"x": [1.0, 2.0, 3.0, 4.0], "k": ["a", "b", "c", "d"]}, **options)
+
+
+def test_integers_that_are_one_float_have_no_intervals() -> None:
+    with pytest.raises(jtgpu.DataError, match="different integers that are one float"):
+        discretise({"x": [2**70 + i for i in range(10)]}, bins=2)

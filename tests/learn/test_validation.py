@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +219,22 @@ def test_a_state_that_one_fold_alone_has() -> None:
 
     with pytest.raises(UnknownState, match=r"row 3, column 'x': 'rare' is not a state.*states= declares"):
         validate(learner, cases, "y", folds=4)
+
+
+@pytest.mark.parametrize(
+    ("cells", "states"),
+    [([" a", "a", "b"], ("a", "b")), ([1.0, 2.0], ("1", "2")), ([b"b", b"a"], ("a", "b")), (["10", "9"], ("9", "10")),
+     ([datetime.datetime(2024, 1, 2), datetime.datetime(2024, 1, 1)], ("2024-01-01", "2024-01-02"))],
+)  # fmt: skip
+def test_states_of_a_target_are_named_as_by_fits(cells: list[Any], states: tuple[str, ...]) -> None:
+    n = 12 * len(cells)
+    table = {"x": ["u", "v"] * (n // 2), "y": cells * 12}
+    found = validate(lambda train: jtgpu.learn.fit({"x": ["y"]}, train).network, table, "y", folds=2)
+    assert (found.states, found.support.sum()) == (states, n)
+
+
+def test_declared_states_of_a_target_keep_their_order() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"x": ["u", "v"] * 12, "y": pd.Categorical(["low", "high"] * 12, ["low", "mid", "high"])})
+    for model in ({"x": ["y"]}, jtgpu.learn.JunctionTreeClassifier()):
+        assert validate(model, frame, "y", folds=2).states == ("low", "mid", "high")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,19 +22,14 @@ from ...model.network import BayesianNetwork
 from ...model.states import REJECTED
 from ...util.arguments import described, mapping, names, several
 from ...util.arrays import Floats, Ints
+from ...util.cells import LIKELIHOOD, is_likelihood
 from ...util.rows import find_equal_rows
 from ..discretisation import Discretiser
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_CELL = re.compile(r"\s*\[([^\[\],;]*;[^\[\],]*)\]\s*", re.ASCII)  # of one way to match: cells may be long
 FIRST = -2  # code of likelihood 0
-
-
-def is_likelihood(value: Any) -> bool:
-    """Whether the value of a cell is written as a likelihood."""
-    return isinstance(value, str) and _CELL.fullmatch(value) is not None
 
 
 class LikelihoodCells:
@@ -154,7 +148,7 @@ class LikelihoodCells:
 
 def _parsed(model: DiscreteModel, v: int, text: str) -> Floats:
     """The weights of a cell."""
-    match = _CELL.fullmatch(text)
+    match = LIKELIHOOD.fullmatch(text)
     assert match is not None
     states = model.states(v)
     try:

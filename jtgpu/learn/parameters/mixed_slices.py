@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...columns.files import read_file
+from ...columns.files import in_memory
 from ...dynamic.number_rows import NumberRows, families, read_rows, regression, sums, with_densities
 from ...dynamic.posteriors import posteriors
 from ...errors import ArgumentError, DataError
@@ -189,9 +188,7 @@ def fit_mixed_sequences(
     """Fit a dynamic network with numbers; see `jtgpu.learn.fit`."""
     choice("missing", columns.missing, ("em", "error"))
     without_order(run.order)
-    if isinstance(cases, (str, os.PathLike)):
-        words = known_states(structure, model.states)
-        cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values, states=words)
+    cases = in_memory(cases, columns.dialect, columns.na_values, known_states(structure, model.states))
     given = model.start
     if isinstance(given, MixedDynamicNetwork):
         parents = structure if isinstance(structure, Mapping) else {v: structure.parents(v) for v in structure}

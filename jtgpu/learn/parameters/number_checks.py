@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...columns import open_table
-from ...columns.files import read_file
+from ...columns.files import in_memory
 from ...errors import DataError
 from ...inference.results.result import Result
 from ...mixed.evidence import read_cases
@@ -72,10 +72,7 @@ class NumberCheck(Result):
 
 def check_numbers(net: MixedNetwork, cases: Any, names: list[str], weights: Any, read: ReadOptions) -> NumberCheck:
     """Compare the moments of some numbers, in each configuration of some variables with states."""
-    if isinstance(cases, str) or hasattr(cases, "__fspath__"):
-        texts = {v: net.states(v) for v in net.discrete}
-        cases = read_file(str(cases), dialect=read, na_values=read.na_values, states=texts)
-    table = open_table(net.graph, cases)
+    table = open_table(net.graph, in_memory(cases, read, read.na_values, {v: net.states(v) for v in net.discrete}))
     for v in names:
         if v not in table.names:
             raise DataError(f"the table has no column {v!r}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...columns import as_numbers, open_table, read_column
-from ...columns.files import read_file
+from ...columns.files import in_memory
 from ...columns.memory import first_text
 from ...columns.schema import MANY_NUMBERS, Schema
 from ...errors import ArgumentError, DataError, closest, shown
@@ -23,10 +22,10 @@ from ...model.directed import DirectedModel
 from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, mapping, names, number
 from ...util.calls import outside
-from ...util.cells import MissingReport, is_missing, warn_of_few
+from ...util.cells import MissingReport, is_likelihood, is_missing, warn_of_few
 from ..columns import sample_weights
 from .families import check_sizes, read_structure
-from .likelihood_cells import hidden_states, is_likelihood, of_discretiser, without_states
+from .likelihood_cells import hidden_states, of_discretiser, without_states
 from .result import Fit
 from .runs import FitRun, best_of_starts
 from .setup import read_sharing, sample_size
@@ -66,9 +65,7 @@ def fit_numbers(
         parents = read_structure(structure).parents
         known, _ = of_discretiser(model.states, parents)
     hide = hidden_states(model.hidden, structure.discrete if isinstance(structure, MixedNetwork) else None, [*parents])
-    if isinstance(cases, (str, os.PathLike)):
-        words_of = mapping("states", known)
-        cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values, states=words_of)
+    cases = in_memory(cases, columns.dialect, columns.na_values, mapping("states", known))
     given = start if isinstance(start, MixedNetwork) else structure if isinstance(structure, MixedNetwork) else None
     model = model._replace(states={**mapping("states", known), **hide}, hidden=tuple(hide), start=start, codes=codes)
     return _fit_table(open_table(None, cases), parents, kinds, columns, model, run, given)

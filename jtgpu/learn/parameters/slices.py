@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping
 from contextlib import closing
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...columns import as_numbers, is_frame, open_table
-from ...columns.files import read_file
+from ...columns.files import in_memory
 from ...dynamic.sequences import read_sequences
 from ...errors import ArgumentError, DataError, closest
 from ...model.directed import DirectedModel
@@ -69,9 +68,7 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, ru
     choice("missing", columns.missing, ("em", "error"))
     choice("zeros", model.zeros, ("keep", "free"))
     without_order(run.order)
-    if isinstance(cases, (str, os.PathLike)):
-        words = known_states(structure, model.states)
-        cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values, states=words)
+    cases = in_memory(cases, columns.dialect, columns.na_values, known_states(structure, model.states))
     has_numbers = isinstance(structure, DynamicNetwork)
     start = model.start
     if isinstance(start, DynamicNetwork):

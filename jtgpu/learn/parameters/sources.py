@@ -24,7 +24,7 @@ from ...columns import (
 )  # fmt: skip
 from ...columns.coded import Encoder
 from ...columns.column import Column
-from ...columns.files import decimal_of, open_cases
+from ...columns.files import decimal_of, files_of, open_cases, require_columns
 from ...columns.kinds import typed_words
 from ...columns.schema import Schema
 from ...columns.source import CaseChunk, Source
@@ -32,14 +32,12 @@ from ...errors import ArgumentError, DataError, ParseError, UnknownState
 from ...model.discrete import DiscreteModel
 from ...options.tables import CsvDialect
 from ...util.arrays import Floats
-from ...util.cells import UNDECIDED, Marks, is_na_word, na_words
+from ...util.cells import UNDECIDED, Marks, is_likelihood, is_na_word, na_words
 from ...util.rows import extremes
-from .likelihood_cells import LikelihoodCells, is_likelihood
+from .likelihood_cells import LikelihoodCells
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", ".gz", ".zst", ".bz2", ".lz4")
 
 
 @dataclass
@@ -84,30 +82,17 @@ def open_source(
     # na_values: str or iterable of str: See `jtgpu.util.cells.na_words`
     # likelihood: Likelihoods of the rows of a table in memory, by variable
     shell = DiscreteModel(dict.fromkeys(variables, ("",)))
-    is_paths = isinstance(cases, (list, tuple)) and cases and all(isinstance(p, (str, Path)) for p in cases)
-    if isinstance(cases, (str, Path)) or is_paths:
-        given = [cases] if isinstance(cases, (str, Path)) else list(cases)
+    if files := files_of(cases, dialect):
         if likelihood:
             raise ArgumentError(
                 "likelihood= needs a table in memory; in files, likelihoods are cells such as [0.4;0.8], with a weight "
                 "for each state"
             )
-        files = [f for p in given for f in _files(Path(p))]
         return FileSource([open_cases(f, shell, dialect) for f in files], files, chunk, na_values)
     if is_tensor(cases):
         cases = as_array(cases, "cases")
     table = open_table(shell if variables else None, cases)
     return TableSource(table, na_words(na_values, is_text=False), cases if is_codes(cases) else None, likelihood)
-
-
-def _files(path: Path) -> list[Path]:
-    """A file, or those of a folder."""
-    if not path.is_dir():
-        return [path]
-    files = sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith((".", "_")))
-    if not files:
-        raise DataError(f"the folder {path} has no files of cases ({', '.join(SUFFIXES)})")
-    return files
 
 
 class TableSource:
@@ -191,9 +176,7 @@ class FileSource:
         self.names = list(sources[0].columns)
         self.title = str(files[0])
         for source, file in zip(sources, files, strict=True):
-            if set(source.columns) != set(self.names):
-                odd = sorted(set(source.columns) ^ set(self.names))[0]
-                raise DataError(f"{file} and {files[0]} differ in the column {odd!r}")
+            require_columns(file, source.columns, files[0], self.names)
         self._size = sum(s.size for s in sources)
         self._declared = frozenset.intersection(*(s.declared for s in sources))
 

@@ -12,7 +12,7 @@ import pytest
 import jtgpu
 from jtgpu.errors import ArgumentError, DataError, EvidenceError
 from jtgpu.learn import fit
-from jtgpu.learn.parameters.likelihood_cells import is_likelihood
+from jtgpu.util.cells import is_likelihood
 from jtgpu.util.iteration import Iteration
 from tests.support.bundled import bundled
 
