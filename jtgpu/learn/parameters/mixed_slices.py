@@ -21,7 +21,7 @@ from ...util.cells import MissingReport
 from .checkpoint import digest, fingerprints
 from .information import standard_errors
 from .likelihood_cells import hidden_states
-from .mixed_starts import least_sd, mixed_template, random_densities
+from .mixed_starts import check_spread, mixed_template
 from .result import Fit
 from .runs import FitRun, best_of_starts
 from .slice_steps import FirstSlices, SliceExpectation
@@ -47,15 +47,8 @@ class _SliceDensity(Density):
     def maximise(self, sums: Theta, old: Floats) -> Floats:
         lines = old.copy()
         for k, s in enumerate(sums[self.members[0]]):
-            if s[0, 0] <= FEW:
-                continue
-            mean = s[0, 1:] / s[0, 0]
-            cov = s[1:, 1:] / s[0, 0] - np.outer(mean, mean)
-            size = np.sqrt(np.maximum(np.diagonal(cov)[:-1], 0.0))
-            size[size == 0] = 1.0
-            slopes = np.linalg.lstsq(cov[:-1, :-1] / np.outer(size, size), cov[:-1, -1] / size, rcond=None)[0] / size
-            contrast = np.append(-slopes, 1.0)
-            lines[k] = mean @ contrast, *slopes, max(float(contrast @ cov @ contrast), 0.0) ** 0.5
+            if s[0, 0] > FEW:
+                lines[k] = _regression(s)
         lines[:, -1] = np.maximum(lines[:, -1], LEAST)  # where there are hidden states, the likelihood has no bound
         return lines
 
@@ -80,6 +73,17 @@ class _SliceDensity(Density):
         mean = centre + (mean - np.array(slopes).T @ self.origin if slopes else mean)
         own = {p: (b / s).reshape(self.shape) for p, b, s in zip(self.parents, slopes, self.scale, strict=False)}
         return Gaussian(mean.reshape(self.shape), own, sd.reshape(self.shape))
+
+
+def _regression(s: Floats) -> Floats:
+    """Intercept, slopes and sd of the least squares of a number on its parents, from the sums of z z'."""
+    mean = s[0, 1:] / s[0, 0]
+    cov = s[1:, 1:] / s[0, 0] - np.outer(mean, mean)
+    size = np.sqrt(np.maximum(np.diagonal(cov)[:-1], 0.0))
+    size[size == 0] = 1.0
+    slopes = np.linalg.lstsq(cov[:-1, :-1] / np.outer(size, size), cov[:-1, -1] / size, rcond=None)[0] / size
+    contrast = np.append(-slopes, 1.0)
+    return np.array([mean @ contrast, *slopes, max(float(contrast @ cov @ contrast), 0.0) ** 0.5])
 
 
 class SliceValues(SliceExpectation):
@@ -115,13 +119,34 @@ class SliceValues(SliceExpectation):
 
     def start_tables(self, complete_counts: Callable[[], Tables], seed: int, n: int) -> Tables:
         """The n-th start: the network's, and densities around random rows."""
-        setup, densities = self._setup, {y: [*self._net.gaussians(y)] for y in self._net.numbers}
+        setup, each = self._setup, (g for y in self._net.numbers if y not in self._held for g in self._net.gaussians(y))
+        lines = [own[0].line(g, own[1]) for own, g in zip(self._own, each, strict=True)]
         if n or not self._is_start:
-            setup = replace(setup, start="random")
-            densities |= random_densities(self._net, self._rows, np.random.default_rng([seed, n]))
-        each = [g for y in self._net.numbers if y not in self._held for g in densities[y]]
-        lines = [f.line(g, centre) for (f, centre, *_), g in zip(self._own, each, strict=True)]
+            setup, lines = replace(setup, start="random"), self._around_rows(lines, np.random.default_rng([seed, n]))
         return [*setup.start_tables(complete_counts, seed + n, 0), *lines]
+
+    def _around_rows(self, lines: Sequence[Floats], rng: np.random.Generator) -> list[Floats]:
+        """Regressions of all rows, whose means are moved to a random row for each configuration of states."""
+        # lines: of densities without a row
+        chosen: dict[str | None, Ints] = {}  # the same rows for all numbers with the same parents
+        made = []
+        for old, (_, _, component, here, products) in zip(lines, self._own, strict=True):
+            if not len(here):
+                made.append(old)
+                continue
+            k, width = old.shape
+            line = _regression(products.sum(axis=0).reshape(width, width))
+            left = np.full(len(self._rows.sequences.codes), np.nan)
+            left[here] = (products[:, :width] * np.append(-line[:-1], 1.0)).sum(axis=1)
+            if component not in chosen:
+                chosen[component] = rng.choice(here, k, replace=len(here) < k)
+            moved = left[chosen[component]]
+            moved = np.where(np.isnan(moved), left[rng.choice(here, k)], moved)
+            start = np.tile(line, (k, 1))
+            start[:, 0] += moved if component is not None else 0.0
+            start[:, -1] = max(line[-1], LEAST)
+            made.append(start)
+        return made
 
     def densities(self, theta: Tables) -> dict[str, list[Gaussian]]:
         """The densities of the numbers that are estimated."""
@@ -210,7 +235,7 @@ def fit_mixed_sequences(
         net, cases, likelihood=mapping("likelihood", columns.likelihood), keys=columns.keys,
     )  # fmt: skip
     for y in net.numbers:
-        least_sd(y, rows.values[y])
+        check_spread(y, rows.values[y])
     own = hidden_states(model.hidden, net.discrete, net.discrete.variables)
     hidden = (*own, *net.joined)
     weights = weights_of(columns.weights, rows.sequences, cases)
