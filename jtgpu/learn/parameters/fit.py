@@ -27,8 +27,8 @@ from .mixed_slices import fit_mixed_sequences
 from .numbers import fit_numbers
 from .result import Fit
 from .runs import FitRun, fit_rows, fit_stepwise
-from .setup import set_up
-from .slices import Columns, Model, fit_sequences
+from .setup import Columns, Model, set_up
+from .slices import fit_sequences
 from .sources import open_source
 from .template import converted, is_template, with_codes
 

@@ -21,12 +21,11 @@ from ...util.cells import MissingReport
 from .checkpoint import digest, fingerprints
 from .information import standard_errors
 from .likelihood_cells import hidden_states
-from .mixed_starts import check_spread, mixed_template
 from .result import Fit
 from .runs import FitRun, best_of_starts
 from .slice_steps import FirstSlices, SliceExpectation
-from .slices import Columns, Model, holes_of, result_of, set_up, weights_of, without_order
-from .template import known_states
+from .slices import holes_of, result_of, set_up, weights_of, without_order
+from .template import known_states, mixed_template
 from .value_steps import Density, no_errors
 
 if TYPE_CHECKING:
@@ -34,10 +33,11 @@ if TYPE_CHECKING:
     from ...util.options import BackendName
     from .em import EMState, Theta
     from .expectation import Evaluation
-    from .setup import Setup
+    from .setup import Columns, Model, Setup
     from .slice_steps import Tables
 
 FEW = 1e-6  # weight of rows below which a configuration keeps its regression
+ROUNDED = 1e-12  # of the values: a range that rounding makes meaningless
 LEAST = 1e-3  # of the standard deviation of all values: what a density keeps
 
 
@@ -235,7 +235,7 @@ def fit_mixed_sequences(
         net, cases, likelihood=mapping("likelihood", columns.likelihood), keys=columns.keys,
     )  # fmt: skip
     for y in net.numbers:
-        check_spread(y, rows.values[y])
+        _check_spread(y, rows.values[y])
     own = hidden_states(model.hidden, net.discrete, net.discrete.variables)
     hidden = (*own, *net.joined)
     weights = weights_of(columns.weights, rows.sequences, cases)
@@ -277,6 +277,17 @@ def fit_mixed_sequences(
         fixed=(*(v for v in fit.fixed if v not in net.joined), *held),
         counts={v: counts for v, counts in fit.counts.items() if v not in net.joined},
     )  # fmt: skip
+
+
+def _check_spread(y: str, values: Floats) -> None:
+    """Raise an error if the values of a number are not several ones."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        raise DataError(f"no sequence has a value of {y!r}")
+    if known.min() == known.max():
+        raise DataError(f"column {y!r} is constant, {known[0]:g} in all rows; leave it out")
+    if known.max() - known.min() < ROUNDED * np.abs(known).max():
+        raise DataError(f"column {y!r} varies in the last digits of {known[0]:g} only; subtract that from it")
 
 
 def _errors(

@@ -35,7 +35,7 @@ from .value_steps import Values, errors_of
 if TYPE_CHECKING:
     from ...columns import Table as Cells
     from ...util.arrays import Floats, Ints
-    from .slices import Columns, Model
+    from .setup import Columns, Model
 
 KINDS = ("gaussian", "intervals", "states")
 DEFAULT_BINS = 5

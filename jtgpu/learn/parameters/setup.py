@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,34 @@ from .sources import CaseSource
 
 if TYPE_CHECKING:
     from ...model.states import CodesByVariable
+    from ...options.learning import Keys
     from .families import GivenStructure
+
+class Columns(NamedTuple):
+    """How a table of sequences is read."""
+
+    keys: Keys
+    likelihood: Mapping[str, Any] | None
+    weights: Any
+    missing: str
+    dialect: Any
+    na_values: Any
+
+
+class Model(NamedTuple):
+    """The arguments that concern the model; see `fit`."""
+
+    states: Any
+    bins: int | None
+    prior: Any
+    zeros: str
+    fixed: Any
+    tied: Any
+    hidden: Any
+    start: Any
+    max_table: int
+    codes: CodesByVariable | None
+
 
 # Priors of CPTs: what is added to the counts of each entry.
 

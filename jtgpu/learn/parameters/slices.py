@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from ...dynamic.sequences import read_sequences
 from ...errors import ArgumentError, DataError, closest
 from ...model.directed import DirectedModel
 from ...model.dynamic import DynamicNetwork
-from ...options.learning import Keys
 from ...util.arguments import choice, mapping, names, several
 from ...util.calls import outside
 from ...util.cells import MissingReport
@@ -25,43 +24,16 @@ from .families import check_sizes
 from .likelihood_cells import hidden_states
 from .result import Fit
 from .runs import FitRun, best_of_starts, counted, named_errors
-from .setup import STARTS, Setup, kept_prior, read_sharing
+from .setup import STARTS, Columns, Model, Setup, kept_prior, read_sharing
 from .slice_steps import FirstSlices, SliceExpectation
 from .template import known_states, template_of
 
 if TYPE_CHECKING:
     from ...dynamic.sequences import Sequences
-    from ...model.states import CodesByVariable
     from ...util.arrays import Bools, Floats
     from ...util.options import BackendName
     from .em import EMState
     from .families import Sharing
-
-
-class Columns(NamedTuple):
-    """How a table of sequences is read."""
-
-    keys: Keys
-    likelihood: Mapping[str, Any] | None
-    weights: Any
-    missing: str
-    dialect: Any
-    na_values: Any
-
-
-class Model(NamedTuple):
-    """The arguments that concern the model; see `fit`."""
-
-    states: Any
-    bins: int | None
-    prior: Any
-    zeros: str
-    fixed: Any
-    tied: Any
-    hidden: Any
-    start: Any
-    max_table: int
-    codes: CodesByVariable | None
 
 
 def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, run: FitRun) -> Fit[DynamicNetwork]:
