@@ -111,7 +111,7 @@ def fit(  # noqa: PLR0913
     likelihood : mapping, optional
         Variable to likelihoods of the rows of a table in memory, (B, card), or (card,) for all rows: virtual evidence,
         also of variables without a column. Cells may be likelihoods, too, in files as well: ``"[0.4;0.8]"`` has one
-        weight for each state.
+        weight for each state; not with sequences or continuous variables.
     em : EM
         How EM runs: start, restarts, iterations, seed, standard errors, checkpoints.
     keys : Keys
@@ -190,17 +190,14 @@ def fit(  # noqa: PLR0913
     if continuous is not None or isinstance(structure, MixedNetwork):
         require_only(em, OF_EVERY_KIND, "continuous variables")
         require_only(compute, "backend threads progress", "continuous variables")
+        require_only(read, OF_TABLES + " codes", "continuous variables")
         if backend not in ("auto", "cpu"):
             raise ArgumentError(f"networks with continuous variables are fitted on the CPU, not by backend={backend!r}")
         return fit_numbers(structure, cases, continuous, columns, model, run)
     given = read_structure(structure)
     mapping("likelihood", likelihood)
     source = open_source(cases, tuple(given.parents), read, rows, read.na_values, likelihood)
-    setup = set_up(
-        given, source, states=states, prior=pseudo_counts, weights=weights, zeros=em.zeros, fixed=fixed, tied=tied,
-        hidden=hidden, start=em.start, max_table=em.max_cpt, bins=bins, memory_limit=compute.memory_limit,
-        codes=read.codes,
-    )  # fmt: skip
+    setup = set_up(given, source, model, weights, compute.memory_limit)
     if missing == "available" and setup.hidden:
         raise ArgumentError("missing='available' cannot fit hidden variables; use missing='em'")
     if em.stepwise is not None:
