@@ -20,7 +20,6 @@ from ...util.arguments import check_keywords_of, choice, having, mapping, new_fi
 from ...util.cells import warn_of_few
 from ...util.iteration import Iteration
 from .coded_cases import CodedCases, read_cases, weighted_chunks
-from .em import Rule
 from .expectation import BACKENDS
 from .families import read_structure, warn_of_sparse
 from .mixed_slices import fit_mixed_sequences
@@ -171,15 +170,13 @@ def fit(  # noqa: PLR0913
     if cluster is not None and backend == "gpu":
         raise ArgumentError("a cluster counts on CPUs; use backend='cpu', or the GPUs of this machine without cluster=")
     rows = read.chunk or (100_000 if em.stepwise is None else 1_000)
-    checkpoint = None if em.checkpoint is None else new_file_path("checkpoint", em.checkpoint)
+    if em.checkpoint is not None:
+        em = em.replaced(checkpoint=new_file_path("checkpoint", em.checkpoint))
     structure, states = with_codes(converted(structure), states, read.codes)
     columns = Columns(keys, likelihood, weights, missing, read, read.na_values)
     model = Model(states, bins, pseudo_counts, em.zeros, fixed, tied, hidden, em.start, em.max_cpt, read.codes)
-    run = FitRun(
-        Rule(em.iterations, em.tolerance, em.accelerate), em.restarts, em.seed, backend, em.order, compute.threads,
-        em.on_error == "flag", _listener(compute.progress), checkpoint, em.resume, em.standard_errors, devices, cluster,
-        _tell if compute.progress is True else lambda _: None,
-    )
+    tell = _tell if compute.progress is True else lambda _: None
+    run = FitRun(em, compute, backend, _listener(compute.progress), tell)
     if keys != Keys() or is_template(structure):
         require_only(compute, "backend threads progress", "sequences")
         require_only(em, OF_EVERY_KIND, "sequences")

@@ -213,7 +213,7 @@ def fit_mixed_sequences(
 ) -> Fit[MixedDynamicNetwork]:
     """Fit a dynamic network with numbers; see `jtgpu.learn.fit`."""
     choice("missing", columns.missing, ("em", "error"))
-    without_order(run.order)
+    without_order(run.em.order)
     if isinstance(cases, (str, os.PathLike)):
         words = known_states(structure, model.states)
         cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values, states=words)
@@ -259,14 +259,14 @@ def fit_mixed_sequences(
     setup = set_up(slices, True, model, hidden, "given")
     options: dict[str, Any] = {}
     backend: BackendName = "cpu" if run.backend == "auto" else run.backend  # type: ignore[assignment]
-    if run.threads is not None and backend == "cpu":
-        options["threads"] = run.threads
+    if run.compute.threads is not None and backend == "cpu":
+        options["threads"] = run.compute.threads
     is_start = has_numbers and model.start != "random"
     with closing(SliceValues(
         net, rows, slices, setup, weights, backend, options, held=held, is_start=is_start
     )) as values:  # fmt: skip
         state, more = best_of_starts(values, values, run, values.digests)
-        if run.errors:
+        if run.em.standard_errors:
             more["_errors"] = _errors(values, slices, setup, state, net, held, run)
         used = values.weights
     more |= {"n_weightless": int((weights <= 0).sum()), "missing": MissingReport(holes)}

@@ -40,7 +40,7 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, ru
     """Fit a dynamic network; see `jtgpu.learn.fit`."""
     choice("missing", columns.missing, ("em", "error"))
     choice("zeros", model.zeros, ("keep", "free"))
-    without_order(run.order)
+    without_order(run.em.order)
     if isinstance(cases, (str, os.PathLike)):
         words = known_states(structure, model.states)
         cases = read_file(str(cases), dialect=columns.dialect, na_values=columns.na_values, states=words)
@@ -66,16 +66,16 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, ru
     _warn_of_few(slices, setup.sharing, sequences.lengths[weights > 0])
     options: dict[str, Any] = {}
     backend: BackendName = "cpu" if run.backend == "auto" else run.backend  # type: ignore[assignment]
-    if run.threads is not None and backend == "cpu":
-        options["threads"] = run.threads
+    if run.compute.threads is not None and backend == "cpu":
+        options["threads"] = run.compute.threads
     with closing(SliceExpectation(slices, sequences, weights, backend, options)) as engine:
         method = "em"
         if not hidden and not any(holes.values()) and not setup.keeps_zeros and _is_plain(dyn, sequences):
-            state, method = counted(setup, engine.complete_counts, run.seed), "counts"
+            state, method = counted(setup, engine.complete_counts, run.em.seed), "counts"
             more: dict[str, Any] = {"restarts": (state.objective,)}
         else:
             state, more = best_of_starts(setup, engine, run, lambda: fingerprints(setup, engine.digest()))
-        if run.errors:
+        if run.em.standard_errors:
             errors = named_errors(setup, state, engine if method == "em" else None, run)
             more["_errors"] = {title: errors[v] for v in errors if (title := slices.title(v)) is not None}
     weightless = {"n_weightless": int((weights <= 0).sum()), "missing": MissingReport(holes)}
