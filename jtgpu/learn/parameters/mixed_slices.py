@@ -30,7 +30,6 @@ from .value_steps import Density, no_errors
 
 if TYPE_CHECKING:
     from ...util.arrays import Floats, Ints
-    from ...util.options import BackendName
     from .em import EMState, Theta
     from .expectation import Evaluation
     from .setup import Columns, Model, Setup
@@ -91,11 +90,11 @@ class SliceValues(SliceExpectation):
 
     def __init__(  # noqa: PLR0913
         self, net: MixedDynamicNetwork, rows: NumberRows, slices: FirstSlices, setup: Setup, weights: Floats,
-        backend: BackendName, options: Mapping[str, Any], *, held: Sequence[str], is_start: bool,
+        run: FitRun, *, held: Sequence[str], is_start: bool,
     ):  # fmt: skip
         # held: numbers whose densities stay as they are
         # is_start: whether EM starts from the network
-        super().__init__(slices, rows.sequences, weights, backend, options)
+        super().__init__(slices, rows.sequences, weights, run)
         self._net, self._rows, self._setup, self._is_start, self._held = net, rows, setup, is_start, held
         self.names: list[tuple[str, str]] = []  # of each density that is estimated: the number, and in results
         self._own: list[tuple[_SliceDensity, float, str | None, Ints, Floats]] = []
@@ -239,17 +238,7 @@ def fit_mixed_sequences(
     own = hidden_states(model.hidden, net.discrete, net.discrete.variables)
     hidden = (*own, *net.joined)
     weights = weights_of(columns.weights, rows.sequences, cases)
-    holes = holes_of(net.discrete, rows.sequences, hidden, columns.missing)
-    gaps = {y: int(np.isnan(rows.values[y]).sum()) for y in net.numbers}
-    if columns.missing == "error" and any(gaps.values()):
-        y = next(y for y in net.numbers if gaps[y])
-        row = int(np.argmax(np.isnan(rows.values[y])))
-        i = int(np.searchsorted(rows.sequences.ptr, row, side="right")) - 1
-        raise DataError(
-            f"{rows.sequences.name(i, row - int(rows.sequences.ptr[i]))}: the cell of {y!r} is missing "
-            '(missing="em" fits with missing cells)'
-        )
-    holes |= {y: n for y, n in gaps.items() if n}
+    holes = holes_of(net.discrete, rows.sequences, hidden, columns.missing, {y: rows.values[y] for y in net.numbers})
     slices = FirstSlices(net.discrete)
     fixed = list(names("fixed", model.fixed))
     held = [y for y in fixed if y in net.numbers]
@@ -257,14 +246,8 @@ def fit_mixed_sequences(
         raise ArgumentError("fixed requires a network with CPTs and Gaussians as the structure")
     model = model._replace(fixed=[*(v for v in fixed if v not in held), *net.joined])
     setup = set_up(slices, True, model, hidden, "given")
-    options: dict[str, Any] = {}
-    backend: BackendName = "cpu" if run.backend == "auto" else run.backend  # type: ignore[assignment]
-    if run.compute.threads is not None and backend == "cpu":
-        options["threads"] = run.compute.threads
     is_start = has_numbers and model.start != "random"
-    with closing(SliceValues(
-        net, rows, slices, setup, weights, backend, options, held=held, is_start=is_start
-    )) as values:  # fmt: skip
+    with closing(SliceValues(net, rows, slices, setup, weights, run, held=held, is_start=is_start)) as values:
         state, more = best_of_starts(values, values, run, values.digests)
         if run.em.standard_errors:
             more["_errors"] = _errors(values, slices, setup, state, net, held, run)

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from contextlib import closing
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +32,6 @@ from .template import known_states, template_of
 if TYPE_CHECKING:
     from ...dynamic.sequences import Sequences
     from ...util.arrays import Bools, Floats
-    from ...util.options import BackendName
     from .em import EMState
     from .families import Sharing
 
@@ -64,11 +64,7 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, ru
     slices = FirstSlices(dyn)
     setup = set_up(slices, has_numbers, model, hidden, start)
     _warn_of_few(slices, setup.sharing, sequences.lengths[weights > 0])
-    options: dict[str, Any] = {}
-    backend: BackendName = "cpu" if run.backend == "auto" else run.backend  # type: ignore[assignment]
-    if run.compute.threads is not None and backend == "cpu":
-        options["threads"] = run.compute.threads
-    with closing(SliceExpectation(slices, sequences, weights, backend, options)) as engine:
+    with closing(SliceExpectation(slices, sequences, weights, run)) as engine:
         method = "em"
         if not hidden and not any(holes.values()) and not setup.keeps_zeros and _is_plain(dyn, sequences):
             state, method = counted(setup, engine.complete_counts, run.em.seed), "counts"
@@ -186,11 +182,14 @@ def _observed(dyn: DynamicNetwork, sequences: Sequences, v: int) -> Bools:
     return seen
 
 
-def holes_of(dyn: DynamicNetwork, sequences: Sequences, hidden: tuple[str, ...], rule: str) -> dict[str, int]:
-    """Missing cells of each variable that is not hidden."""
+def holes_of(
+    dyn: DynamicNetwork, sequences: Sequences, hidden: tuple[str, ...], rule: str,
+    values: Mapping[str, Floats] = MappingProxyType({}),
+) -> dict[str, int]:  # fmt: skip
+    """Missing cells of each variable that is not hidden, and of numbers with these values."""
     holes = {}
-    for v, name in enumerate(dyn.variables):
-        seen = _observed(dyn, sequences, v)
+    every = {name: _observed(dyn, sequences, v) for v, name in enumerate(dyn.variables)}
+    for name, seen in (every | {y: ~np.isnan(x) for y, x in values.items()}).items():
         if name in hidden:
             if seen.any():
                 raise DataError(f"{name!r} is declared hidden, but the sequences have states of it")
