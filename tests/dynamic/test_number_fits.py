@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.learn.parameters.mixed_starts import weighted_regression
 from tests.dynamic.test_numbers import NAN, drawn, long_frame, template
 
 
@@ -233,18 +232,3 @@ def test_bits_depend_neither_on_threads_nor_on_other_sequences() -> None:
     fits: list[Any] = [jtgpu.learn.fit(net, data, compute=jtgpu.Compute(threads=n), **options) for n in (1, 2)]
     assert fits[0].network == fits[1].network
     assert fits[0].restarts == fits[1].restarts
-
-
-def test_regressions_on_nearly_collinear_parents() -> None:
-    rng = np.random.default_rng(2)
-    x = rng.normal(size=300)
-    weak = rng.normal(size=300)
-    design = np.column_stack([np.ones(300), x, x + 2.0**-23 * weak])  # 1e-7 of the spread
-    weak = (design[:, 2] - x) * 2.0**23
-    y, weights = 3.0 + x + weak + 0.1 * rng.normal(size=300), rng.random(300)
-    b, sd, _ = weighted_regression(y, design, weights)
-    root = np.sqrt(weights)[:, None]
-    plain = np.column_stack([np.ones(300), x, weak])  # the same span
-    expected = np.linalg.lstsq(plain * root, y * root[:, 0], rcond=None)[0]
-    assert [b[0], b[1] + b[2], b[2] * 2.0**-23] == pytest.approx(expected, rel=1e-6)
-    assert sd == pytest.approx(np.sqrt(np.average((y - plain @ expected) ** 2, weights=weights)), rel=1e-9)

@@ -484,5 +484,7 @@ def test_where_em_of_numbers_starts() -> None:
         fit(HIDDEN, table, em=em(start="given"), **given)
     with pytest.raises(jtgpu.ArgumentError, match="start must be 'auto', 'given' or 'random'"):
         fit(HIDDEN, table, em=em(start="uniform"), **given)
+    with pytest.raises(jtgpu.ArgumentError, match="chunk= is not offered with continuous variables"):
+        fit(HIDDEN, table, read=jtgpu.ReadOptions(chunk=10), **given)
     with pytest.raises(jtgpu.TableTooLarge, match="would have 2 entries, more than the limit of 1"):
         fit(HIDDEN, table, em=em(max_cpt=1), **given)

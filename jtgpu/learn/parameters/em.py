@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,19 +20,14 @@ from ...util.iteration import Iteration
 from .coded_cases import Block
 from .expectation import Evaluation
 
+if TYPE_CHECKING:
+    from ...options.learning import EM
+
 FALL = 1e-9  # fall of the objective that rounding explains, relative to its size and the weight of the rows
 CALM = 1e-6  # of the weight of the rows: below it, an objective near 0 counts as this much for the tolerance
 LARGER = 4.0  # factor of the longest extrapolation, after one that reached it
 
 Theta = list[Floats]  # parameters or sums, an array a variable: CPTs and counts; see `DensityFamily` for numbers
-
-
-class Rule(NamedTuple):
-    """When to stop, and whether to extrapolate."""
-
-    iterations: int
-    tolerance: float
-    accelerate: bool
 
 
 class Family(Protocol):
@@ -108,7 +103,7 @@ def first_state(problem: Problem, tables: Theta, evaluation: Evaluation | None =
 
 
 def run_em(
-    problem: Problem, state: EMState, rule: Rule, listener: Callable[[EMState], None] = lambda _: None
+    problem: Problem, state: EMState, rule: EM, listener: Callable[[EMState], None] = lambda _: None
 ) -> EMState:
     """Iterate until the objective stays the same, or the passes are used up, or Ctrl-C."""
     # listener: Called after every iteration
@@ -125,7 +120,7 @@ def run_em(
     return state
 
 
-def step(problem: Problem, state: EMState, rule: Rule) -> EMState:
+def step(problem: Problem, state: EMState, rule: EM) -> EMState:
     """One iteration; if an extrapolation is not taken, the ordinary step follows at once."""
     begun = time.perf_counter()
     ordinary = maximise(problem.families, state.evaluation.sums, state.tables)
@@ -154,7 +149,7 @@ def step(problem: Problem, state: EMState, rule: Rule) -> EMState:
 
 
 def _next(
-    state: EMState, tables: Theta, evaluation: Evaluation, objective: float, rule: Rule, how: tuple[float, bool]
+    state: EMState, tables: Theta, evaluation: Evaluation, objective: float, rule: EM, how: tuple[float, bool]
 ) -> EMState:
     """The state after a step that began at some time, accelerated or not."""
     begun, accelerated = how

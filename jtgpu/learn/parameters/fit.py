@@ -20,15 +20,14 @@ from ...util.arguments import check_keywords_of, choice, having, mapping, new_fi
 from ...util.cells import warn_of_few
 from ...util.iteration import Iteration
 from .coded_cases import CodedCases, read_cases, weighted_chunks
-from .em import Rule
 from .expectation import BACKENDS
 from .families import read_structure, warn_of_sparse
 from .mixed_slices import fit_mixed_sequences
 from .numbers import fit_numbers
 from .result import Fit
 from .runs import FitRun, fit_rows, fit_stepwise
-from .setup import set_up
-from .slices import Columns, Model, fit_sequences
+from .setup import Columns, Model, set_up
+from .slices import fit_sequences
 from .sources import open_source
 from .template import converted, is_template, with_codes
 
@@ -111,7 +110,7 @@ def fit(  # noqa: PLR0913
     likelihood : mapping, optional
         Variable to likelihoods of the rows of a table in memory, (B, card), or (card,) for all rows: virtual evidence,
         also of variables without a column. Cells may be likelihoods, too, in files as well: ``"[0.4;0.8]"`` has one
-        weight for each state.
+        weight for each state; not with sequences or continuous variables.
     em : EM
         How EM runs: start, restarts, iterations, seed, standard errors, checkpoints.
     keys : Keys
@@ -171,15 +170,13 @@ def fit(  # noqa: PLR0913
     if cluster is not None and backend == "gpu":
         raise ArgumentError("a cluster counts on CPUs; use backend='cpu', or the GPUs of this machine without cluster=")
     rows = read.chunk or (100_000 if em.stepwise is None else 1_000)
-    checkpoint = None if em.checkpoint is None else new_file_path("checkpoint", em.checkpoint)
+    if em.checkpoint is not None:
+        em = em.replaced(checkpoint=new_file_path("checkpoint", em.checkpoint))
     structure, states = with_codes(converted(structure), states, read.codes)
     columns = Columns(keys, likelihood, weights, missing, read, read.na_values)
     model = Model(states, bins, pseudo_counts, em.zeros, fixed, tied, hidden, em.start, em.max_cpt, read.codes)
-    run = FitRun(
-        Rule(em.iterations, em.tolerance, em.accelerate), em.restarts, em.seed, backend, em.order, compute.threads,
-        em.on_error == "flag", _listener(compute.progress), checkpoint, em.resume, em.standard_errors, devices, cluster,
-        _tell if compute.progress is True else lambda _: None,
-    )
+    tell = _tell if compute.progress is True else lambda _: None
+    run = FitRun(em, compute, backend, _listener(compute.progress), tell)
     if keys != Keys() or is_template(structure):
         require_only(compute, "backend threads progress", "sequences")
         require_only(em, OF_EVERY_KIND, "sequences")
@@ -190,17 +187,14 @@ def fit(  # noqa: PLR0913
     if continuous is not None or isinstance(structure, MixedNetwork):
         require_only(em, OF_EVERY_KIND, "continuous variables")
         require_only(compute, "backend threads progress", "continuous variables")
+        require_only(read, OF_TABLES + " codes", "continuous variables")
         if backend not in ("auto", "cpu"):
             raise ArgumentError(f"networks with continuous variables are fitted on the CPU, not by backend={backend!r}")
         return fit_numbers(structure, cases, continuous, columns, model, run)
     given = read_structure(structure)
     mapping("likelihood", likelihood)
     source = open_source(cases, tuple(given.parents), read, rows, read.na_values, likelihood)
-    setup = set_up(
-        given, source, states=states, prior=pseudo_counts, weights=weights, zeros=em.zeros, fixed=fixed, tied=tied,
-        hidden=hidden, start=em.start, max_table=em.max_cpt, bins=bins, memory_limit=compute.memory_limit,
-        codes=read.codes,
-    )  # fmt: skip
+    setup = set_up(given, source, model, weights, compute.memory_limit)
     if missing == "available" and setup.hidden:
         raise ArgumentError("missing='available' cannot fit hidden variables; use missing='em'")
     if em.stepwise is not None:

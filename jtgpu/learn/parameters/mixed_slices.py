@@ -20,23 +20,22 @@ from ...util.cells import MissingReport
 from .checkpoint import digest, fingerprints
 from .information import standard_errors
 from .likelihood_cells import hidden_states
-from .mixed_starts import least_sd, mixed_template, random_densities
 from .result import Fit
 from .runs import FitRun, best_of_starts
 from .slice_steps import FirstSlices, SliceExpectation
-from .slices import Columns, Model, holes_of, result_of, set_up, weights_of, without_order
-from .template import known_states
+from .slices import holes_of, result_of, set_up, weights_of, without_order
+from .template import known_states, mixed_template
 from .value_steps import Density, no_errors
 
 if TYPE_CHECKING:
     from ...util.arrays import Floats, Ints
-    from ...util.options import BackendName
     from .em import EMState, Theta
     from .expectation import Evaluation
-    from .setup import Setup
+    from .setup import Columns, Model, Setup
     from .slice_steps import Tables
 
 FEW = 1e-6  # weight of rows below which a configuration keeps its regression
+ROUNDED = 1e-12  # of the values: a range that rounding makes meaningless
 LEAST = 1e-3  # of the standard deviation of all values: what a density keeps
 
 
@@ -46,15 +45,8 @@ class _SliceDensity(Density):
     def maximise(self, sums: Theta, old: Floats) -> Floats:
         lines = old.copy()
         for k, s in enumerate(sums[self.members[0]]):
-            if s[0, 0] <= FEW:
-                continue
-            mean = s[0, 1:] / s[0, 0]
-            cov = s[1:, 1:] / s[0, 0] - np.outer(mean, mean)
-            size = np.sqrt(np.maximum(np.diagonal(cov)[:-1], 0.0))
-            size[size == 0] = 1.0
-            slopes = np.linalg.lstsq(cov[:-1, :-1] / np.outer(size, size), cov[:-1, -1] / size, rcond=None)[0] / size
-            contrast = np.append(-slopes, 1.0)
-            lines[k] = mean @ contrast, *slopes, max(float(contrast @ cov @ contrast), 0.0) ** 0.5
+            if s[0, 0] > FEW:
+                lines[k] = _regression(s)
         lines[:, -1] = np.maximum(lines[:, -1], LEAST)  # where there are hidden states, the likelihood has no bound
         return lines
 
@@ -81,16 +73,27 @@ class _SliceDensity(Density):
         return Gaussian(mean.reshape(self.shape), own, sd.reshape(self.shape))
 
 
+def _regression(s: Floats) -> Floats:
+    """Intercept, slopes and sd of the least squares of a number on its parents, from the sums of z z'."""
+    mean = s[0, 1:] / s[0, 0]
+    cov = s[1:, 1:] / s[0, 0] - np.outer(mean, mean)
+    size = np.sqrt(np.maximum(np.diagonal(cov)[:-1], 0.0))
+    size[size == 0] = 1.0
+    slopes = np.linalg.lstsq(cov[:-1, :-1] / np.outer(size, size), cov[:-1, -1] / size, rcond=None)[0] / size
+    contrast = np.append(-slopes, 1.0)
+    return np.array([mean @ contrast, *slopes, max(float(contrast @ cov @ contrast), 0.0) ** 0.5])
+
+
 class SliceValues(SliceExpectation):
     """Sequences with numbers: where EM starts, what it estimates, and its passes; see `Values`."""
 
     def __init__(  # noqa: PLR0913
         self, net: MixedDynamicNetwork, rows: NumberRows, slices: FirstSlices, setup: Setup, weights: Floats,
-        backend: BackendName, options: Mapping[str, Any], *, held: Sequence[str], is_start: bool,
+        run: FitRun, *, held: Sequence[str], is_start: bool,
     ):  # fmt: skip
         # held: numbers whose densities stay as they are
         # is_start: whether EM starts from the network
-        super().__init__(slices, rows.sequences, weights, backend, options)
+        super().__init__(slices, rows.sequences, weights, run)
         self._net, self._rows, self._setup, self._is_start, self._held = net, rows, setup, is_start, held
         self.names: list[tuple[str, str]] = []  # of each density that is estimated: the number, and in results
         self._own: list[tuple[_SliceDensity, float, str | None, Ints, Floats]] = []
@@ -114,13 +117,34 @@ class SliceValues(SliceExpectation):
 
     def start_tables(self, complete_counts: Callable[[], Tables], seed: int, n: int) -> Tables:
         """The n-th start: the network's, and densities around random rows."""
-        setup, densities = self._setup, {y: [*self._net.gaussians(y)] for y in self._net.numbers}
+        setup, each = self._setup, (g for y in self._net.numbers if y not in self._held for g in self._net.gaussians(y))
+        lines = [own[0].line(g, own[1]) for own, g in zip(self._own, each, strict=True)]
         if n or not self._is_start:
-            setup = replace(setup, start="random")
-            densities |= random_densities(self._net, self._rows, np.random.default_rng([seed, n]))
-        each = [g for y in self._net.numbers if y not in self._held for g in densities[y]]
-        lines = [f.line(g, centre) for (f, centre, *_), g in zip(self._own, each, strict=True)]
+            setup, lines = replace(setup, start="random"), self._around_rows(lines, np.random.default_rng([seed, n]))
         return [*setup.start_tables(complete_counts, seed + n, 0), *lines]
+
+    def _around_rows(self, lines: Sequence[Floats], rng: np.random.Generator) -> list[Floats]:
+        """Regressions of all rows, whose means are moved to a random row for each configuration of states."""
+        # lines: of densities without a row
+        chosen: dict[str | None, Ints] = {}  # the same rows for all numbers with the same parents
+        made = []
+        for old, (_, _, component, here, products) in zip(lines, self._own, strict=True):
+            if not len(here):
+                made.append(old)
+                continue
+            k, width = old.shape
+            line = _regression(products.sum(axis=0).reshape(width, width))
+            left = np.full(len(self._rows.sequences.codes), np.nan)
+            left[here] = (products[:, :width] * np.append(-line[:-1], 1.0)).sum(axis=1)
+            if component not in chosen:
+                chosen[component] = rng.choice(here, k, replace=len(here) < k)
+            moved = left[chosen[component]]
+            moved = np.where(np.isnan(moved), left[rng.choice(here, k)], moved)
+            start = np.tile(line, (k, 1))
+            start[:, 0] += moved if component is not None else 0.0
+            start[:, -1] = max(line[-1], LEAST)
+            made.append(start)
+        return made
 
     def densities(self, theta: Tables) -> dict[str, list[Gaussian]]:
         """The densities of the numbers that are estimated."""
@@ -187,7 +211,7 @@ def fit_mixed_sequences(
 ) -> Fit[MixedDynamicNetwork]:
     """Fit a dynamic network with numbers; see `jtgpu.learn.fit`."""
     choice("missing", columns.missing, ("em", "error"))
-    without_order(run.order)
+    without_order(run.em.order)
     cases = in_memory(cases, columns.dialect, columns.na_values, known_states(structure, model.states))
     given = model.start
     if isinstance(given, MixedDynamicNetwork):
@@ -207,21 +231,11 @@ def fit_mixed_sequences(
         net, cases, likelihood=mapping("likelihood", columns.likelihood), keys=columns.keys,
     )  # fmt: skip
     for y in net.numbers:
-        least_sd(y, rows.values[y])
+        _check_spread(y, rows.values[y])
     own = hidden_states(model.hidden, net.discrete, net.discrete.variables)
     hidden = (*own, *net.joined)
     weights = weights_of(columns.weights, rows.sequences, cases)
-    holes = holes_of(net.discrete, rows.sequences, hidden, columns.missing)
-    gaps = {y: int(np.isnan(rows.values[y]).sum()) for y in net.numbers}
-    if columns.missing == "error" and any(gaps.values()):
-        y = next(y for y in net.numbers if gaps[y])
-        row = int(np.argmax(np.isnan(rows.values[y])))
-        i = int(np.searchsorted(rows.sequences.ptr, row, side="right")) - 1
-        raise DataError(
-            f"{rows.sequences.name(i, row - int(rows.sequences.ptr[i]))}: the cell of {y!r} is missing "
-            '(missing="em" fits with missing cells)'
-        )
-    holes |= {y: n for y, n in gaps.items() if n}
+    holes = holes_of(net.discrete, rows.sequences, hidden, columns.missing, {y: rows.values[y] for y in net.numbers})
     slices = FirstSlices(net.discrete)
     fixed = list(names("fixed", model.fixed))
     held = [y for y in fixed if y in net.numbers]
@@ -229,16 +243,10 @@ def fit_mixed_sequences(
         raise ArgumentError("fixed requires a network with CPTs and Gaussians as the structure")
     model = model._replace(fixed=[*(v for v in fixed if v not in held), *net.joined])
     setup = set_up(slices, True, model, hidden, "given")
-    options: dict[str, Any] = {}
-    backend: BackendName = "cpu" if run.backend == "auto" else run.backend  # type: ignore[assignment]
-    if run.threads is not None and backend == "cpu":
-        options["threads"] = run.threads
     is_start = has_numbers and model.start != "random"
-    with closing(SliceValues(
-        net, rows, slices, setup, weights, backend, options, held=held, is_start=is_start
-    )) as values:  # fmt: skip
+    with closing(SliceValues(net, rows, slices, setup, weights, run, held=held, is_start=is_start)) as values:
         state, more = best_of_starts(values, values, run, values.digests)
-        if run.errors:
+        if run.em.standard_errors:
             more["_errors"] = _errors(values, slices, setup, state, net, held, run)
         used = values.weights
     more |= {"n_weightless": int((weights <= 0).sum()), "missing": MissingReport(holes)}
@@ -249,6 +257,17 @@ def fit_mixed_sequences(
         fixed=(*(v for v in fit.fixed if v not in net.joined), *held),
         counts={v: counts for v, counts in fit.counts.items() if v not in net.joined},
     )  # fmt: skip
+
+
+def _check_spread(y: str, values: Floats) -> None:
+    """Raise an error if the values of a number are not several ones."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        raise DataError(f"no sequence has a value of {y!r}")
+    if known.min() == known.max():
+        raise DataError(f"column {y!r} is constant, {known[0]:g} in all rows; leave it out")
+    if known.max() - known.min() < ROUNDED * np.abs(known).max():
+        raise DataError(f"column {y!r} varies in the last digits of {known[0]:g} only; subtract that from it")
 
 
 def _errors(

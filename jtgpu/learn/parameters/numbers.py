@@ -34,7 +34,7 @@ from .value_steps import Values, errors_of
 if TYPE_CHECKING:
     from ...columns import Table as Cells
     from ...util.arrays import Floats, Ints
-    from .slices import Columns, Model
+    from .setup import Columns, Model
 
 KINDS = ("gaussian", "intervals", "states")
 DEFAULT_BINS = 5
@@ -110,8 +110,8 @@ def _fit_table(
     held = [v for v in fixed if not shell.is_number(v)]
     sharing = read_sharing(shell.discrete, shell.discrete, held, model.tied)
     values = Values(
-        first, read, row_weights, strength, {"threads": run.threads, "order": run.order}, fixed=fixed, sharing=sharing,
-        hidden=model.hidden, source=(table, rows),
+        first, read, row_weights, strength, {"threads": run.compute.threads, "order": run.em.order}, fixed=fixed,
+        sharing=sharing, hidden=model.hidden, source=(table, rows),
         is_random=model.start == "random" or (bool(model.hidden) and model.start == "auto"),
     )  # fmt: skip
     more: dict[str, Any] = {}
@@ -129,7 +129,7 @@ def _fit_table(
         for v, sums in zip(network, state.evaluation.sums, strict=True) if v not in fixed
     }  # fmt: skip
     kept = read.part(np.flatnonzero(used)), row_weights[used], strength, fixed, sharing, model.hidden
-    if run.errors and not state.interrupted:
+    if run.em.standard_errors and not state.interrupted:
         more["_errors"] = errors_of(network, method, *kept, **run.kind_of_errors)
     return Fit._of(
         network.with_codes(model.codes), state, method, counts, int(used.sum()), n_dropped=dropped, fixed=fixed,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -15,7 +14,7 @@ from ...util.arrays import Floats
 from ...util.iteration import Iteration
 from .checkpoint import Checkpoint, fingerprints
 from .coded_cases import Block, CodedCases
-from .em import EMState, Family, Problem, Rule, first_state, log_prior, maximise, run_em, run_stepwise
+from .em import EMState, Family, Problem, first_state, log_prior, maximise, run_em, run_stepwise
 from .expectation import Evaluation, Expectation, Steps
 from .families import available_counts, family_shapes, log_score, network_of
 from .information import Passes, standard_errors
@@ -24,7 +23,8 @@ from .setup import Setup
 
 if TYPE_CHECKING:
     from ...model.network import BayesianNetwork
-    from ...util.options import Order
+    from ...options.compute import Compute
+    from ...options.learning import EM
 
 Tables = list[Floats]
 
@@ -32,25 +32,21 @@ Tables = list[Floats]
 class FitRun(NamedTuple):
     """How EM runs, and where its passes run; see `jtgpu.learn.fit`."""
 
-    rule: Rule
-    restarts: int
-    seed: int
+    em: EM
+    compute: Compute
     backend: str
-    order: Order
-    threads: int | None
-    flag: bool  # whether cases of probability 0 are left out
     listen: Callable[[Iteration], None]
-    checkpoint: str | os.PathLike[str] | None
-    resume: bool
-    errors: str | None  # how standard errors are computed: "information" or "scores"
-    devices: Any  # GPUs
-    cluster: Any  # on which EM runs
     tell: Callable[[str], None] = lambda _: None  # what happens after EM
+
+    @property
+    def flag(self) -> bool:
+        """Whether cases of probability 0 are left out."""
+        return self.em.on_error == "flag"
 
     @property
     def kind_of_errors(self) -> dict[str, Any]:
         """The keywords of `standard_errors`."""
-        return {"scores": self.errors == "scores", "tell": self.tell}
+        return {"scores": self.em.standard_errors == "scores", "tell": self.tell}
 
 
 def counted(setup: Setup, complete_counts: Callable[[], Tables], seed: int) -> EMState:
@@ -100,17 +96,18 @@ def fit_rows(setup: Setup, cases: CodedCases, run: FitRun, *, available: bool) -
     """Count in one pass, or EM from every start."""
     # available: each family over the rows in which it is complete
     if available or (cases.is_complete and not setup.keeps_zeros):
-        state = counted(setup, partial(available_counts, cases), run.seed)
+        state = counted(setup, partial(available_counts, cases), run.em.seed)
         more: dict[str, Any] = {"restarts": (state.objective,)}
-        if run.errors:
+        if run.em.standard_errors:
             more["_errors"] = named_errors(setup, state, None, run)
         return _result(setup, cases, state, "counts" if cases.is_complete else "available", **more)
     cases.merge_equal_rows()
-    first = setup.start_tables(partial(available_counts, cases), run.seed, 0)
-    engine = Expectation(cases, first, run.backend, run.order, run.threads, run.devices, run.cluster)
+    first = setup.start_tables(partial(available_counts, cases), run.em.seed, 0)
+    at = run.compute
+    engine = Expectation(cases, first, run.backend, run.em.order, at.threads, at.devices, at.cluster)
     with closing(engine):
         state, more = best_of_starts(setup, engine, run, lambda: fingerprints(setup, cases.digest()))
-        if run.errors:
+        if run.em.standard_errors:
             more["_errors"] = named_errors(setup, state, engine, run)
     return _result(setup, cases, state, "em", **more)
 
@@ -131,10 +128,10 @@ def best_of_starts(
     """The best state that EM reaches from some starts, and entries of the result."""
     # decisive: Digests of what decides the result, by name, for a checkpoint
     saved = None
-    if run.checkpoint is not None:
-        options = {"seed": run.seed, "accelerate": run.rule.accelerate, "flag": run.flag}
+    if run.em.checkpoint is not None:
+        options = {"seed": run.em.seed, "accelerate": run.em.accelerate, "flag": run.flag}
         digests = {**decisive(), **{name: repr(value) for name, value in options.items()}}
-        saved = Checkpoint(run.checkpoint, digests, resume=run.resume)
+        saved = Checkpoint(run.em.checkpoint, digests, resume=run.em.resume)
     objectives = list(saved.objectives) if saved is not None else []
     best = saved.best if saved is not None else None
     problem = Problem(engine.evaluate, setup.families)
@@ -145,9 +142,9 @@ def best_of_starts(
         if saved is not None:
             saved.write(state, objectives, best)
 
-    for n in range(len(objectives), run.restarts):
+    for n in range(len(objectives), run.em.restarts):
         resumed = saved.resumed() if saved is not None else None
-        tables = setup.start_tables(engine.complete_counts, run.seed, n) if resumed is None else resumed.tables
+        tables = setup.start_tables(engine.complete_counts, run.em.seed, n) if resumed is None else resumed.tables
         evaluation, left_out = _possible(engine, tables, run.flag)
         n_left_out += left_out
         if resumed is None:
@@ -155,7 +152,7 @@ def best_of_starts(
             run.listen(state.history[-1])
         else:
             state = replace(resumed, evaluation=evaluation)
-        state = run_em(problem, state, run.rule, keep)
+        state = run_em(problem, state, run.em, keep)
         if saved is not None and state.interrupted:
             saved.write(state, objectives, best, now=True)
         if best is None or state.objective > best.objective:
@@ -202,8 +199,8 @@ def fit_stepwise(
     # cases: Without rows: those of the blocks are noted there
     # chunk: (int, float): Rows of a chunk, and the power of the shares
     rows, power = chunk
-    tables = setup.start_tables(partial(available_counts, cases), run.seed, 0)
-    engine = Expectation(cases, tables, run.backend, run.order, run.threads, run.devices)
+    tables = setup.start_tables(partial(available_counts, cases), run.em.seed, 0)
+    engine = Expectation(cases, tables, run.backend, run.em.order, run.compute.threads, run.compute.devices)
 
     def noted() -> Iterator[Block]:
         for block in _in_chunks(map(cases.without_weightless, blocks), rows):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,34 @@ from .sources import CaseSource
 
 if TYPE_CHECKING:
     from ...model.states import CodesByVariable
+    from ...options.learning import Keys
     from .families import GivenStructure
+
+class Columns(NamedTuple):
+    """How a table of sequences is read."""
+
+    keys: Keys
+    likelihood: Mapping[str, Any] | None
+    weights: Any
+    missing: str
+    dialect: Any
+    na_values: Any
+
+
+class Model(NamedTuple):
+    """The arguments that concern the model; see `fit`."""
+
+    states: Any
+    bins: int | None
+    prior: Any
+    zeros: str
+    fixed: Any
+    tied: Any
+    hidden: Any
+    start: Any
+    max_table: int
+    codes: CodesByVariable | None
+
 
 # Priors of CPTs: what is added to the counts of each entry.
 
@@ -229,14 +256,12 @@ class Setup:
         return tables
 
 
-def set_up(  # noqa: PLR0913
-    given: GivenStructure, source: CaseSource, *, states: Any, prior: Any, weights: Any, zeros: str, fixed: Any,
-    tied: Any, hidden: Any, start: Any, max_table: int, bins: int | None, memory_limit: float | str | None = None,
-    codes: CodesByVariable | None = None,
-) -> Setup:  # fmt: skip
+def set_up(
+    given: GivenStructure, source: CaseSource, asked: Model, weights: Any, memory_limit: float | str | None
+) -> Setup:
     """Check the arguments that concern the model."""
     variables = tuple(given.parents)
-    network = given.network
+    network, start = given.network, asked.start
     if isinstance(start, BayesianNetwork):
         network, start = start, "given"
         if set(network.variables) != set(variables) or any(network.parents(v) != given.parents[v] for v in variables):
@@ -244,12 +269,12 @@ def set_up(  # noqa: PLR0913
     choice("start", start, STARTS)
     name = network.name if network is not None else ""
     shell = DirectedModel(dict.fromkeys(variables, ("",)), given.parents, name=name)
-    hide = hidden_states(hidden, network, variables)
+    hide = hidden_states(asked.hidden, network, variables)
     columns = table_columns(shell, source, tuple(hide), weights if isinstance(weights, str) else None)
-    states, ends = of_discretiser(states, variables)
+    states, ends = of_discretiser(asked.states, variables)
     known = states_given(states, network, variables) | hide
     unknown = [c for c in columns if c not in known]
-    schema = source.schema(unknown, None if bins is None else whole_number("bins", bins, 2))
+    schema = source.schema(unknown, None if asked.bins is None else whole_number("bins", asked.bins, 2))
     known |= schema.states
     schema.warn()
     warn_of_near_equal({v: known[v] for v in unknown})
@@ -257,16 +282,16 @@ def set_up(  # noqa: PLR0913
         if v not in known:
             raise without_states(v)
     model = DirectedModel({v: known[v] for v in variables}, given.parents, name=name)
-    model = model.with_codes(network.state_codes if network is not None and codes is None else codes)
-    check_sizes(model, max_table, memory_limit)
+    model = model.with_codes(network.state_codes if network is not None and asked.codes is None else asked.codes)
+    check_sizes(model, asked.max_table, memory_limit)
     if network is not None and any(network.states(v) != model.states(v) for v in variables):
-        if start == "given" or fixed:
+        if start == "given" or asked.fixed:
             v = next(v for v in variables if network.states(v) != model.states(v))
             raise ArgumentError(f"states: {v!r} has other states in the network, so its CPT cannot be used")
         network = None
-    sharing = read_sharing(model, network, fixed, tied)
-    keep = zeros == "keep"
-    counts = kept_prior(prior, model, network, sharing, keeps=keep and start == "given")
+    sharing = read_sharing(model, network, asked.fixed, asked.tied)
+    keep = asked.zeros == "keep"
+    counts = kept_prior(asked.prior, model, network, sharing, keeps=keep and start == "given")
     ends |= schema.ends
     return Setup(model, network, columns, tuple(hide), tuple(unknown), counts, sharing, start, keep, ends)
 

@@ -7,7 +7,7 @@ parents are one. Learning over time is `fit` of that network with tied variables
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ...model.network import BayesianNetwork
     from ...util.arrays import Bools, Floats
     from ...util.options import BackendName
+    from .runs import FitRun
 
 Tables = list["Floats"]
 
@@ -101,12 +102,11 @@ class SliceExpectation:
 
     # weights: (N,) of the sequences; those that are left out have 0
 
-    def __init__(
-        self, slices: FirstSlices, sequences: Sequences, weights: Floats, backend: BackendName,
-        options: Mapping[str, Any],
-    ):  # fmt: skip
+    def __init__(self, slices: FirstSlices, sequences: Sequences, weights: Floats, run: FitRun):
         self._slices, self._sequences, self.weights = slices, sequences, weights
-        self._step = Step.of_families(slices.dyn, backend, dict(options))
+        backend: BackendName = "cpu" if run.backend == "auto" else run.backend  # type: ignore[assignment]
+        threads = {"threads": run.compute.threads} if run.compute.threads is not None and backend == "cpu" else {}
+        self._step = Step.of_families(slices.dyn, backend, threads)
 
     def evaluate(self, tables: Tables) -> Evaluation:
         """Expected counts of all sequences under some CPTs."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +16,6 @@ from ...dynamic.sequences import read_sequences
 from ...errors import ArgumentError, DataError, closest
 from ...model.directed import DirectedModel
 from ...model.dynamic import DynamicNetwork
-from ...options.learning import Keys
 from ...util.arguments import choice, mapping, names, several
 from ...util.calls import outside
 from ...util.cells import MissingReport
@@ -24,50 +24,22 @@ from .families import check_sizes
 from .likelihood_cells import hidden_states
 from .result import Fit
 from .runs import FitRun, best_of_starts, counted, named_errors
-from .setup import STARTS, Setup, kept_prior, read_sharing
+from .setup import STARTS, Columns, Model, Setup, kept_prior, read_sharing
 from .slice_steps import FirstSlices, SliceExpectation
 from .template import known_states, template_of
 
 if TYPE_CHECKING:
     from ...dynamic.sequences import Sequences
-    from ...model.states import CodesByVariable
     from ...util.arrays import Bools, Floats
-    from ...util.options import BackendName
     from .em import EMState
     from .families import Sharing
-
-
-class Columns(NamedTuple):
-    """How a table of sequences is read."""
-
-    keys: Keys
-    likelihood: Mapping[str, Any] | None
-    weights: Any
-    missing: str
-    dialect: Any
-    na_values: Any
-
-
-class Model(NamedTuple):
-    """The arguments that concern the model; see `fit`."""
-
-    states: Any
-    bins: int | None
-    prior: Any
-    zeros: str
-    fixed: Any
-    tied: Any
-    hidden: Any
-    start: Any
-    max_table: int
-    codes: CodesByVariable | None
 
 
 def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, run: FitRun) -> Fit[DynamicNetwork]:
     """Fit a dynamic network; see `jtgpu.learn.fit`."""
     choice("missing", columns.missing, ("em", "error"))
     choice("zeros", model.zeros, ("keep", "free"))
-    without_order(run.order)
+    without_order(run.em.order)
     cases = in_memory(cases, columns.dialect, columns.na_values, known_states(structure, model.states))
     has_numbers = isinstance(structure, DynamicNetwork)
     start = model.start
@@ -89,18 +61,14 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, ru
     slices = FirstSlices(dyn)
     setup = set_up(slices, has_numbers, model, hidden, start)
     _warn_of_few(slices, setup.sharing, sequences.lengths[weights > 0])
-    options: dict[str, Any] = {}
-    backend: BackendName = "cpu" if run.backend == "auto" else run.backend  # type: ignore[assignment]
-    if run.threads is not None and backend == "cpu":
-        options["threads"] = run.threads
-    with closing(SliceExpectation(slices, sequences, weights, backend, options)) as engine:
+    with closing(SliceExpectation(slices, sequences, weights, run)) as engine:
         method = "em"
         if not hidden and not any(holes.values()) and not setup.keeps_zeros and _is_plain(dyn, sequences):
-            state, method = counted(setup, engine.complete_counts, run.seed), "counts"
+            state, method = counted(setup, engine.complete_counts, run.em.seed), "counts"
             more: dict[str, Any] = {"restarts": (state.objective,)}
         else:
             state, more = best_of_starts(setup, engine, run, lambda: fingerprints(setup, engine.digest()))
-        if run.errors:
+        if run.em.standard_errors:
             errors = named_errors(setup, state, engine if method == "em" else None, run)
             more["_errors"] = {title: errors[v] for v in errors if (title := slices.title(v)) is not None}
     weightless = {"n_weightless": int((weights <= 0).sum()), "missing": MissingReport(holes)}
@@ -211,11 +179,14 @@ def _observed(dyn: DynamicNetwork, sequences: Sequences, v: int) -> Bools:
     return seen
 
 
-def holes_of(dyn: DynamicNetwork, sequences: Sequences, hidden: tuple[str, ...], rule: str) -> dict[str, int]:
-    """Missing cells of each variable that is not hidden."""
+def holes_of(
+    dyn: DynamicNetwork, sequences: Sequences, hidden: tuple[str, ...], rule: str,
+    values: Mapping[str, Floats] = MappingProxyType({}),
+) -> dict[str, int]:  # fmt: skip
+    """Missing cells of each variable that is not hidden, and of numbers with these values."""
     holes = {}
-    for v, name in enumerate(dyn.variables):
-        seen = _observed(dyn, sequences, v)
+    every = {name: _observed(dyn, sequences, v) for v, name in enumerate(dyn.variables)}
+    for name, seen in (every | {y: ~np.isnan(x) for y, x in values.items()}).items():
         if name in hidden:
             if seen.any():
                 raise DataError(f"{name!r} is declared hidden, but the sequences have states of it")

@@ -11,10 +11,12 @@ from ...columns import is_frame, open_table
 from ...errors import ArgumentError, DataError, NetworkError, closest
 from ...interop import from_pgmpy, from_pyagrum
 from ...model.dynamic import DynamicNetwork
-from ...model.mixed_dynamic import MixedDynamicNetwork
+from ...model.gaussian import Gaussian
+from ...model.mixed_dynamic import MixedDynamicNetwork, label
 from ...model.states import CodesByVariable
 from ...util.arguments import choice, mapping, several, whole_number
 from .likelihood_cells import hidden_states, of_discretiser, states_given
+from .numbers import column_kinds
 from .sources import open_source
 
 
@@ -130,3 +132,44 @@ def uniform_tables(
         if first:
             start[v] = first[0] if len(first) == 1 else first
     return {v: table(above, v) for v, above in parents.items()}, start
+
+
+def mixed_template(structure: Any, cases: Any, numbers: Any, states: Any, hidden: Any, bins: Any) -> Any:
+    """The dynamic network with numbers of a structure: uniform CPTs, and standard normal densities."""
+    if isinstance(structure, MixedDynamicNetwork):
+        return structure
+    if not isinstance(structure, Mapping):
+        raise ArgumentError(
+            "continuous= is for parents, such as {'state': [('state', 1)], 'load': ['state']}, and a "
+            f"jtgpu.MixedDynamicNetwork has its numbers; got a {type(structure).__name__}"
+        )
+    if not is_frame(cases) and not isinstance(cases, Mapping):
+        raise DataError("continuous= is read from a long frame only; of other sequences give a MixedDynamicNetwork")
+    parents = parents_of(structure)
+    given = of_discretiser(states, [*parents])[0]
+    known = states_given(given, None, [*parents]) | hidden_states(hidden, None, [*parents])
+    table = open_table(None, cases)
+    if not table.n:
+        raise DataError("there are no rows to fit")
+    kinds = column_kinds(table, [v for v in parents if v not in known], numbers, {})
+    if cut := [v for v, kind in kinds.items() if kind == "intervals"]:
+        raise ArgumentError(
+            f"continuous: {cut[0]!r} cannot be made intervals in sequences; use bins=, without continuous="
+        )
+    own = {v: float for v, kind in kinds.items() if kind == "gaussian"}
+    if not own:
+        raise DataError("no column of the structure has numbers; leave continuous= out")
+    known |= states_of([v for v in parents if v not in known and v not in own], cases, bins)
+    cpts, start = uniform_tables(known, {v: above for v, above in parents.items() if v in known})
+    for y in own:
+        pairs = [p if isinstance(p, tuple) else (p, 0) for p in parents[y]]
+        axes = [len(known[p]) for p, _ in pairs if p in known]
+        lagged = [(p, lag) for p, lag in pairs if p in own]
+        cpts[y], *first = (
+            Gaussian(np.zeros(axes), {label(*p): 0.0 for p in lagged if p[1] <= t}, 1.0)
+            for t in (np.inf, *range(max((lag for _, lag in lagged), default=0)))
+        )
+        if first:
+            start[y] = first
+    labels: dict[str, Any] = {v: own.get(v, known.get(v)) for v in parents}
+    return MixedDynamicNetwork(labels, parents, cpts, start=start)

@@ -85,7 +85,7 @@ def curvature(found: Any, given: Case) -> dict[str, np.ndarray]:
         own = tables(x)
         p = np.prod([own[i][tuple(joint[:, axes[v]].T)] for i, v in enumerate(names)], axis=0)
         estimated = [own[i] for i, v in enumerate(names) if v in {place[0] for place in places}]
-        return float(np.log(agrees @ p).sum()) + prior * sum(float(np.log(t[t > 0]).sum()) for t in estimated)
+        return float(np.log(agrees @ p).sum()) + float(prior) * sum(float(np.log(t[t > 0]).sum()) for t in estimated)
 
     n, unit = len(places), np.eye(len(places)) * STEP
     hessian = np.zeros((n, n))
@@ -130,7 +130,7 @@ def test_standard_errors_of_hidden_states_of_sequences(is_number: bool) -> None:
     found = fit({"h": [("h", 1)], "y": ["h"]}, table, hidden={"h": 2}, keys=jtgpu.learn.Keys(id="id", time="t"), em=em,
                 pseudo_counts=0, **options)  # fmt: skip
     net: Any = found.network
-    density = net.gaussian("y") if is_number else None
+    density: Any = net.gaussian("y") if is_number else None
     of_states = [net.start("h")[0][0], *net.cpt("h")[:, 0]]
     theta = np.array([*of_states, *([*density.mean, *density.sd] if is_number else net.cpt("y")[:, 0])])
 
