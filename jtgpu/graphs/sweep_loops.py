@@ -29,7 +29,7 @@ from .lane_loops import (
     total,
     zeros,
 )
-from .records import DEEPEST, FAR, MANY, Graph, Scratch, Sums, Tables
+from .records import DEEPEST, FAR, MANY, ArcLists, PathTables, Sums, SweepScratch
 
 __all__ = ["sweep", "sweep_single"]
 

@@ -24,7 +24,7 @@ from ..wrappers.pattern_cache import PatternCache
 from .batch import ENOUGH, CaseTable, FewCases, RowGroup, answer_batch, group_rows, lane_memory, run_groups
 from .parallel import run_tasks
 from .programs import without_zeros
-from .records import IMPOSSIBLE, Counting
+from .records import IMPOSSIBLE, CountedCells
 from .runner import Runner, soft_of, with_sets
 from .slices import CpuSliceTable
 from .workspace import Workspace, loses_digits, scaled_weights
@@ -153,7 +153,7 @@ class _InOrder:
                 self._next += 1
 
 
-def _count_row(table: CaseTable, space: Workspace, row: int, out: Counting) -> None:
+def _count_row(table: CaseTable, space: Workspace, row: int, out: CountedCells) -> None:
     """Add one row with a program of its own."""
     case = table.case(row)
     cached = table.get(case.state >= 0, soft_of(case))
@@ -257,14 +257,14 @@ class Cpu(Backend):
                 cached = group.program(table)
                 if cached is None:
                     for row in group.rows[first:last].tolist():
-                        _count_row(table, space, row, Counting(cells, each))
+                        _count_row(table, space, row, CountedCells(cells, each))
                 else:
                     _counts.count_lanes(
                         lane_memory(space, table, cached, group.lanes), cached.records, table.cases(group.rows),
-                        Counting(cells, each), runner.limit, first, last,
+                        CountedCells(cells, each), runner.limit, first, last,
                     )  # fmt: skip
                     for row in table.lost_rows(group.rows[first:last]):
-                        _count_row(table, space, row, Counting(cells, each))
+                        _count_row(table, space, row, CountedCells(cells, each))
             finally:
                 runner.release(space)
             sums.add(numbers[id(group), first], cells)

@@ -18,7 +18,7 @@ from ...util.loops import loops
 from ..base import Evidence, slice_of
 from ..reference import exponents_of
 from ..sweep import Best, Derivatives, Uniforms
-from .backward import Steps
+from .backward import BackwardSteps
 from .batch import rows_by_pattern
 from .programs import CachedProgram
 from .runner import Runner, soft_of, with_sets
@@ -37,7 +37,7 @@ _backward, _draws = loops("jtgpu.backends.cpu.loops.backward"), loops("jtgpu.bac
 
 def further(
     tables: tuple[NDArray[np.float64], NDArray[np.int32]],
-    steps: Steps,
+    steps: BackwardSteps,
     scratch: tuple[NDArray[np.float64], NDArray[np.int64]],
     others: list[NDArray[np.int32]],
     logs: list[float],

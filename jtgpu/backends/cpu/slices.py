@@ -18,7 +18,7 @@ from ..slices import Between, Side, observed
 from .batch import MOST_MEMORY
 from .costs import Config
 from .lanes import config_of, memory_of, weight_columns
-from .records import Memory
+from .records import LaneMemory
 from .runner import Runner, on_all_cores
 from .slice_records import Choices, LaneCounts, Marginals, Passing, Slices
 
@@ -318,7 +318,7 @@ class CpuSliceGroup:
         cached, variables = table.ready(runner, way, families)
         space = runner.acquire(runner.model)
         try:
-            memory: Memory = memory_of(space, cached, runner.cards, way.weight_ptr, way.columns, table.lanes)
+            memory: LaneMemory = memory_of(space, cached, runner.cards, way.weight_ptr, way.columns, table.lanes)
             memory.chunk[:] = -1
             slices = Slices(
                 self.first, self.lengths, table.states, runner.program.axis_rank[variables], variables, table.weights,

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...util.elementary.loops.functions import exp, log
 from ...util.jit import compiled
-from ..ordering.anneal import Chain, Graph
+from ..ordering.anneal import AnnealingRun, AtomGraph
 from .rotations import Cooling, Region, anneal, forest_of, lowest_bit, next_random, uniform
 
 __all__ = [

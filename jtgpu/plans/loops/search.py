@@ -40,10 +40,12 @@ from ..search_records import (
     WORK,
     Factors,
     Position,
-    Trace,
+    SearchTrace,
 )
 
-__all__ = ["Factors", "Position", "Trace", "draw", "follow", "maximise", "posterior", "prepare", "rehash", "search"]
+__all__ = [
+    "Factors", "Position", "SearchTrace", "draw", "follow", "maximise", "posterior", "prepare", "rehash", "search",
+]
 
 SMALL, LARGE = 1e-150, 1e150  # products of two such numbers lose no digits
 GONE = 1100  # powers of two that a term is smaller and rounded off

@@ -15,7 +15,7 @@ import numpy as np
 
 from ....util.jit import compiled, inlined
 from .. import records as rec
-from ..records import Extended, Records, Weights
+from ..records import ExtendedArena, ExtendedWeights, Records
 from .fields import input_field
 from .sweep import LOG2, states_by_rank
 from .vector import LANES

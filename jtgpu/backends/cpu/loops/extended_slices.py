@@ -9,7 +9,7 @@ import math
 
 from ....util.jit import compiled, inlined
 from .. import records as rec
-from ..records import Extended, Records, Weights
+from ..records import ExtendedArena, ExtendedWeights, Records
 from ..slice_records import Ends, Line
 from .extended import run
 from .lane_counts import add_counts

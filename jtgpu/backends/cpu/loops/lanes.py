@@ -6,7 +6,7 @@ import math
 
 from ....util.jit import compiled, inlined
 from .. import records as rec
-from ..records import Cases, Counting, Memory, Posteriors, Records
+from ..records import Cases, CountedCells, LaneMemory, PosteriorCells, Records
 from .fields import input_field
 from .kernels import contract
 from .lane_loads import load_lanes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....util.jit import compiled, inlined
-from ..records import Memory, Records
+from ..records import LaneMemory, Records
 from ..slice_records import Choices, Passing, Slices
 from .lane_loads import fill_row
 from .slices import MOST_LOST, end_lanes, fill, run_back, weigh

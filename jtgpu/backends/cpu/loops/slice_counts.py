@@ -6,7 +6,7 @@ import math
 
 from ....util.jit import compiled, inlined
 from .. import records as rec
-from ..records import Memory, Records
+from ..records import LaneMemory, Records
 from ..slice_records import LaneCounts, Passing, Slices
 from .lanes import chunk
 from .slices import fill, weigh

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ....util.jit import compiled, inlined
-from ..records import Memory, Records
+from ..records import LaneMemory, Records
 from ..slice_records import Marginals, Passing, Slices
 from .lane_loads import copy_row, fill_row, times_row
 from .lanes import chunk
