@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core.datamodel import DataModelManager
+from numba.core.datamodel.manager import DataModelManager
 from numba.extending import models, register_model
 
 from ..backends.cpu.loops.vector import declared, spread

@@ -185,7 +185,7 @@ def _box_key(low, high, x, is_squared):  # type: ignore[no-untyped-def]
     return total * MARGIN
 
 
-@compiled("Tree, const(f8[:, :]), i8, const(f8[:]), f8[:]")
+@compiled("PointTree, const(f8[:, :]), i8, const(f8[:]), f8[:]")
 def search(tree, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
     """Weights of rows: the sums of their k smallest distances to the rows of a tree."""
     # tree: Of at least k rows

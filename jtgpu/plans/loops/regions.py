@@ -155,7 +155,7 @@ def _seeded(seed):
     return rng
 
 
-@compiled("Graph, i8[:], Chain, u1[:]")
+@compiled("AtomGraph, i8[:], AnnealingRun, u1[:]")
 def improve(graph, parent, chain, stop):
     """Run one chain: anneal the whole forest if ``chain.n_start`` > 0, then regions, accepting what is not worse."""
     # parent: (n,) int64: The forest to start from; receives the best one

@@ -81,7 +81,7 @@ def _count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-un
                 _add_all(m.arena, code, lanes, i, m.chunk[i], weight, out.cells, m.scratch[rec.SCRATCH_FIELDS:])
 
 
-@compiled("Memory, Records, Cases, Counting, i8, i8, i8")
+@compiled("LaneMemory, Records, Cases, CountedCells, i8, i8, i8")
 def count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
     """`run_lanes` for expected counts, added in the order of the rows; without rows in which digits were lost."""
     # m, code, cases, limit, first, last: See `run_lanes`

@@ -235,7 +235,7 @@ def _run_task(job, tasks, t, limit, scratch):  # type: ignore[no-untyped-def]
     return True
 
 
-@compiled("Job, Tasks, i8[:], i8, i8[:]")
+@compiled("ThreadedRun, Tasks, i8[:], i8, i8[:]")
 def work(job, tasks, place, limit, scratch):  # type: ignore[no-untyped-def]
     """Take tasks until there are no more, or until one has waited for long."""
     # place: (2,) int64: The thread's task, and the next one in ``tasks.need`` that it waits for; -1 for none

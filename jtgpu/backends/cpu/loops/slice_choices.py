@@ -100,7 +100,7 @@ def _choose(m, code, s, p, c, limit, begin, end):  # type: ignore[no-untyped-def
     restore_arithmetic(word)
 
 
-@compiled("Memory, Records, Slices, Passing, Choices, i8, i8, i8")
+@compiled("LaneMemory, Records, Slices, Passing, Choices, i8, i8, i8")
 def choose(m, code, s, p, c, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Choose an entry of the message before each slice, from slice ``end - 1`` to slice `begin`.
 

@@ -18,7 +18,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.datamodel import DataModelManager
+from numba.core.datamodel.manager import DataModelManager
 from numba.extending import models, register_model
 
 from ....util.jit import Build, Builder, Operands, Value, intrinsic, operation
