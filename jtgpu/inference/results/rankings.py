@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import format_bytes
 from ...model.network import BayesianNetwork
-from ...util.lazy_sequence import LazySequence
+from ...util.text_table import LazySequence
 from .marginals import distinct_names
 from .result import ByVariable, Columns, Result, state_columns
 
