@@ -34,7 +34,7 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-def parse(text: str, source: str = "<text>", **_: Any) -> DynamicNetwork | MixedDynamicNetwork:
+def parse(text: str, source: str = "<text>", **_: object) -> DynamicNetwork | MixedDynamicNetwork:
     """The network of a text; raises `ParseError`."""
     return _JsonReader(SourceText(text, source)).network()
 
@@ -72,7 +72,7 @@ class _JsonReader:
     names: frozenset[str] = frozenset()
     begin = 0
 
-    def make(self, given: Any) -> DynamicNetwork | MixedDynamicNetwork:
+    def make(self, given: object) -> DynamicNetwork | MixedDynamicNetwork:
         if not isinstance(given, dict) or given.get("format") != FORMAT:
             raise self.error(f'expected an object with "format": "{FORMAT}"')
         if given.get("version") != 1:
@@ -105,7 +105,7 @@ class _JsonReader:
             parts["states"], parts["parents"], parts["cpt"], start=parts["start"], static=static, name=name
         )
 
-    def gaussian(self, about: Any) -> Gaussian:
+    def gaussian(self, about: object) -> Gaussian:
         """The density of a number."""
         if not isinstance(about, dict) or set(about) != {*_GAUSSIAN} or not isinstance(about["coefficients"], dict):
             raise self.error(f"found the gaussian {shown(about)}, expected an object with {', '.join(_GAUSSIAN)}")
@@ -145,7 +145,7 @@ def _is_pair(given: Any) -> bool:
     return len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], int) and type(given[1]) is not bool
 
 
-def _tables(given: Any) -> Any:
+def _tables(given: object) -> Any:
     """Nested lists of numbers; anything else is an error of the file."""
     if isinstance(given, list):
         for item in given:
@@ -197,5 +197,5 @@ def dumps(net: DynamicNetwork | MixedDynamicNetwork) -> str:
     return f'{head}, "variables": {{\n' + ",\n".join(lines) + "\n}}\n"
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)

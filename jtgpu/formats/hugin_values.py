@@ -231,7 +231,7 @@ def _data_lines(table: Floats, parents: Sequence[Sequence[str]]) -> Iterator[str
         yield line
 
 
-def attribute_lines(attributes: Mapping[str, Any], owner: str) -> Iterator[str]:
+def attribute_lines(attributes: Mapping[str, object], owner: str) -> Iterator[str]:
     for key, value in attributes.items():
         if not _is_token(key, "name"):
             raise FormatError(
@@ -249,7 +249,7 @@ def _is_token(text: str, *kinds: str) -> bool:
     return token is not None and token.lastgroup in kinds and token.span(token.lastgroup) == (0, len(text))
 
 
-def _value(value: Any) -> str | None:
+def _value(value: object) -> str | None:
     if isinstance(value, Verbatim):
         return str(value) if _is_verbatim(value) else None
     if isinstance(value, str):

@@ -26,7 +26,7 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-def parse(text: str, source: str = "<text>", **_: Any) -> MixedNetwork:
+def parse(text: str, source: str = "<text>", **_: object) -> MixedNetwork:
     """The network of a text; raises `ParseError`."""
     try:
         return _network(json.loads(text, parse_constant=_no_number, parse_int=_whole), source)
@@ -42,7 +42,7 @@ def _no_number(word: str) -> float:
     raise NetworkError(f"found {word}, expected a finite number")
 
 
-def _network(given: Any, source: str) -> MixedNetwork:
+def _network(given: object, source: str) -> MixedNetwork:
     def fail(message: str) -> ParseError:
         return ParseError(message, source, None, None)
 
@@ -79,7 +79,7 @@ def _network(given: Any, source: str) -> MixedNetwork:
     return MixedNetwork(states, parents, parameters, name=named, attributes=attributes)
 
 
-def _tuples(value: Any) -> Any:
+def _tuples(value: object) -> Any:
     """Lists of attributes as tuples."""
     if isinstance(value, dict):
         return {key: _tuples(x) for key, x in value.items()}
@@ -110,5 +110,5 @@ def dumps(net: MixedNetwork) -> str:
     return f'{head}, "variables": {{\n' + ",\n".join(lines) + f"\n}}{more}}}\n"
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)

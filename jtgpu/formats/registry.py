@@ -28,7 +28,7 @@ class Format:
         begins: bool = _module(self.reader).sniff(text)
         return begins
 
-    def parse(self, text: str, source: str = "<text>", **options: Any) -> DiscreteModel:
+    def parse(self, text: str, source: str = "<text>", **options: object) -> DiscreteModel:
         """Parse a text; raises `ParseError`."""
         net: DiscreteModel = _module(self.reader).parse(text, source, **options)
         return net

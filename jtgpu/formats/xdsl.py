@@ -389,7 +389,7 @@ def _text(element: str, text: str, identity: str = "") -> str:
     return f"<{element}{identity}{attribute(text)}>{escaped(text, element)}</{element}>"
 
 
-def _properties(kept: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _properties(kept: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Key and text of every property; what has no key goes under the number it has."""
     for i, text in enumerate(strings(kept)):
         key, equals, value = text.partition(" = ")

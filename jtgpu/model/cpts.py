@@ -97,7 +97,7 @@ def average_rows(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDA
     return total
 
 
-def numbers_by_state(model: DiscreteModel, v: int, given: Any, what: str) -> NDArray[np.float64]:
+def numbers_by_state(model: DiscreteModel, v: int, given: object, what: str) -> NDArray[np.float64]:
     """Numbers given for the states of a variable, in order or by name."""
     name, labels = model.variables[v], model.states(v)
     if isinstance(given, Mapping) and not hasattr(given, "__array__"):

@@ -209,7 +209,7 @@ class DecisionNetwork(DescribedModel):
 
     # Solving --------------------------------------------------------------------------------------------------
 
-    def plan(self, *_: Any, **__: Any) -> NoReturn:
+    def plan(self, *_: object, **__: Any) -> NoReturn:
         """Decisions have no probabilities: a network with a policy has a plan."""
         raise NetworkError(
             f"a network with decisions ({self._named_decisions()}) has no plan of its own: net.compile() finds "
@@ -297,10 +297,10 @@ class PolicyNetwork(BayesianNetwork):
 
 
 def _check_names(
-    states: Mapping[str, Any],
+    states: Mapping[str, object],
     parents: Mapping[str, Iterable[str]],
     decisions: Sequence[str],
-    utilities: Mapping[str, Any],
+    utilities: Mapping[str, object],
 ) -> None:
     """Check that decisions are variables, utilities are none, and nothing depends on a utility."""
     if isinstance(decisions, str):

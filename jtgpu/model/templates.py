@@ -80,7 +80,7 @@ def check_cycle(variables: Sequence[str], parents: Sequence[Sequence[Parent]]) -
         raise NetworkError(f"the arcs inside a slice form a cycle: {walk}")
 
 
-def _is_lag(lag: Any) -> bool:
+def _is_lag(lag: object) -> bool:
     """Whether a lag is an integer from 0."""
     return isinstance(lag, (int, np.integer)) and not isinstance(lag, bool) and int(lag) >= 0
 
@@ -97,7 +97,7 @@ Pair = tuple[str, int]
 Family = tuple[Sequence[Pair], Any]  # parents, and a CPT: axes of the parents, then of the child
 
 
-def from_slices(net: BayesianNetwork, start: Mapping[str, Any] | None) -> dict[str, Any]:
+def from_slices(net: BayesianNetwork, start: Mapping[str, object] | None) -> dict[str, Any]:
     """The arguments of `DynamicNetwork` for a network over slices."""
     if not isinstance(net, BayesianNetwork):
         raise NetworkError(f"from_slices needs a BayesianNetwork, not a {type(net).__name__}")

@@ -81,7 +81,7 @@ class Autoregression(ByValue):
 
 
 def ar(  # noqa: PLR0913
-    x: Any, order: Literal["bic", "aic"] | int = "bic", max_order: int = 16, *, demean: bool = True,
+    x: object, order: Literal["bic", "aic"] | int = "bic", max_order: int = 16, *, demean: bool = True,
     on_error: OnProblem = "error", time: str | None = None, backend: EngineName = "auto", threads: int | None = None,
     devices: Devices = None,
 ) -> Autoregression:  # fmt: skip
@@ -230,7 +230,7 @@ _lags = loops("jtgpu.series.lag_loops")
 
 
 def whiten(
-    x: Any, fit: Autoregression, *, time: str | None = None, backend: EngineName = "auto", threads: int | None = None
+    x: object, fit: Autoregression, *, time: str | None = None, backend: EngineName = "auto", threads: int | None = None
 ) -> Any:
     """Residuals of series: the errors of one-step predictions, which are nearly independent of each other.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -119,7 +119,7 @@ class Moments(NamedTuple):
 
 
 def autocovariance(
-    x: Any, max_lag: int, *, biased: bool = True, demean: bool = True, backend: EngineName = "auto",
+    x: object, max_lag: int, *, biased: bool = True, demean: bool = True, backend: EngineName = "auto",
     threads: int | None = None,
 ) -> Floats:  # fmt: skip
     """Autocovariances of series at lags 0..max_lag.

@@ -38,7 +38,7 @@ MAX_EXACT = 2**53  # below this, integers are floats without rounding
 _NA_TYPES = ("NAType", "NaTType", "MaskedConstant")  # by name: comparing pandas.NA gives NA, which has no truth value
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Whether a value is None, NaN, or an NA object; a text never is."""
     if value is None or isinstance(value, (str, int)):
         return value is None
@@ -63,12 +63,12 @@ def na_words(na_values: str | Iterable[str] | None, *, is_text: bool) -> frozens
     return given.union(NA_VALUES if given - {""} else [""]) if is_text else given
 
 
-def is_na_word(value: Any, words: frozenset[str]) -> bool:
+def is_na_word(value: object, words: frozenset[str]) -> bool:
     """Whether a cell is one of the words, with or without surrounding spaces."""
     return isinstance(value, str) and value.strip() in words
 
 
-def is_unusable(value: Any) -> bool:
+def is_unusable(value: object) -> bool:
     """Whether a value is an infinite or complex number, which names no state."""
     if isinstance(value, (complex, np.complexfloating)):
         return True
@@ -126,7 +126,7 @@ class MissingReport:
 
 # Numerals and moments.
 
-def moment(cell: Any) -> float | None:
+def moment(cell: object) -> float | None:
     """Microseconds from 1970 to a date or time without a zone, also as a text of ISO 8601; None for anything else."""
     if isinstance(cell, str) and not _MOMENT.fullmatch(cell):
         return None

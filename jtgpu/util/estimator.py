@@ -73,12 +73,12 @@ class Estimator:
         return f"{type(self).__name__}({', '.join(changed)})"
 
 
-def _equal(value: Any, default: Any) -> bool:
+def _equal(value: object, default: object) -> bool:
     """Whether a parameter has its default; pickled numbers are other objects."""
     return value is default or (isinstance(default, (str, float)) and type(value) is type(default) and value == default)
 
 
-def check_table(X: Any) -> None:
+def check_table(X: object) -> None:
     """Reject arrays that are no table of samples and features; the messages are those of scikit-learn's checks."""
     if hasattr(X, "toarray"):
         raise ArgumentError("sparse input is not supported; pass X.toarray()")

@@ -202,7 +202,7 @@ LARGEST = 47.0 * log(2.0)  # ln of the largest whole number
 MAX_SETS = 1 << 15  # of a segment, whose sum does not overflow
 
 
-def padded(rows: Sequence[NDArray[Any]], filler: float) -> NDArray[Any]:
+def padded(rows: Sequence[NDArray[np.generic]], filler: float) -> NDArray[Any]:
     """Rows of different lengths as one array."""
     values = np.full((len(rows), max(map(len, rows), default=0)), filler, rows[0].dtype)
     for i, row in enumerate(rows):

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class CodedTable:
         return sha.hexdigest()
 
 
-def declared_states(states: Any) -> dict[str, list[str]]:
+def declared_states(states: object) -> dict[str, list[str]]:
     """The names of declared states, by variable."""
     if states is None:
         return {}
@@ -165,7 +165,7 @@ def complete_rows(
     return codes, weights, int(incomplete.sum())
 
 
-def whole_weights(weights: Any, n_rows: int) -> Ints | None:
+def whole_weights(weights: object, n_rows: int) -> Ints | None:
     """Weights as integers."""
     if weights is None:
         return None
