@@ -15,6 +15,7 @@ from typing import Any
 from ..errors import NetworkError, ParseError, shown
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
+from .text import json_text, load_json
 
 FORMAT = "jtgpu mixed network"
 _START = re.compile(rf'\s*\{{\s*"format"\s*:\s*"{FORMAT}"')
@@ -29,17 +30,13 @@ def sniff(text: str) -> bool:
 def parse(text: str, source: str = "<text>", **_: object) -> MixedNetwork:
     """The network of a text; raises `ParseError`."""
     try:
-        return _network(json.loads(text, parse_constant=_no_number, parse_int=_whole), source)
+        return _network(load_json(text), source)
     except json.JSONDecodeError as error:
         raise ParseError(f"invalid JSON: {error.msg}", source, error.lineno, error.colno) from None
     except RecursionError:
         raise ParseError("lists nested too deeply", source, None, None) from None
     except NetworkError as error:
         raise ParseError(str(error), source, None, None) from None
-
-
-def _no_number(word: str) -> float:
-    raise NetworkError(f"found {word}, expected a finite number")
 
 
 def _network(given: object, source: str) -> MixedNetwork:
@@ -86,11 +83,6 @@ def _tuples(value: object) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
-def _whole(text: str) -> float:
-    """A whole number, which attributes may have; a float where it is large."""
-    return int(text) if len(text) < 16 else float(text)
-
-
 def dumps(net: MixedNetwork) -> str:
     """The text of a file with a mixed network; it reads back equal, bit for bit."""
     variables: dict[str, Any] = {}
@@ -103,12 +95,8 @@ def dumps(net: MixedNetwork) -> str:
         else:
             about |= {"states": list(net.states(v)), "cpt": net.cpt(v).tolist()}
         variables[v] = about
-    head = _text({"format": FORMAT, "version": 1, "name": net.name})[:-1]
-    lines = [f"  {_text(v)}: {_text(about)}" for v, about in variables.items()]
+    head = json_text({"format": FORMAT, "version": 1, "name": net.name})[:-1]
+    lines = [f"  {json_text(v)}: {json_text(about)}" for v, about in variables.items()]
     kept = {kind: dict(x) for kind, x in net.attributes.items() if x and kind in ("net", "node", "potential")}
-    more = f',\n"attributes": {_text(kept)}' if kept else ""
+    more = f',\n"attributes": {json_text(kept)}' if kept else ""
     return f'{head}, "variables": {{\n' + ",\n".join(lines) + f"\n}}{more}}}\n"
-
-
-def _text(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
