@@ -234,11 +234,8 @@ def _tooltip(box: Box) -> str:
         lines.append(f"{box.mark.kind}{': ' if states else ''}{states}")
     if any(box.hidden):
         lines.append(f"not shown: {box.hidden[0]} parents, {box.hidden[1]} children")
-    return f"<title>{escaped('; '.join(lines))}</title>" if len(lines) > 1 or _is_cut(box) else ""
-
-
-def _is_cut(box: Box) -> bool:
-    return shortened(box.name, MAX_NAME) != box.name
+    says_more = len(lines) > 1 or shortened(box.name, MAX_NAME) != box.name
+    return f"<title>{escaped('; '.join(lines))}</title>" if says_more else ""
 
 
 def draw_bars(box: Box, x: int, y: int, width: int) -> str:

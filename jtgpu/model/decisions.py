@@ -211,8 +211,9 @@ class DecisionNetwork(DescribedModel):
 
     def plan(self, *_: object, **__: Any) -> NoReturn:
         """Decisions have no probabilities: a network with a policy has a plan."""
+        named = ", ".join(map(repr, self._decisions[:5])) or "none"
         raise NetworkError(
-            f"a network with decisions ({self._named_decisions()}) has no plan of its own: net.compile() finds "
+            f"a network with decisions ({named}) has no plan of its own: net.compile() finds "
             "policies (jtgpu decide), net.with_policy(policy) is a Bayesian network, and "
             'jtgpu.read(path, decisions="chance") makes uniform chance variables of decisions'
         )
@@ -281,9 +282,6 @@ class DecisionNetwork(DescribedModel):
             raise NetworkError(f"{decision!r} is no decision; the decisions are {list(self._decisions)}")
         information = late_imports.relevance().requisite_information(self)
         return self._named(information[self.index(decision)])
-
-    def _named_decisions(self) -> str:
-        return ", ".join(map(repr, self._decisions[:5])) or "none"
 
 
 class PolicyNetwork(BayesianNetwork):

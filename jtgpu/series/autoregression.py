@@ -145,10 +145,13 @@ def ar(  # noqa: PLR0913
         lower = "max_order" if isinstance(order, str) else "order"
         raise DataError(f"series of {n_times} values have no model of order {p}; use a lower {lower}")
     tiny = _magnify(data)
-    if backend == "gpu" and p <= batch.HIGHEST:
-        models = _fit_on_gpu(data, p, order, flag("demean", demean), devices)
+    demean = flag("demean", demean)
+    if backend != "gpu" or p > batch.HIGHEST:
+        models = _fit(data, p, order, demean, backend, threads, devices)
+    elif isinstance(data, DeviceSeries):
+        models = run.fit_resident(data.source, p, order, demean)
     else:
-        models = _fit(data, p, order, flag("demean", demean), backend, threads, devices)
+        models = run.fit(data.values, p, order, demean, devices)
     if tiny.any():
         models = models._replace(
             mean=np.ldexp(models.mean, tiny), sigma2=np.ldexp(models.sigma2, 2 * tiny[:, None])
@@ -172,13 +175,6 @@ def _magnify(data: SeriesData) -> Ints:
     if exponent.any():
         data.values = np.ldexp(data.values, -exponent[:, None])
     return exponent
-
-
-def _fit_on_gpu(data: SeriesData, p: int, order: str | int, demean: bool, devices: Devices) -> BatchResult:
-    """Models of orders up to p, at most `batch.HIGHEST`, by one kernel."""
-    if isinstance(data, DeviceSeries):
-        return run.fit_resident(data.source, p, order, demean)
-    return run.fit(data.values, p, order, demean, devices)
 
 
 def _fit(

@@ -55,11 +55,6 @@ def on_threads(work: Callable[[slice], object], n: int, cost: float, threads: in
 SMALLEST = 2.0**-50  # a variance below this fraction of r[0] is rounding
 
 
-def lagged_products(x: Floats, n_lags: int) -> Floats:
-    """``sum_t x[t] x[t+l]`` for lags l = 0..n_lags-1."""
-    return np.array([x[: len(x) - lag] @ x[lag:] for lag in range(n_lags)])
-
-
 def predict(r: Floats, order: int) -> tuple[Floats, Floats, Floats, int]:
     """Solve ``toeplitz(r[:m]) a = r[1:m+1]`` for all orders m up to `order` (Levinson, 1947; Durbin, 1960)."""
     # returns As in `jtgpu.series.Predictors`, for one system.
@@ -223,4 +218,5 @@ def _reference_moments(x: Floats, demean: bool, out: Moments, s: int) -> None:
         return
     if demean and len(x):
         out.mean[s] = x[0] if (x == x[0]).all() else x.mean()
-    out.sums[s] = lagged_products(x - out.mean[s], out.sums.shape[1])
+    x = x - out.mean[s]
+    out.sums[s] = [x[: len(x) - lag] @ x[lag:] for lag in range(out.sums.shape[1])]
