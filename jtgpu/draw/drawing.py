@@ -141,7 +141,7 @@ def hub(graph: DrawnGraph) -> int:
 
 
 def neighbourhood(graph: DrawnGraph, start: Sequence[int], hops: int, most: int) -> list[int]:
-    """Nodes at most `hops` arcs away from the first ones, the nearest first; at most `most`, ascending."""
+    """At most `most` nodes that are up to `hops` arcs away from some nodes: the nearest ones, in ascending order."""
     near = dict.fromkeys(start[:most])
     ring: Iterable[int] = list(near)
     for _ in range(hops):

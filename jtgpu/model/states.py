@@ -235,7 +235,7 @@ class StateValues:
 
 
 def numbered(labels: Sequence[str]) -> dict[Any, int]:
-    """The texts, "#0", "#1" and so on, of the states that their names do not tell apart, each with its number."""
+    """The texts "#0", "#1" and so on for states whose names do not tell them apart, each with the state's index."""
     several = {s for s, n in Counter(labels).items() if n > 1 or not s}
     if not several:
         return {}

@@ -219,7 +219,7 @@ def _names(table: Table, model: DiscreteModel | None, columns: Iterable[str] | N
 def _read(
     table: Table, cases: object, names: Sequence[str], model: DiscreteModel | None, scaled: Collection[str] | None
 ) -> tuple[dict[str, Floats], dict[str, Column]]:
-    """Columns of numbers, and the other columns as codes; `scaled`: which are numbers, None: those that can be."""
+    """Columns of numbers, and the other columns as codes. `scaled` names the numbers; None: all columns that can be."""
     numbers: dict[str, Floats] = {}
     coded: dict[str, Column] = {}
     if model is not None:

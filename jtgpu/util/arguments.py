@@ -337,7 +337,7 @@ def wrong_count(function: Any, args: Any, keywords: Any) -> str:
 
 
 def wrong_argument(function: Any, args: Any, keywords: Any) -> tuple[str, Any] | None:
-    """The type that the first wrong argument must have, in words, and its value; None: there is no such argument."""
+    """The type that the first wrong argument must have, in words, and its value. None if all types are right."""
     try:
         given = inspect.signature(function).bind(*args, **keywords).arguments
     except TypeError:  # too many or too few

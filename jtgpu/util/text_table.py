@@ -226,7 +226,7 @@ class Intervals:
 
 
 def intervals_of(labels: Sequence[str], number: Callable[[str], float] = float) -> Intervals | None:
-    """The intervals that names of states denote; None unless there are two or more, all intervals, and disjoint."""
+    """The intervals that names of states denote, or None. There must be two or more, all intervals, and disjoint."""
     # number: The number that an end is, or a ValueError
     if len(labels) < 2 or not all(label.lstrip()[:1] in ("[", "]", "(") for label in labels):
         return None

@@ -295,7 +295,7 @@ class CpuSweep:
             exponent[(root == root[f]) & (np.arange(len(root)) != f)] += shift
 
     def _weigh(self, evidence: Evidence, cells: NDArray[np.float64], exponents: NDArray[np.int64]) -> None:
-        """Weights of sets, and exponents of all weights, in the derivatives by the factors that have them, in place."""
+        """Put the weights of sets and the exponents of all weights into the derivatives by their factors, in place."""
         program = self.program
         for v in soft_of(evidence):
             value, more = np.frexp(np.asarray(evidence.likelihood[v], np.float64).ravel())

@@ -97,7 +97,7 @@ class PatternCache(DelegatingBackend):
         return None, reason
 
     def acquire(self, seen: NDArray[np.bool_], targets: Sequence[int] | None, coming: int = 1) -> Pattern | None:
-        """The pattern of `coming` cases, until `release`, if it has its own plan, which is made now if that pays."""
+        """Reserve a pattern's own plan for `coming` cases, until `release`; it is made now if that pays. None without one."""
         observed = seen.tobytes()
         if 1 not in observed:
             return None

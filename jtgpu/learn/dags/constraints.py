@@ -201,7 +201,7 @@ class StructurePrior:
         return np.zeros(len(members))
 
     def parts(self, n: int) -> tuple[Floats, Floats]:
-        """ln weights of the number of parents, (n,), and of each arc, (n, n): a set's weight is their sum."""
+        """ln weights (n,) of the number of parents and (n, n) of each arc: their sum is the weight of a parent set."""
         of_size = np.zeros(n)
         if self.name == "fair":
             of_size = np.array([-log(math.comb(n - 1, k)) for k in range(n)])

@@ -119,7 +119,7 @@ def _subsets(members: Ints, n: int) -> list[Ints]:
 
 
 def _is_clearly_dominated(weights: Floats, members: Ints, subsets: list[Ints], rows: Ints) -> Bools:
-    """Whether for each member a single subset with it, of one member less, has 100,000 times the weight of a set."""
+    """Whether each member of a set is in a subset with one member less that has 100,000 times the weight of the set."""
     sizes, dominated = (members[rows] >= 0).sum(axis=1), np.zeros(len(rows), np.bool_)
     for size in range(2, members.shape[1] + 1):
         own = rows[sizes == size]
@@ -151,7 +151,7 @@ WORD = 64  # variables of a word of bits
 def covered_shares(
     log_weights: Floats, max_parents: int, candidates: Ints, outer: OuterSets | None, orders: Ints
 ) -> Floats:
-    """Share of the weight of each variable's parent sets that chains know, averaged over some orders, (n,)."""
+    """(n,) share of the weight of each variable's parent sets that the tables of chains hold, averaged over orders."""
     # orders (D, n)
     # log_weights: (n, M) of the sets of at most `max_parents` parents, in the order of a `ScoreTable`
     # candidates: (n, k) -1 where there are fewer. All their sets are known.
@@ -216,7 +216,7 @@ def _log_total(logs: Floats) -> float:
 
 
 def segments(masks: Sequence[Ints], log_weights: Sequence[Floats]) -> tuple[Ints, Ints, Ints, Floats, Floats]:
-    """Divide the sets of each variable into segments of similar weights, descending; in each, sets are ascending."""
+    """Divide the sets of each variable into segments of similar weight, heaviest first; sets ascend within a segment."""
     # masks, log_weights: n ndarrays of int64 and float64: Finite ln weights
     # returns masks, counts, ends, units, totals: See ``outer_masks`` and so on of
     #     `jtgpu.learn.dags.chain_records.SetTables`

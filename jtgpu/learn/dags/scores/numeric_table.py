@@ -104,7 +104,7 @@ class NumericTable(CodedTable):
         return sums
 
     def _sum(self, x: Floats) -> float:
-        """Sum over the rows, with their weights; by additions in a fixed order, on every processor the same."""
+        """The weighted sum over the rows, in a fixed order of additions: the same on every processor."""
         return float(np.add.reduce(x if self.weights is None else x * self.weights))
 
 
