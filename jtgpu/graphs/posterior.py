@@ -64,7 +64,7 @@ class BetweennessPosterior(Result):
         return np.asarray(self.rank_probabilities @ np.arange(1.0, len(self.variables) + 1))
 
     def rank_interval(self, level: float = 0.9) -> Ints:
-        """(n, 2) lowest and highest rank of each variable, with equal tails left out: it holds at least this probability."""
+        """(n, 2) lowest and highest rank of each variable with at least this probability; equal tails are left out."""
         if not 0 < number("level", level) < 1:
             raise ArgumentError(f"level must be between 0 and 1, not {level}")
         below = np.cumsum(self.rank_probabilities, axis=1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -165,6 +165,8 @@ class JunctionTreeClassifier(Estimator):
     missing: Literal["available", "em"] = "available"
     order: Any = "auto"
     backend: BackendName = "auto"
+
+    _tree: JunctionTree = field(init=False)
 
     # Interface of scikit-learn's estimators -----------------------------------------------------------------------
 

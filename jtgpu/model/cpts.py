@@ -288,7 +288,7 @@ def normalize_rows(
 def _row_sums(
     name: str, table: NDArray[np.float64], zero_rows: str
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-    """The table, the sums of its rows, and which rows are zeros; these become ones, and sums that overflow are scaled."""
+    """The table, the sums of its rows, and its rows of zeros, which become ones. A table that overflows is scaled."""
     with np.errstate(over="ignore"):
         sums = table.sum(axis=-1, keepdims=True)
     if not np.isfinite(sums).all():  # numbers near the largest double: scale before adding

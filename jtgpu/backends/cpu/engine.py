@@ -406,7 +406,7 @@ def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) 
 
 
 def warm_up(plan: Plan) -> None:
-    """Run every loop once on tables of ones: a case, a session, a table of cases, counts, two threads, lists of non-zeros."""
+    """Run every loop on tables of ones: a case, a session, a table of cases, counts, two threads, non-zeros."""
     # plan: Any; a small one
     backend = Cpu(plan, [np.ones(plan.cardinality[list(scope)]) for scope in plan.factor_scopes], threads=2)
     nothing, rows = Evidence.none(plan.n_variables), np.full((ENOUGH, plan.n_variables), -1, np.int32)

@@ -97,7 +97,7 @@ class PatternCache(DelegatingBackend):
         return None, reason
 
     def acquire(self, seen: NDArray[np.bool_], targets: Sequence[int] | None, coming: int = 1) -> Pattern | None:
-        """Reserve a pattern's own plan for `coming` cases, until `release`; it is made now if that pays. None without one."""
+        """Reserve the own plan of a pattern for `coming` cases, until `release`, and make it now if that pays."""
         observed = seen.tobytes()
         if 1 not in observed:
             return None

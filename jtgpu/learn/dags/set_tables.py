@@ -216,7 +216,7 @@ def _log_total(logs: Floats) -> float:
 
 
 def segments(masks: Sequence[Ints], log_weights: Sequence[Floats]) -> tuple[Ints, Ints, Ints, Floats, Floats]:
-    """Divide the sets of each variable into segments of similar weight, heaviest first; sets ascend within a segment."""
+    """Divide the sets of each variable into segments of similar weight, heaviest first. Sets ascend in each."""
     # masks, log_weights: n ndarrays of int64 and float64: Finite ln weights
     # returns masks, counts, ends, units, totals: See ``outer_masks`` and so on of
     #     `jtgpu.learn.dags.chain_records.SetTables`

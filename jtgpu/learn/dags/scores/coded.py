@@ -92,7 +92,7 @@ def declared_states(states: object) -> dict[str, list[str]]:
 def code_column(
     name: str, column: Column, declared: Mapping[str, list[str]], words: frozenset[str], schema: Schema
 ) -> tuple[NDArray[np.int16], tuple[str, ...]]:
-    """The state of each row, -1 if missing, and the words that were read as missing. The states are put into `schema`."""
+    """The state of each row, -1 if missing, and the words that were read as missing. Adds the states to `schema`."""
     known = declared.get(name, ())
     absent = [is_na_word(v, words) and v.strip() not in known for v in column.cells]
     used = np.unique(column.index[column.index >= 0]).tolist() if any(absent) else []
