@@ -16,7 +16,7 @@ from ..errors import ArgumentError, DataError, closest, shown
 from ..inference.results.frames import table_like, unused_name
 from ..model.discrete import DiscreteModel
 from ..util.arguments import choice, several
-from ..util.arrays import Bools, Floats, Ints
+from ..util.arrays import Bools, Cell, Floats, Ints
 from ..util.rows import thread_map
 from .engine import MISSING, UNSEEN, Measure, Rows
 
@@ -79,7 +79,7 @@ def open_rows(cases: Any) -> Table:
     return open_data(cases)
 
 
-def _by_columns(cells: NDArray[np.generic]) -> NDArray[Any]:
+def _by_columns(cells: NDArray[Cell]) -> NDArray[Cell]:
     """A copy whose columns are contiguous, made block by block so that reads and writes stay in the cache."""
     arranged = np.empty(cells.shape, cells.dtype, order="F")
     for at in range(0, len(cells), BLOCK):

@@ -14,6 +14,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from .arrays import Cell
+
 Mapper = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # `map`, or that of a pool of threads
 
 LARGE = 16 << 20  # bytes of a table from which threads pay
@@ -33,14 +35,14 @@ def thread_map(nbytes: int) -> Iterator[Mapper]:
         yield pool.map
 
 
-def extremes(table: NDArray[np.generic]) -> tuple[NDArray[Any], NDArray[Any]]:
+def extremes(table: NDArray[Cell]) -> tuple[NDArray[Cell], NDArray[Cell]]:
     """The smallest and the largest number of each column of a (B, V) table, and 0."""
     n = len(table)
     if table.nbytes < LARGE:
         return table.min(axis=0, initial=0), table.max(axis=0, initial=0)
     step = max(PIECE // max(table.nbytes // n, 1), 1)
 
-    def look(first: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    def look(first: int) -> tuple[NDArray[Cell], NDArray[Cell]]:
         low = high = np.zeros(table.shape[1], table.dtype)
         for at in range(first, min(first + PIECES * step, n), step):
             part = table[at : min(at + step, first + PIECES * step)]
@@ -52,7 +54,7 @@ def extremes(table: NDArray[np.generic]) -> tuple[NDArray[Any], NDArray[Any]]:
     return np.min(low, axis=0), np.max(high, axis=0)
 
 
-def take_rows(table: NDArray[np.generic], rows: NDArray[np.int64]) -> NDArray[Any]:
+def take_rows(table: NDArray[Cell], rows: NDArray[np.int64]) -> NDArray[Cell]:
     """``table[rows]``; fresh memory is slow to touch, so several threads copy large ones."""
     taken = np.empty((len(rows), *table.shape[1:]), table.dtype)
     step = max(PIECES * PIECE // max(taken.nbytes // max(len(rows), 1), 1), 1)
@@ -66,7 +68,7 @@ def take_rows(table: NDArray[np.generic], rows: NDArray[np.int64]) -> NDArray[An
     return taken
 
 
-def take_columns(table: NDArray[np.generic], columns: NDArray[np.int64]) -> NDArray[Any]:
+def take_columns(table: NDArray[Cell], columns: NDArray[np.int64]) -> NDArray[Cell]:
     """``table[:, columns]``, C-contiguous, on several threads if it is large."""
     taken = np.empty((len(table), len(columns)), table.dtype)
 

@@ -12,12 +12,12 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...errors import TableTooLarge, format_bytes
-from ...util.arrays import Bools, Floats, Ints
+from ...util.arrays import Bools, Cell, Floats, Ints
 from ...util.elementary import exps, log
 from ...util.loops import loops
 from ...util.system import cores
@@ -202,7 +202,7 @@ LARGEST = 47.0 * log(2.0)  # ln of the largest whole number
 MAX_SETS = 1 << 15  # of a segment, whose sum does not overflow
 
 
-def padded(rows: Sequence[NDArray[np.generic]], filler: float) -> NDArray[Any]:
+def padded(rows: Sequence[NDArray[Cell]], filler: float) -> NDArray[Cell]:
     """Rows of different lengths as one array."""
     values = np.full((len(rows), max(map(len, rows), default=0)), filler, rows[0].dtype)
     for i, row in enumerate(rows):
