@@ -21,7 +21,7 @@ from ..columns.files import open_cases
 from ..columns.names import evidence_columns
 from ..columns.source import CaseChunk
 from ..errors import EvidenceError, JtgpuError, ParseError
-from ..formats.mixed_writers import dumps_mixed
+from ..formats.registry import dumps_mixed
 from ..inference.results.frames import make_frame
 from ..inference.results.interval_numbers import checked_probabilities
 from ..model.mixed import MixedNetwork

@@ -10,8 +10,7 @@ from click import BadParameter
 
 from ..errors import EvidenceError, FormatError
 from ..formats import writer_of
-from ..formats.mixed_writers import WRITTEN
-from ..formats.registry import Format, format_of_suffix
+from ..formats.registry import MIXED, Format, format_of_suffix
 from ..model.mixed import MixedNetwork
 from ..model.quick import parse_finding
 from ..util.cells import UNDECIDED, numeral
@@ -31,7 +30,7 @@ def numeric_writer_of(path: str) -> Format:
         chosen = writer_of(path)
         if chosen.name in ("Hugin net", "XDSL"):
             return chosen
-        raise FormatError(f"a {chosen.name} file cannot contain numbers; formats that can are {WRITTEN}")
+        raise FormatError(f"a {chosen.name} file cannot contain numbers; formats that can are {MIXED}")
     chosen_json = format_of_suffix(path)
     assert chosen_json is not None
     return chosen_json

@@ -8,8 +8,7 @@ from typing import Any
 from ..errors import FormatError
 from ..formats import save_text
 from ..formats.conversion import carry
-from ..formats.mixed_writers import dumps_mixed
-from ..formats.registry import Format
+from ..formats.registry import Format, dumps_mixed
 from ..model.mixed import MixedNetwork
 from .console import warn
 

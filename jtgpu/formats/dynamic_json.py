@@ -153,7 +153,7 @@ def _tables(given: object) -> Any:
     return given
 
 
-def dumps(net: DynamicNetwork | MixedDynamicNetwork) -> str:
+def dumps_dynamic(net: DynamicNetwork | MixedDynamicNetwork) -> str:
     """The text of a file with a dynamic network; it reads back equal, bit for bit."""
     dyn = net if isinstance(net, DynamicNetwork) else net.discrete
     static = set(dyn.static)

@@ -83,7 +83,7 @@ def _tuples(value: object) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
-def dumps(net: MixedNetwork) -> str:
+def dumps_mixed(net: MixedNetwork) -> str:
     """The text of a file with a mixed network; it reads back equal, bit for bit."""
     variables: dict[str, Any] = {}
     for v in net:
