@@ -284,18 +284,22 @@ def moved(net: MixedNetwork, by: Mapping[str, float]) -> MixedNetwork:
     return net.replace(changed) if changed else net
 
 
-def starting_network(
-    states: Mapping[str, Any], parents: Mapping[str, Sequence[str]], cases: MixedCases, weights: Floats
-) -> MixedNetwork:
-    """Uniform CPTs, and normal distributions with the mean and sd of the observed values of each number."""
-    numbers = [v for v, s in states.items() if s is float]
+def uniform_network(states: Mapping[str, Any], parents: Mapping[str, Sequence[str]]) -> MixedNetwork:
+    """The network of some arcs with uniform CPTs and standard normal distributions."""
     cpts: dict[str, Any] = {}
-    for v, s in states.items():
-        shape = tuple(len(states[p]) for p in parents.get(v, ()) if states[p] is not float)
-        if s is not float:
-            cpts[v] = np.full((*shape, len(s)), 1.0 / len(s))
-            continue
-        x = cases.values[:, numbers.index(v)]
+    for v, own in states.items():
+        shape = tuple(len(states[p]) for p in parents[v] if states[p] is not float)
+        if own is float:
+            cpts[v] = Gaussian(np.zeros(shape), {p: np.zeros(shape) for p in parents[v] if states[p] is float})
+        else:
+            cpts[v] = np.full((*shape, len(own)), 1.0 / len(own))
+    return MixedNetwork(states, parents, cpts)
+
+
+def with_spread(net: MixedNetwork, cases: MixedCases, weights: Floats) -> MixedNetwork:
+    """The network whose numbers have the mean and sd of their observed values."""
+    made = {}
+    for v, x in zip(net.numbers, cases.values.T, strict=True):
         seen = ~np.isnan(x) & (weights > 0)
         if not seen.any():
             raise DataError(f"the column {v!r} has no value; a number needs some")
@@ -303,7 +307,6 @@ def starting_network(
         sd = float(np.sqrt(np.average((x[seen] - mean) ** 2, weights=weights[seen])))
         if not sd > 1e-12 * max(abs(mean), 1e-300):
             raise DataError(f"the column {v!r} is constant ({mean:g}); a number needs different values")
-        cpts[v] = Gaussian(
-            np.full(shape, mean), {p: np.zeros(shape) for p in parents.get(v, ()) if states[p] is float}, sd
-        )
-    return MixedNetwork(states, parents, cpts)
+        old = net.gaussian(v)
+        made[v] = Gaussian(old.mean + mean, old.coefficients, sd)
+    return net.replace(made)

@@ -121,8 +121,8 @@ def standard_errors(
                 continue
             given = total[number], own[number], k, unit
             exact = f.covariance(*given)
-            found = _inverse(f.curvature(*given), f.score(*given)) if exact is None else (exact, np.zeros(n, np.bool_))
-            f.enter(errors[number], *given[1:], *found)
+            known = _inverse(f.curvature(*given), f.score(*given)) if exact is None else (exact, np.zeros(n, np.bool_))
+            f.enter(errors[number], *given[1:], *known)
     if not blocks or passes is None:
         return {v: e for f, e in zip(families, errors, strict=True) for v in f.members}
     start = _scores(families, total, own, blocks)

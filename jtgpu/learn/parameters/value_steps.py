@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from ...mixed.fitting import (
 from ...mixed.regressions import FamilyRows
 from ...mixed.tree import MixedTree
 from ...util.elementary import exp, exps, logs
+from .checkpoint import digest
 from .em import EMState, Problem, Theta, first_state, maximise
 from .expectation import Evaluation
 from .families import LEAST_ROWS, CptFamily, Sharing
@@ -305,13 +305,6 @@ class Values:
 
     def digests(self) -> dict[str, str]:
         """Digests of all that decides the result of a run, by name."""
-
-        def digest(*arrays: Any) -> str:
-            data = hashlib.sha256()
-            for array in arrays:
-                data.update(np.ascontiguousarray(array).tobytes())
-            return data.hexdigest()
-
         net = self.tree.network
         return {
             "data": digest(self.cases.states, self.cases.values, self.weights, *self.cases.likelihood.values()),
