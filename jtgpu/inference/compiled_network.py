@@ -1,13 +1,17 @@
-"""`CompiledNetwork`: what compiled networks of numbers, slices and decisions share."""
+"""`Served`, all compiled networks, and `CompiledNetwork`, those of numbers, slices and decisions."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from ..errors import JtgpuError, PlanError
+from ..util import late_imports
+
+if TYPE_CHECKING:
+    from ..util.late_imports import Server
 
 N = TypeVar("N")
 
@@ -18,7 +22,31 @@ class Closing(Protocol):
     def close(self) -> None: ...
 
 
-class CompiledNetwork(ABC, Generic[N]):
+class Served:
+    """A compiled network that a server can answer questions about."""
+
+    def serve(self, *, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Server:
+        """Serve this network over HTTP, with a page, in a thread; needs ``jtgpu[serve]``.
+
+        Parameters
+        ----------
+        host : str, default "127.0.0.1"
+            The address to listen at. Other machines need a token, which is made if none is given.
+        port : int, default 0
+            0: a free one.
+        **options
+            See `jtgpu.serve.serve`.
+
+        Returns
+        -------
+        jtgpu.serve.Server
+            Ready: ``.url`` is the address for a browser, ``.close()`` stops it. The tree stays open.
+        """
+        server: Server = late_imports.serving().serve(self, host=host, port=port, **options)
+        return server
+
+
+class CompiledNetwork(Served, ABC, Generic[N]):
     """A network, and the compiled parts that its queries stand on; `JunctionTree` is the one that has no parts."""
 
     def __init__(self, net: N, backend: str, arguments: Mapping[str, Any]):
@@ -62,6 +90,7 @@ class CompiledNetwork(ABC, Generic[N]):
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
+        self._check_open()
         return partial(type(self), **self._arguments), (self._net,)
 
     def __repr__(self) -> str:

@@ -26,6 +26,7 @@ from ..util.arguments import described, several, unknown_keyword
 from ..util.arrays import Floats, Ints
 from ..util.options import OnProblem
 from ..util.system import free_memory, parse_bytes
+from ..util.text_table import counted
 from .network_plan import NamedTree, NetworkPlan, check_backend_options
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class QuestionPlan(NetworkPlan):
 
     def describe(self) -> str:
         """Say why there is no whole tree."""
-        head = f"{self.model.name or type(self.model).__name__}: {len(self.model):,} variables"
+        head = f"{self.model.name or type(self.model).__name__}: {counted(len(self.model), 'variable')}"
         return (
             f"{head}; the whole tree does not fit: {self._reason}\n"
             "questions are planned one by one, with the relevant variables and the states that their findings leave"
@@ -155,7 +156,7 @@ class QuestionPlan(NetworkPlan):
         )
 
     def __repr__(self) -> str:
-        return f"QuestionPlan({self.model.name!r}, {len(self.model):,} variables)"
+        return f"QuestionPlan({self.model.name!r}, {counted(len(self.model), 'variable')})"
 
 
 def named_tree_of_slice(model: DiscreteModel, plan: Plan, split: SplitModel) -> NamedTree:

@@ -11,6 +11,7 @@ import numpy as np
 from ..util import late_imports
 from ..util.arguments import check_keywords
 from .compiled import CompiledModel
+from .compiled_network import Served
 from .evidence import CaseEvidence, Cases, EvidenceOptions, Findings, read_findings, read_known
 from .interventions import ResolvedEvidence
 from .planning import FrameOptions
@@ -33,14 +34,13 @@ if TYPE_CHECKING:
 
     from ..model.discrete import DiscreteModel
     from ..model.states import CodesByVariable
-    from ..util.late_imports import Server
     from ..util.options import BackendName, OnProblem
 
 
 @check_keywords({
     "Unpack[EvidenceOptions]": EvidenceOptions.__annotations__, "Unpack[FrameOptions]": FrameOptions.__annotations__,
 })  # fmt: skip
-class JunctionTree(CompiledModel):
+class JunctionTree(CompiledModel, Served):
     """A compiled model, ready for queries; created by ``net.compile()`` or ``plan.compile()``.
 
     Parameters
@@ -307,26 +307,6 @@ class JunctionTree(CompiledModel):
         The result of the corresponding method. The user guide lists all kinds of questions.
         """
         return ask(self, question)
-
-    def serve(self, *, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Server:
-        """Serve this network over HTTP, with a page, in a thread; needs ``jtgpu[serve]``.
-
-        Parameters
-        ----------
-        host : str, default "127.0.0.1"
-            The address to listen at. Other machines need a token, which is made if none is given.
-        port : int, default 0
-            0: a free one.
-        **options
-            See `jtgpu.serve.serve`.
-
-        Returns
-        -------
-        jtgpu.serve.Server
-            Ready: ``.url`` is the address for a browser, ``.close()`` stops it. The tree stays open.
-        """
-        server: Server = late_imports.serving().serve(self, host=host, port=port, **options)
-        return server
 
     def _repr_html_(self) -> str:
         return late_imports.html(self)

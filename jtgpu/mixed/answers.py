@@ -41,6 +41,14 @@ class ObservedPattern(NamedTuple):
     scopes: Mapping[tuple[int, ...], tuple[int, ...]]  # of the members of each component
 
 
+class Alike(NamedTuple):
+    """Cases for which a component has the same numbers, of any pattern: patterns share most of their components."""
+
+    members: tuple[int, ...]
+    pattern: ObservedPattern  # of one of them
+    rows: NDArray[np.intp] | slice
+
+
 @dataclass(frozen=True)
 class AnsweredCases:
     """Results of B cases."""
@@ -169,29 +177,33 @@ class Answerer:
         for first in range(0, len(rows), step):
             yield rows[first : first + step]
 
+    def alike(self, patterns: Sequence[tuple[ObservedPattern, slice]]) -> list[Alike]:
+        """The components of the densities of some patterns, each with its cases."""
+        equal: dict[Any, tuple[ObservedPattern, list[slice]]] = {}
+        for pattern, rows in patterns:
+            for members in pattern.densities:
+                key = members, pattern.observed & self._near(members)
+                equal.setdefault(key, (pattern, []))[1].append(rows)
+        return [
+            Alike(members, pattern, np.concatenate([np.arange(own.start, own.stop) for own in places]))
+            for (members, _), (pattern, places) in equal.items()
+        ]
+
     def log_weights(
-        self, cases: MixedCases, patterns: Sequence[tuple[ObservedPattern, slice]], rows: ScaledRows | None = None
+        self, cases: MixedCases, alike: Sequence[Alike], rows: ScaledRows | None = None
     ) -> tuple[dict[tuple[int, ...], Floats], Floats]:
         """ln of the density of the observed numbers by scope, (B, K), and its part without a scope, (B,)."""
-        # patterns: with the same sets, each with its cases
         # -inf where the observed states exclude a configuration
         rows = ScaledRows(cases.values / self.numbers.scale, {}) if rows is None else rows
         logs: dict[tuple[int, ...], Floats] = {}
         constant = np.zeros(len(cases.states))
-        equal: dict[Any, tuple[ObservedPattern, list[slice]]] = {}  # patterns share most of their components
-        for pattern, own in patterns:
-            for members in self._dense(pattern, cases):
-                key = members, pattern.observed & self._near(members)
-                equal.setdefault(key, (pattern, []))[1].append(own)
-        for (members, _), (pattern, places) in equal.items():
+        for members, pattern, at in alike:
             scope = pattern.scopes[members]
-            if len(patterns) == 1:
+            if isinstance(at, slice):
                 total = self._log_densities(members, pattern, cases, rows)
             else:
-                at = np.concatenate([np.arange(own.start, own.stop) for own in places])
                 total = np.zeros((len(cases.states), self.size(scope)))
-                part = ScaledRows(rows.values[at], {})
-                total[at] = self._log_densities(members, pattern, cases.part(at), part)
+                total[at] = self._log_densities(members, pattern, cases.part(at), ScaledRows(rows.values[at], {}))
             if scope:
                 logs[scope] = logs[scope] + total if scope in logs else total
             else:
@@ -199,6 +211,14 @@ class Answerer:
         for scope, total in logs.items():
             self._exclude(scope, cases.states, total)
         return logs, constant
+
+    def log_weights_of(
+        self, cases: MixedCases, pattern: ObservedPattern, rows: ScaledRows | None = None
+    ) -> tuple[dict[tuple[int, ...], Floats], Floats]:
+        """`log_weights` of cases of one pattern."""
+        bounded = {pattern.answers[g] for g in cases.bounds if g in pattern.answers}
+        dense = dict.fromkeys([*pattern.densities, *sorted(bounded)])
+        return self.log_weights(cases, [Alike(members, pattern, slice(None)) for members in dense], rows)
 
     def _log_densities(
         self, members: tuple[int, ...], pattern: ObservedPattern, cases: MixedCases, rows: ScaledRows
@@ -215,11 +235,6 @@ class Answerer:
                 total = np.full((len(cases.states), self.size(pattern.scopes[members])), -np.inf)
             total[part[:, None], allowed] = values
         return total
-
-    def _dense(self, pattern: ObservedPattern, cases: MixedCases) -> list[tuple[int, ...]]:
-        """Members of the components that have evidence."""
-        bounded = {pattern.answers[g] for g in cases.bounds if g in pattern.answers}
-        return [*dict.fromkeys([*pattern.densities, *sorted(bounded)])]
 
     def _exclude(self, scope: tuple[int, ...], states: NDArray[np.int32], total: Floats) -> None:
         """Set configurations that the observed states exclude to -inf."""
@@ -253,7 +268,7 @@ class Answerer:
     ) -> None:  # fmt: skip
         """Answer cases of one pattern, which are `rows` of the result."""
         scaled = ScaledRows(cases.values / self.numbers.scale, {})
-        logs, constant = self.log_weights(cases, [(pattern, slice(None))], scaled)
+        logs, constant = self.log_weights_of(cases, pattern, scaled)
         own = [logs[s] if s in logs else np.zeros((len(rows), self.size(s))) for s in pattern.sets]
         part = self._engine(pattern.sets).run(cases, own, discrete)
         part.log_evidence[:] += constant

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from math import prod
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -206,6 +208,26 @@ def scope_of(numbers: Densities, members: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted({d for v in members for d in numbers.scope[v]}))
 
 
+def configurations(
+    numbers: Densities, scope: tuple[int, ...], own: tuple[int, ...], fixed: Mapping[int, int] = MappingProxyType({})
+) -> NDArray[np.intp]:
+    """Configuration of the variables `own`, in their order, of each configuration of `scope`."""
+    # fixed: discrete variable -> state, of which a configuration of `scope` has no other one
+    steps = {d: prod(numbers.cards[u] for u in own[i + 1 :]) for i, d in enumerate(own)}
+    return _configurations(tuple((numbers.cards[d], steps.get(d, 0), fixed.get(d)) for d in scope))
+
+
+@lru_cache(maxsize=4096)
+def _configurations(scope: tuple[tuple[int, int, int | None], ...]) -> NDArray[np.intp]:
+    # scope: of each variable its states, what each one adds, and the state that it has in all configurations
+    result = np.zeros(1, np.intp)
+    for card, step, state in scope:
+        states = np.arange(card) if state is None else np.array([state])
+        result = (result[:, None] + step * states).ravel()
+    result.flags.writeable = False
+    return result
+
+
 def build(
     numbers: Densities, members: list[int], observed: frozenset[int], fixed: Mapping[int, int], max_configurations: int
 ) -> Component:
@@ -220,23 +242,17 @@ def build(
     given = sorted(observed.intersection(chain.from_iterable(map(numbers.parents.__getitem__, members))))
     at, at_given = {v: i for i, v in enumerate(members)}, {v: i for i, v in enumerate(given)}
 
-    def spread(array: Floats, own: tuple[int, ...]) -> Floats:  # (K,) of an array with the axes `own`
-        array = array[tuple(slice(fixed[d], fixed[d] + 1) if d in fixed else slice(None) for d in own)]
-        array = array.transpose(np.argsort(own)) if own else array
-        shape = tuple(c if d in own else 1 for d, c in zip(scope, cards, strict=True))
-        return np.broadcast_to(array.reshape(shape), cards).reshape(k)
-
     hidden, seen = [v for v in members if v not in observed], [v for v in members if v in observed]
     u, y = np.array([at[v] for v in hidden], np.intp), np.array([at[v] for v in seen], np.intp)
     mean, variance = np.zeros((k, n)), np.zeros((k, n))
     slope, arcs = np.zeros((k, n, len(given))), np.zeros((k, n, n))
     if scope:
         for i, v in enumerate(members):
-            own = numbers.scope[v]
-            mean[:, i], variance[:, i] = spread(numbers.mean[v], own), spread(numbers.variance[v], own)
+            own = configurations(numbers, scope, numbers.scope[v], fixed)
+            mean[:, i], variance[:, i] = numbers.mean[v].ravel()[own], numbers.variance[v].ravel()[own]
             for p, coefficient in zip(numbers.parents[v], numbers.coefficients[v], strict=True):
                 into = slope[:, i, at_given[p]] if p in observed else arcs[:, i, at[p]]
-                into[:] = spread(coefficient, own)
+                into[:] = coefficient.ravel()[own]
     else:
         order = np.array(members)
         mean[0], variance[0] = numbers.plain.mean.take(order), numbers.plain.variance.take(order)

@@ -70,13 +70,15 @@ class _Group:
     """Cases of patterns, one pattern after the other, which are one call."""
 
     def __init__(
-        self, cases: MixedCases, weights: Floats, patterns: Sequence[tuple[ObservedPattern, NDArray[np.intp]]]
-    ):
+        self, answerer: Answerer, cases: MixedCases, weights: Floats,
+        patterns: Sequence[tuple[ObservedPattern, NDArray[np.intp]]],
+    ):  # fmt: skip
         self.rows = np.concatenate([own for _, own in patterns])
         self.part, self.weights = cases.part(self.rows), weights[self.rows]
         ends = np.cumsum([len(own) for _, own in patterns]).tolist()
         self.parts = [(p, slice(end - len(own), end)) for (p, own), end in zip(patterns, ends, strict=True)]
         self.sets = {s for pattern, _ in patterns for s in pattern.sets}
+        self.alike = answerer.alike(self.parts)
 
 
 def _groups(answerer: Answerer, cases: MixedCases, weights: Floats, families: int = 0) -> Iterator[_Group]:
@@ -88,7 +90,7 @@ def _groups(answerer: Answerer, cases: MixedCases, weights: Floats, families: in
         for at in range(0, len(rows), step):
             own = pattern, rows[at : at + step]
             if len(rows) > MANY:
-                yield _Group(cases, weights, [own])
+                yield _Group(answerer, cases, weights, [own])
             else:
                 waiting.setdefault(pattern.sets, []).append(own)
     joined: list[tuple[ObservedPattern, NDArray[np.intp]]] = []
@@ -100,25 +102,25 @@ def _groups(answerer: Answerer, cases: MixedCases, weights: Floats, families: in
             others = {s for s in sets if len(s) > 1}.difference(joined[0][0].sets) if joined else set()
             more = variables.union(*others)
             if joined and (cells + own_cells > CELLS or answerer.size([*more]) > JOINED):
-                yield _Group(cases, weights, joined)
+                yield _Group(answerer, cases, weights, joined)
                 joined, more, cells = [], set(), 0
             joined.append((pattern, rows))
             variables, cells = more, cells + own_cells
     if joined:
-        yield _Group(cases, weights, joined)
+        yield _Group(answerer, cases, weights, joined)
 
 
 def _add_group(tree: MixedTree, group: _Group, sums: Sums) -> float:
     """Add a group of cases; their ln P."""
-    part, parts, each, sets = group.part, group.parts, group.weights, tuple(sorted(group.sets))
-    logs, constant = tree.answerer.log_weights(part, parts)
+    part, each, sets = group.part, group.weights, tuple(sorted(group.sets))
+    logs, constant = tree.answerer.log_weights(part, group.alike)
     answers, expected = tree.engine(sets).run_counts(part, [logs[s] for s in sets], each)
     for v, table in expected.items():
         sums.counts[v] += table
     log_evidence = answers.log_evidence + constant
     sums.impossible[group.rows] = dead = np.isneginf(log_evidence)
     each[dead] = log_evidence[dead] = 0.0
-    add_moments(tree.answerer, part, parts, each, dict(zip(sets, answers.joints, strict=True)), sums.moments)
+    add_moments(tree.answerer, part, group.alike, each, dict(zip(sets, answers.joints, strict=True)), sums.moments)
     return float(np.add.reduce(each * log_evidence))  # BLAS adds by thread
 
 
@@ -126,25 +128,32 @@ def moved_passes(
     tree: MixedTree, cases: MixedCases, weights: Floats, names: Sequence[str], tables: Iterable[Floats]
 ) -> Iterator[Sums]:
     """The sums of cases with each of some tables of a family: the lines of a number, or the CPT of variables."""
-    # What a table leaves alone is shared: a CPT is a likelihood of its family, and plans have no other numbers.
-    net, answerer, is_number = tree.network, tree.answerer, tree.network.is_number(names[0])
+    # What a table leaves alone is shared: densities of components without the number; a CPT is a likelihood of its
+    # family, and plans have no other numbers.
+    net, answerer = tree.network, tree.answerer
+    g = net.numbers.index(names[0]) if net.is_number(names[0]) else -1
     families = _families(net)
     groups = [*_groups(answerer, cases, weights, sum(map(answerer.size, families.values())))]
     numbers = answerer.numbers
-    shared = None if is_number else [answerer.log_weights(g.part, g.parts)[0] for g in groups]
+    moving = [[own for own in group.alike if g in own.members] for group in groups]
+    shared = [
+        answerer.log_weights(group.part, [own for own in group.alike if g not in own.members])[0] for group in groups
+    ]
     for table in tables:
-        if is_number:
-            answerer.reload(net, with_lines(numbers, net.numbers.index(names[0]), table))
+        if g >= 0:
+            answerer.reload(net, with_lines(numbers, g, table))
         sums = Sums({v: np.zeros(np.shape(net.cpt(v))) for v in families}, empty_moments(numbers), 0.0)
         for i, group in enumerate(groups):
-            logs = answerer.log_weights(group.part, group.parts)[0] if shared is None else dict(shared[i])
-            for v in () if is_number else names:
+            logs = dict(shared[i])
+            for scope, own in answerer.log_weights(group.part, moving[i])[0].items():
+                logs[scope] = logs[scope] + own if scope in logs else own
+            for v in names if g < 0 else ():
                 old, scope = np.asarray(net.cpt(v)), families[v]
                 ratio = np.log(np.where(old > 0, table / np.where(old > 0, old, 1.0), 1.0)).transpose(np.argsort(scope))
                 key = tuple(sorted(scope))
                 logs[key] = logs.get(key, np.zeros((len(group.rows), 1))) + ratio.ravel()
             joints, used = _joints(tree, group, logs)
-            add_moments(answerer, group.part, group.parts, used, joints, sums.moments)
+            add_moments(answerer, group.part, group.alike, used, joints, sums.moments)
             for v, table in _counts(tree, joints, used).items():
                 sums.counts[v][:] += table
         yield sums
@@ -155,12 +164,12 @@ def passes_of_rows(tree: MixedTree, cases: MixedCases, weights: Floats) -> Itera
     """The weight of each possible case, and its own sums."""
     answerer = tree.answerer
     for group in _groups(answerer, cases, weights, sum(map(answerer.size, _families(tree.network).values()))):
-        joints, used = _joints(tree, group, dict(answerer.log_weights(group.part, group.parts)[0]))
+        joints, used = _joints(tree, group, dict(answerer.log_weights(group.part, group.alike)[0]))
         for pattern, rows in group.parts:
             for r in (np.flatnonzero(used[rows]) + rows.start).tolist():
                 own, moments = {s: cells[r : r + 1] for s, cells in joints.items()}, empty_moments(answerer.numbers)
                 case = group.part.part(np.array([r]))
-                add_moments(answerer, case, [(pattern, slice(0, 1))], np.ones(1), own, moments)
+                add_moments(answerer, case, answerer.alike([(pattern, slice(0, 1))]), np.ones(1), own, moments)
                 yield float(used[r]), Sums(_counts(tree, own, np.ones(1)), moments, 0.0)
 
 
@@ -275,18 +284,22 @@ def moved(net: MixedNetwork, by: Mapping[str, float]) -> MixedNetwork:
     return net.replace(changed) if changed else net
 
 
-def starting_network(
-    states: Mapping[str, Any], parents: Mapping[str, Sequence[str]], cases: MixedCases, weights: Floats
-) -> MixedNetwork:
-    """Uniform CPTs, and normal distributions with the mean and sd of the observed values of each number."""
-    numbers = [v for v, s in states.items() if s is float]
+def uniform_network(states: Mapping[str, Any], parents: Mapping[str, Sequence[str]]) -> MixedNetwork:
+    """The network of some arcs with uniform CPTs and standard normal distributions."""
     cpts: dict[str, Any] = {}
-    for v, s in states.items():
-        shape = tuple(len(states[p]) for p in parents.get(v, ()) if states[p] is not float)
-        if s is not float:
-            cpts[v] = np.full((*shape, len(s)), 1.0 / len(s))
-            continue
-        x = cases.values[:, numbers.index(v)]
+    for v, own in states.items():
+        shape = tuple(len(states[p]) for p in parents[v] if states[p] is not float)
+        if own is float:
+            cpts[v] = Gaussian(np.zeros(shape), {p: np.zeros(shape) for p in parents[v] if states[p] is float})
+        else:
+            cpts[v] = np.full((*shape, len(own)), 1.0 / len(own))
+    return MixedNetwork(states, parents, cpts)
+
+
+def with_spread(net: MixedNetwork, cases: MixedCases, weights: Floats) -> MixedNetwork:
+    """The network whose numbers have the mean and sd of their observed values."""
+    made = {}
+    for v, x in zip(net.numbers, cases.values.T, strict=True):
         seen = ~np.isnan(x) & (weights > 0)
         if not seen.any():
             raise DataError(f"the column {v!r} has no value; a number needs some")
@@ -294,7 +307,6 @@ def starting_network(
         sd = float(np.sqrt(np.average((x[seen] - mean) ** 2, weights=weights[seen])))
         if not sd > 1e-12 * max(abs(mean), 1e-300):
             raise DataError(f"the column {v!r} is constant ({mean:g}); a number needs different values")
-        cpts[v] = Gaussian(
-            np.full(shape, mean), {p: np.zeros(shape) for p in parents.get(v, ()) if states[p] is float}, sd
-        )
-    return MixedNetwork(states, parents, cpts)
+        old = net.gaussian(v)
+        made[v] = Gaussian(old.mean + mean, old.coefficients, sd)
+    return net.replace(made)

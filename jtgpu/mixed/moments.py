@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from .components import Densities, build
+from .components import Densities, build, configurations
 from .evidence import MixedCases
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .answers import Answerer, ObservedPattern
+    from .answers import Alike, Answerer
     from .components import Component
     from .tree import MixedTree
 
     Floats = NDArray[np.float64]
 
+CELLS = 1 << 20  # of z of some cases
 # of each number: (K, m + 2, m + 2) weighted sums of z z', z = (1, numeric parents, number), one a configuration of its
 # discrete parents in the order of the parents
 Moments = list["Floats"]
@@ -34,36 +35,38 @@ def empty_moments(numbers: Densities) -> Moments:
 def add_moments(
     answerer: Answerer,
     cases: MixedCases,
-    patterns: Sequence[tuple[ObservedPattern, slice]],
+    alike: Sequence[Alike],
     weights: Floats,  # (B,)
     joints: Mapping[tuple[int, ...], Floats],  # scope -> (B, K) posterior
     moments: Moments,
 ) -> None:
     """Add the expected sums of cases; families of numbers that no evidence depends on are left out."""
-    # patterns: with the same sets, each with its cases
     # A number without observed descendants integrates to one: the likelihood does not depend on its density.
     numbers = answerer.numbers
     scaled = cases.values / numbers.scale
     complete: dict[int, Floats] = {}  # number -> (B, K) weights of cases that observe its family
     shares: dict[tuple[int, tuple[int, ...]], Floats] = {}
-    for pattern, rows in patterns:
-        for members in pattern.densities:
-            scope = pattern.scopes[members]
-            families = {v: (*numbers.parents[v], v) for v in members}
-            partly = {v: f for v, f in families.items() if not pattern.observed.issuperset(f)}
-            for v in families.keys() - partly.keys():
-                if (v, scope) not in shares:
-                    shares[v, scope] = _share(numbers, v, scope, weights, joints)
-                complete.setdefault(v, np.zeros((len(scaled), len(moments[v]))))[rows] = shares[v, scope][rows]
-            if not partly:
+    for members, pattern, rows in alike:
+        scope = pattern.scopes[members]
+        partly = []
+        for v in members:
+            if not pattern.observed.issuperset((*numbers.parents[v], v)):
+                partly.append(v)
                 continue
-            for part, allowed, component in answerer.pieces(members, pattern.observed, cases.states[rows]):
-                at = part + rows.start
-                weight = weights[at, None] * (joints[scope][at][:, allowed] if scope else 1.0)
-                means = component.means(scaled[at])
-                for v in partly:
-                    configuration = configurations(numbers, scope, numbers.scope[v])[allowed]
-                    _add_family(numbers, v, component, scaled[at], weight, means, configuration, moments[v])
+            if (v, scope) not in shares:
+                shares[v, scope] = _share(numbers, v, scope, weights, joints)
+            complete.setdefault(v, np.zeros((len(scaled), len(moments[v]))))[rows] = shares[v, scope][rows]
+        if not partly:
+            continue
+        own = scaled[rows]
+        joint = weights[rows, None] * (joints[scope][rows] if scope else 1.0)
+        for part, allowed, component in answerer.pieces(members, pattern.observed, cases.states[rows]):
+            every = (*component.unobserved, *component.observed, *component.given)
+            sums, place = _sums(component, own[part], joint[part][:, allowed]), {v: i for i, v in enumerate(every, 1)}
+            for v in partly:
+                configuration = configurations(numbers, scope, numbers.scope[v])[allowed]
+                family = np.array([0, *map(place.__getitem__, numbers.parents[v]), place[v]])
+                np.add.at(moments[v], configuration, sums[:, family[:, None], family])
     for v, by_state in complete.items():
         z = np.column_stack([np.ones(len(scaled)), scaled[:, [*numbers.parents[v], v]]])
         for c, sums in enumerate(moments[v]):
@@ -85,35 +88,19 @@ def _share(
     return np.asarray(weights[:, None] * table.reshape(len(weights), -1))
 
 
-def configurations(numbers: Densities, scope: tuple[int, ...], own: tuple[int, ...]) -> NDArray[np.intp]:
-    """Configuration of the variables `own` (in their order) of each configuration of `scope`."""
-    cards = tuple(numbers.cards[d] for d in scope)
-    states = np.indices(cards).reshape(len(scope), -1) if scope else np.zeros((0, 1), np.intp)
-    result = np.zeros(states.shape[1], np.intp)
-    for d in own:
-        result = result * numbers.cards[d] + states[scope.index(d)]
-    return result
-
-
-def _add_family(  # noqa: PLR0913
-    numbers: Densities, v: int, component: Component, scaled: Floats, weight: Floats, means: Floats,
-    configuration: NDArray[np.intp], sums: Floats,
-) -> None:  # fmt: skip
-    """Add the sums of a family of which some numbers are not observed."""
-    place = {u: i for i, u in enumerate(component.unobserved)}
-    z = np.ones((weight.shape[1], len(scaled), len(numbers.parents[v]) + 2))
-    hidden, places = [], []
-    for i, u in enumerate((*numbers.parents[v], v), 1):
-        if u in place:
-            hidden.append(i)
-            places.append(place[u])
-            z[:, :, i] = means[:, :, place[u]].T
-        else:
-            z[:, :, i] = scaled[:, u]
-    each = (z * weight.T[:, :, None]).transpose(0, 2, 1) @ z
-    rows, own = np.array(hidden), np.array(places)
-    each[:, rows[:, None], rows] += weight.sum(axis=0)[:, None, None] * component.cov[:, own[:, None], own]
-    np.add.at(sums, configuration, each)
+def _sums(component: Component, values: Floats, weight: Floats) -> Floats:
+    """(K, n, n) expected sums of z z', z = (1, unobserved numbers, observed ones, parents in `given`)."""
+    seen, u = [*component.observed, *component.given], len(component.unobserved) + 1
+    n, k = u + len(seen), weight.shape[1]
+    sums = np.zeros((k, n, n))
+    step = max(CELLS // (k * n), 1)
+    for at in range(0, len(values), step):
+        own = values[at : at + step]
+        z = np.ones((k, len(own), n))
+        z[:, :, 1:u], z[:, :, u:] = component.means(own).transpose(1, 0, 2), own[:, seen]
+        sums += (z * weight[at : at + step].T[:, :, None]).transpose(0, 2, 1) @ z
+    sums[:, 1:u, 1:u] += weight.sum(axis=0)[:, None, None] * component.cov
+    return sums
 
 
 class JointMixture(NamedTuple):

@@ -15,6 +15,7 @@ from ..inference.results.marginals import Posterior, distinct_names
 from ..inference.results.result import ByName, CaseResult, Columns, Result
 from ..util.equality import ByValue
 from ..util.loops import loops
+from ..util.text_table import counted
 from .components import HALF_LOG_2PI
 from .truncated import log_mass, normal_cdf, truncated_moments, truncated_quantiles
 
@@ -181,7 +182,7 @@ class MixedPosteriors(Result, ByName[Any]):
         return columns
 
     def _title(self) -> str:
-        return f"Posteriors of {len(self)} variables, log_evidence={self.log_evidence:.6g}"
+        return f"Posteriors of {counted(len(self), 'variable')}, log_evidence={self.log_evidence:.6g}"
 
     def _table(self) -> Columns:
         names, texts, quantiles = [], [], []
@@ -376,4 +377,4 @@ class MixedCasePosteriors(CaseResult, ByName[Any]):
         return columns | {"log_evidence": self.log_evidence}
 
     def _title(self) -> str:
-        return f"Posteriors of {len(self)} variables in {len(self.log_evidence)} cases"
+        return f"Posteriors of {counted(len(self), 'variable')} in {counted(len(self.log_evidence), 'case')}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..inference.results.result import ByVariable, CaseResult
+from ..util.text_table import counted
 from .components import component_members, scope_of
 from .truncated import draw_truncated
 
@@ -54,7 +55,7 @@ class MixedSamples(CaseResult, ByVariable["NDArray[Any]"]):
         return dict(self)
 
     def _title(self) -> str:
-        return f"{len(self.states)} samples of {len(self)} variables"
+        return f"{counted(len(self.states), 'sample')} of {counted(len(self), 'variable')}"
 
 
 def draw_bounded(

@@ -271,7 +271,7 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         case = read_case(self._net, evidence, likelihood, do)
         observed = frozenset(np.flatnonzero(~np.isnan(case.values[0])).tolist())
         pattern = self.answerer.pattern(observed, case.cut, tuple(case.bounds))
-        logs, _ = self.answerer.log_weights(case, [(pattern, slice(None))])
+        logs, _ = self.answerer.log_weights_of(case, pattern)
         rng = random_generator(seed)
         try:
             states = self.engine(pattern.sets).sample(n, case, [logs[s] for s in pattern.sets], rng)
@@ -299,7 +299,7 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         states, values = read.states.copy(), read.values.copy()
         for pattern, rows in self.answerer.by_pattern(read, ()):
             part, engine = read.part(rows), self.engine(pattern.sets)
-            logs, _ = self.answerer.log_weights(part, [(pattern, slice(None))])
+            logs, _ = self.answerer.log_weights_of(part, pattern)
             states[rows] = engine.impute(part, [logs[s] for s in pattern.sets], rng)
             possible = np.maximum(states[rows], 0)
             drawn = draw_numbers(self.answerer, pattern.observed, frozenset(), possible, part.values, rng)

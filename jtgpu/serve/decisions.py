@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from msgspec import Meta
 
 from ..decisions.tree import DecisionTree
 from ..errors import ArgumentError
 from .registry import MAX_NUMBERS, Body, Codes, Form, Observed, Rates, Reply, Variable, question
+from .trees import OF_DECISIONS
 
 UPDATES = 10  # of a decision by single policy updating, about
+
+
+class _Known(Body, kw_only=True):
+    """The evidence."""
+
+    evidence: Observed = None
+    codes: Codes = None
 
 
 class Option(TypedDict):
@@ -28,24 +36,17 @@ class OptionsReply(Reply):
 
 
 @question(
-    "/options",
-    OptionsReply,
-    "The expected utility of each option of a decision.",
-    {"decision": "drill", "evidence": {"test": "yes", "seismic": "open"}}, of=(DecisionTree,),
+    "/options", "options", OptionsReply, {"decision": "drill", "evidence": {"test": "yes", "seismic": "open"}},
+    kinds=OF_DECISIONS,
 )
-class Options(Body, kw_only=True):
+class Options(_Known, kw_only=True):
     """The expected utility of each option of a decision, given what is known; later decisions are the best ones."""
 
     decision: Variable
-    evidence: Observed | None = None
-    codes: Codes | None = None
 
-    def answer(self, tree: DecisionTree, form: Form) -> OptionsReply:
-        ranked = tree.options(self.decision, self.evidence)
-        return {
-            "decision": ranked.decision,
-            "options": [{"option": o, "expected_utility": value} for o, value in ranked.items()],
-        }
+    def reply(self, made: Any, tree: DecisionTree, form: Form) -> OptionsReply:
+        options: list[Option] = [{"option": o, "expected_utility": value} for o, value in made.items()]
+        return {"decision": made.decision, "options": options}
 
     def seconds(self, tree: DecisionTree, rates: Rates) -> float:
         return 3 * rates.single
@@ -66,31 +67,24 @@ class PolicyReply(Reply):
     policy: dict[str, list[Choice]]
 
 
-@question(
-    "/policy", PolicyReply, "The policy of the highest expected utility.", {"evidence": {"test": "yes"}},
-    of=(DecisionTree,),
-)
-class Policy(Body, kw_only=True):
+@question("/policy", "policy", PolicyReply, {"evidence": {"test": "yes"}}, kinds=OF_DECISIONS)
+class Policy(_Known, kw_only=True):
     """The policy of the highest expected utility; evidence holds whatever is decided."""
 
-    evidence: Observed | None = None
-    codes: Codes | None = None
     restarts: Annotated[int, Meta(ge=0, le=1000)] = 10
 
-    def answer(self, tree: DecisionTree, form: Form) -> PolicyReply:
-        best = tree.policy(self.evidence, restarts=self.restarts)
-        numbers = sum(table.size for table in best.values())
+    def reply(self, made: Any, tree: DecisionTree, form: Form) -> PolicyReply:
+        numbers = sum(table.size for table in made.values())
         if numbers > MAX_NUMBERS:
             raise ArgumentError(f"the policy has {numbers:,} numbers, more than {MAX_NUMBERS:,}")
         return {
-            "expected_utility": best.expected_utility,
-            "method": best.method,
-            "policy": {d: [{"known": row, "option": option} for row, option in best.rows(d)] for d in best},
+            "expected_utility": made.expected_utility,
+            "method": made.method,
+            "policy": {d: [{"known": row, "option": option} for row, option in made.rows(d)] for d in made},
         }
 
     def seconds(self, tree: DecisionTree, rates: Rates) -> float:
-        n = len(tree.network.decisions)
-        return UPDATES * n * (self.restarts + 1) * rates.single
+        return UPDATES * len(tree.network.decisions) * (self.restarts + 1) * rates.single
 
 
 class Gain(TypedDict):
@@ -108,30 +102,16 @@ class GainsReply(Reply):
     gains: list[Gain]
 
 
-@question(
-    "/decision-value",
-    GainsReply,
-    "The value of observing variables before a decision, in units of utility.",
-    {"decision": "test"}, of=(DecisionTree,),
-)
-class DecisionValue(Body, kw_only=True):
+@question("/decision-value", "value_of_information", GainsReply, {"decision": "test"}, kinds=OF_DECISIONS)
+class DecisionValue(_Known, kw_only=True):
     """By how much the expected utility rises if a variable is observed before a decision."""
 
     decision: Variable
     candidates: list[Variable] | None = None
-    evidence: Observed | None = None
-    codes: Codes | None = None
 
-    def answer(self, tree: DecisionTree, form: Form) -> GainsReply:
-        model = tree.network
-        names = None if self.candidates is None else [model.variables[model.index(v)] for v in self.candidates]
-        decision = model.variables[model.index(self.decision)]
-        value = tree.value_of_information(decision, names, evidence=self.evidence)
-        return {
-            "decision": value.decision,
-            "expected_utility": value.expected_utility,
-            "gains": [{"variable": v, "gain": gain} for v, gain in value.items()],
-        }
+    def reply(self, made: Any, tree: DecisionTree, form: Form) -> GainsReply:
+        gains: list[Gain] = [{"variable": v, "gain": gain} for v, gain in made.items()]
+        return {"decision": made.decision, "expected_utility": made.expected_utility, "gains": gains}
 
     def seconds(self, tree: DecisionTree, rates: Rates) -> float:
         n = len(tree.network) if self.candidates is None else len(self.candidates)

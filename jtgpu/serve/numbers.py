@@ -12,7 +12,7 @@ from ..inference.queries.posteriors import as_list
 from ..mixed.evidence import read_case
 from ..mixed.results import MixedPosteriors, NumberPosterior
 from ..mixed.tree import MixedTree
-from .registry import Case, Distribution, Form, check_size
+from .registry import Case, Distribution, Form, check_size, distribution
 from .requests import problem
 
 TAIL = 1e-4  # probability on either side that a density leaves out
@@ -72,7 +72,7 @@ class MixedAnswers:
         for i, case in enumerate(cases):
             try:
                 known = case.known(self._tree)
-                given = known.get("evidence", {})
+                given = known["evidence"]
                 is_plain = not any(isinstance(x, frozenset) for x in given.values()) and known.keys() <= {"evidence"}
                 if not is_plain or read_case(net, given, None, None).bounds:
                     results[i] = self.one(case)
@@ -100,9 +100,7 @@ class MixedAnswers:
             if isinstance(p, NumberPosterior):
                 result["numbers"][v] = number_reply(p, self._quantiles, self._points)
             else:
-                values = np.asarray(p).tolist()
-                states = self._net.states(v)
-                result["posteriors"][v] = dict(zip(states, values, strict=True)) if self._form.labels else values
+                result["posteriors"][v] = distribution(self._net.discrete, v, p, self._form)
         return result
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired
+
+from msgspec import Meta
 
 from ..backends.base import Evidence
 from ..errors import ArgumentError, ImpossibleEvidence, JtgpuError
@@ -22,9 +24,10 @@ from .registry import (
     Points,
     Rates,
     Reply,
+    Targets,
     Variable,
-    by_state,
     check_size,
+    distribution,
     question,
     rate,
     spans,
@@ -32,12 +35,9 @@ from .registry import (
     with_labels,
 )
 from .requests import problem
-from .trees import network_of, numbers_of, states_of
+from .trees import OF_CASES, network_of, numbers_of, states_of
 
 CHUNK = 4096  # cases that are computed at a time
-
-
-CASES = JunctionTree, MixedTree
 
 
 class PosteriorsReply(Reply):
@@ -56,16 +56,16 @@ class PosteriorsReply(Reply):
 
 
 @question(
-    "/posteriors", PosteriorsReply, "Posterior probabilities of all variables or some, of one case or of many.",
-    {"evidence": {"xray": "yes", "smoke": ["yes", "no"]}, "targets": ["lung"]}, of=CASES,
-)  # fmt: skip
+    "/posteriors", "posteriors", PosteriorsReply,
+    {"evidence": {"xray": "yes", "smoke": ["yes", "no"]}, "targets": ["lung"]}, kinds=OF_CASES,
+)
 class Posteriors(Case, kw_only=True):
     """Posteriors of all variables or of some targets, of one case or of many."""
 
-    targets: Variable | list[Variable] | None = None  # variable or list of variables: Default: all variables
-    cases: list[Case] | None = None  # list of cases: Many cases in place of the evidence of one
-    quantiles: list[float] | None = None  # of numbers; default: 0.05, 0.5 and 0.95
-    points: Points = 0  # of the density of each number, evenly spaced; there are more around narrow parts
+    targets: Targets = None
+    cases: Annotated[list[Case] | None, Meta(description="Many cases in place of the evidence of one.")] = None
+    quantiles: Annotated[list[float] | None, Meta(description="Of numbers. Default: 0.05, 0.5 and 0.95.")] = None
+    points: Points = 0
 
     @property
     def n_cases(self) -> int:
@@ -144,7 +144,7 @@ def _one(tree: JunctionTree, case: Case, targets: Any, form: Form) -> Result:
     posteriors = tree.posteriors(**case.known(tree), targets=targets)
     return {
         "log_evidence": posteriors.log_evidence,
-        "posteriors": {name: by_state(tree.model, p, form) for name, p in posteriors.items()},
+        "posteriors": {name: distribution(tree.model, name, p.probabilities, form) for name, p in posteriors.items()},
     }
 
 
@@ -159,7 +159,7 @@ class JointReply(Reply):
 
 
 @question(
-    "/joint", JointReply, "The joint posterior of some variables.", {"variables": ["lung", "bronc"]},
+    "/joint", "joint", JointReply, {"variables": ["lung", "bronc"]},
     lambda first, last, seen: {"variables": [*dict.fromkeys((first, last))]},
 )
 class Joint(Case, kw_only=True):
@@ -167,18 +167,18 @@ class Joint(Case, kw_only=True):
 
     variables: Variable | list[Variable]
 
-    def answer(self, tree: JunctionTree, form: Form) -> JointReply:
-        variables = as_list(self.variables, "variables")
-        scope = dict.fromkeys(tree.model.index(v) for v in variables)
-        check_size(math.prod(int(tree.model.cardinality[v]) for v in scope), f"a joint table of {len(scope)} variables")
-        joint = tree.joint(variables, **self.known(tree))
+    def size(self, tree: JunctionTree) -> tuple[int, str]:
+        scope = dict.fromkeys(tree.model.index(v) for v in as_list(self.variables, "variables"))
+        return math.prod(int(tree.model.cardinality[v]) for v in scope), f"a joint table of {len(scope)} variables"
+
+    def reply(self, made: Any, tree: JunctionTree, form: Form) -> JointReply:
         return {
-            "variables": [*joint.variables], "states": [[*s] for s in joint.states], "shape": [*joint.shape],
-            "probabilities": joint.probabilities.ravel().tolist(), "log_evidence": joint.log_evidence,
+            "variables": [*made.variables], "states": [[*s] for s in made.states], "shape": [*made.shape],
+            "probabilities": made.probabilities.ravel().tolist(), "log_evidence": made.log_evidence,
         }
 
     def seconds(self, tree: JunctionTree, rates: Rates) -> float:
-        variables = as_list(self.variables, "variables")
+        variables: Any = self.variables
         return tree.joint_cost(variables, **self.known(tree)).operations / rate(tree, rates)
 
 
@@ -190,8 +190,8 @@ class Samples(Reply):
 
 
 @question(
-    "/sample", Samples, "Exact samples of all variables.", {"n": 3, "seed": 1},
-    lambda first, last, seen: {"n": 2, "seed": 0, "evidence": seen}, of=CASES,
+    "/sample", "sample", Samples, {"n": 3, "seed": 1}, lambda first, last, seen: {"n": 2, "seed": 0, "evidence": seen},
+    kinds=OF_CASES,
 )
 class Sample(Case, kw_only=True):
     """Exact samples of all variables given the evidence; the same seed gives the same samples."""
@@ -199,14 +199,16 @@ class Sample(Case, kw_only=True):
     n: Count = 1
     seed: Count | None = None
 
-    def answer(self, tree: JunctionTree | MixedTree, form: Form) -> Samples:
-        net = network_of(tree)
-        check_size(self.n * len(net), f"{self.n:,} samples of {len(net):,} variables")
-        drawn = tree.sample(self.n, **self.known(tree), seed=self.seed)
-        rows: list[list[Any]] = drawn.states.tolist()
+    def size(self, tree: JunctionTree | MixedTree) -> tuple[int, str]:
+        n = len(network_of(tree))
+        return self.n * n, f"{self.n:,} samples of {n:,} variables"
+
+    def reply(self, made: Any, tree: JunctionTree | MixedTree, form: Form) -> Samples:
+        states = states_of(network_of(tree))
+        rows: list[list[Any]] = made.states.tolist()
         if form.labels:
-            labels = [*map(states_of(net).states, states_of(net))]
+            labels = [*map(states.states, states)]
             rows = [[s[i] for s, i in zip(labels, row, strict=True)] for row in rows]
-        if isinstance(drawn, MixedSamples):
-            rows = [row + values for row, values in zip(rows, drawn.numbers.tolist(), strict=True)]
-        return {"variables": [*states_of(net), *numbers_of(net)], "samples": rows}
+        if isinstance(made, MixedSamples):
+            rows = [row + values for row, values in zip(rows, made.numbers.tolist(), strict=True)]
+        return {"variables": [*states, *numbers_of(network_of(tree))], "samples": rows}

@@ -1,16 +1,16 @@
-"""Questions about configurations, about what depends on what, and as text. A class each: body, answer, and reply."""
+"""Questions about configurations, about what depends on what, and as text: a class each."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, ClassVar, NotRequired, TypedDict
 
 from msgspec import Meta
 
 from ..inference.queries import text
-from ..inference.queries.posteriors import as_list
 from ..inference.results.case_states import Explanation
+from ..inference.results.sensitivities import Bar as TornadoBar
+from ..inference.results.sensitivities import Sensitivity as Derivatives
 from ..inference.tree import JunctionTree
 from ..mixed.tree import MixedTree
 from ..util.options import InformationUnit
@@ -20,13 +20,18 @@ from . import slices as slices
 from .registry import QUESTIONS as QUESTIONS
 from .registry import Body, Case, Codes, Count, Form, Rates, Reply, State, Variable, question, rate
 from .registry import answer as answer
-from .trees import network_of
+from .trees import OF_CASES, network_of
 
 K = Annotated[int, Meta(ge=1, le=1000)]  # configurations of an answer
 POINTS = 100  # of an integral, about
 
 
-CASES = JunctionTree, MixedTree
+def _seen(first: str, last: str, seen: dict[str, Any]) -> dict[str, Any]:
+    return {"evidence": seen}
+
+
+def _about_last(first: str, last: str, seen: dict[str, Any]) -> dict[str, Any]:
+    return {"target": last, "evidence": seen}
 
 
 def _name(tree: JunctionTree | MixedTree, variable: str | int) -> str:
@@ -52,54 +57,42 @@ class Explanations(Reply):
     explanations: list[Configuration]
 
 
-def _explanations(tree: JunctionTree, best: Explanation, form: Form) -> Explanations:
-    names = [*best]
-    at = [tree.model.index(v) for v in names]
-    return {
-        "log_evidence": best.log_evidence,
-        "variables": names,
-        "explanations": [
-            {
-                "states": dict(e) if form.labels else e.states[at].tolist(), "log_joint": e.log_joint,
-                "log_posterior": e.log_posterior,
-            }
-            for e in best.ranked
-        ],
-    }
-
-
-@question(
-    "/mpe", Explanations, "The most probable configurations of all variables.", {"evidence": {"xray": "yes"}, "k": 3},
-    lambda first, last, seen: {"evidence": seen},
-)
+@question("/mpe", "mpe", Explanations, {"evidence": {"xray": "yes"}, "k": 3}, _seen)
 class Mpe(Case, kw_only=True):
     """The k most probable configurations of all variables."""
 
     k: K = 1
 
-    def answer(self, tree: JunctionTree, form: Form) -> Explanations:
-        return _explanations(tree, tree.mpe(**self.known(tree), k=self.k), form)
+    def reply(self, made: Explanation, tree: JunctionTree, form: Form) -> Explanations:
+        names = [*made]
+        at = [tree.model.index(v) for v in names]
+        return {
+            "log_evidence": made.log_evidence,
+            "variables": names,
+            "explanations": [
+                {
+                    "states": dict(e) if form.labels else e.states[at].tolist(), "log_joint": e.log_joint,
+                    "log_posterior": e.log_posterior,
+                }
+                for e in made.ranked
+            ],
+        }
 
     def seconds(self, tree: JunctionTree, rates: Rates) -> float:
         return self.k * rates.single
 
 
 @question(
-    "/map", Explanations, "The most probable configurations of some variables.",
-    {"variables": ["lung", "bronc"], "evidence": {"xray": "yes"}},
+    "/map", "map", Explanations, {"variables": ["lung", "bronc"], "evidence": {"xray": "yes"}},
     lambda first, last, seen: {"variables": [last], "evidence": seen},
 )
-class Map(Case, kw_only=True):
+class Map(Mpe, kw_only=True):
     """The k most probable configurations of some variables, all others summed out."""
 
     variables: Variable | list[Variable]
-    k: K = 1
-
-    def answer(self, tree: JunctionTree, form: Form) -> Explanations:
-        return _explanations(tree, tree.map(as_list(self.variables, "variables"), **self.known(tree), k=self.k), form)
 
     def seconds(self, tree: JunctionTree, rates: Rates) -> float:
-        variables = as_list(self.variables, "variables")
+        variables: Any = self.variables
         return tree.map_cost(variables, **self.known(tree)).operations / rate(tree, rates)
 
 
@@ -123,8 +116,11 @@ class Observations(Reply):
     observations: list[Observation]
 
 
-class _OfTarget(Case, kw_only=True):
+class _Information(Case, kw_only=True):
+    of_reply: ClassVar[tuple[str, ...]] = ("most",)
     target: Variable
+    most: Count | None = None
+    unit: InformationUnit = "nats"
 
     def seconds(self, tree: JunctionTree | MixedTree, rates: Rates) -> float:
         if isinstance(tree, MixedTree):  # integrals over the values of each number
@@ -132,24 +128,17 @@ class _OfTarget(Case, kw_only=True):
         return rates.seconds(int(tree.model.cardinality[tree.model.index(self.target)]))
 
 
-def _about_last(first: str, last: str, seen: dict[str, Any]) -> dict[str, Any]:
-    return {"target": last, "evidence": seen}
-
-
 @question(
-    "/voi", Observations, "Which variable to observe next to learn about a target.",
-    {"target": "lung", "evidence": {"xray": "yes"}}, _about_last, of=CASES,
+    "/voi", "value_of_information", Observations, {"target": "lung", "evidence": {"xray": "yes"}}, _about_last,
+    kinds=OF_CASES,
 )
-class Voi(_OfTarget, kw_only=True):
+class Voi(_Information, kw_only=True):
     """Variables ranked by the information that observing them gives about a target."""
 
     candidates: list[Variable] | None = None
-    most: Count | None = None
-    unit: InformationUnit = "nats"
 
-    def answer(self, tree: JunctionTree | MixedTree, form: Form) -> Observations:
-        ranked: Any = tree.value_of_information(self.target, self.candidates, unit=self.unit, **self.known(tree))
-        rows: Any = [asdict(o) for o in ranked[: self.most]]
+    def reply(self, made: Any, tree: JunctionTree | MixedTree, form: Form) -> Observations:
+        rows = [text.plain_fields(o) for o in made[: self.most]]
         return {"target": _name(tree, self.target), "unit": self.unit, "observations": rows}
 
 
@@ -168,19 +157,14 @@ class Scores(Reply):
     scores: list[Score]
 
 
-@question(
-    "/mi", Scores, "Mutual information of a target and other variables.", {"target": "lung"}, _about_last, of=CASES,
-)
-class Mi(_OfTarget, kw_only=True):
+@question("/mi", "mutual_information", Scores, {"target": "lung"}, _about_last, kinds=OF_CASES)
+class Mi(_Information, kw_only=True):
     """Mutual information of a target and other variables."""
 
     others: list[Variable] | None = None
-    most: Count | None = None
-    unit: InformationUnit = "nats"
 
-    def answer(self, tree: JunctionTree | MixedTree, form: Form) -> Scores:
-        scores = tree.mutual_information(self.target, self.others, unit=self.unit, **self.known(tree))
-        rows: list[Score] = [{"variable": v, "information": score} for v, score in [*scores.items()][: self.most]]
+    def reply(self, made: Any, tree: JunctionTree | MixedTree, form: Form) -> Scores:
+        rows: list[Score] = [{"variable": v, "information": score} for v, score in [*made.items()][: self.most]]
         return {"target": _name(tree, self.target), "unit": self.unit, "scores": rows}
 
 
@@ -215,34 +199,29 @@ class SensitivityReply(Reply):
 
 
 @question(
-    "/sensitivity", SensitivityReply, "The parameters that P(target | evidence) depends on most.",
-    {"target": ["lung", "yes"], "evidence": {"xray": "yes"}, "n": 10},
-    lambda first, last, seen: {"target": [last, 0], "evidence": seen},
+    "/sensitivity", "sensitivity", SensitivityReply, {"target": ["lung", "yes"], "evidence": {"xray": "yes"}, "n": 10},
+    lambda first, last, seen: {"target": [last, 0], "evidence": seen}, kinds=("bayesian", "decision"),
 )
 class Sensitivity(Case, kw_only=True):
-    """Derivatives of P(target | evidence) with respect to the parameters of the network."""
+    """The parameters that P(target | evidence) depends on most, and its derivatives with respect to them."""
 
-    target: tuple[Variable, State]  # (variable, state)
-    n: Annotated[int, Meta(ge=0, le=100_000)] = 10  # number of parameters in the answer
-    spread: float = 0.1  # relative half width of the ranges of the tornado diagram
+    of_reply: ClassVar[tuple[str, ...]] = ("n", "spread")
+    target: Annotated[tuple[Variable, State], Meta(description="Variable and state.")]
+    n: Annotated[int, Meta(ge=0, le=100_000, description="Number of parameters in the answer.")] = 10
+    spread: Annotated[float, Meta(description="Relative half width of the ranges of the tornado diagram.")] = 0.1
 
-    def answer(self, tree: JunctionTree, form: Form) -> SensitivityReply:
-        target: tuple[Any, Any] = self.target
-        result = tree.sensitivity(target, **self.known(tree))
-        reply: Any = {
-            "target": (result.target[0], result.target[1]),
-            "probability": result.probability,
-            "parameters": [p._asdict() for p in result.top(self.n)],
-            "tornado": [
-                {
-                    "parameter": bar.parameter._asdict(), "low": bar.low, "high": bar.high,
-                    "at_low": bar.at_low if math.isfinite(bar.at_low) else None,
-                    "at_high": bar.at_high if math.isfinite(bar.at_high) else None,
-                }
-                for bar in result.tornado(self.n, self.spread)
-            ],
+    def reply(self, made: Derivatives, tree: JunctionTree, form: Form) -> Any:
+        return {
+            "target": made.target, "probability": made.probability,
+            "parameters": [p._asdict() for p in made.top(self.n)],
+            "tornado": [*map(_bar, made.tornado(self.n, self.spread))],
         }
-        return reply  # type: ignore[no-any-return]
+
+
+def _bar(bar: TornadoBar) -> dict[str, Any]:
+    ends = {"at_low": bar.at_low, "at_high": bar.at_high}
+    finite = {name: x if math.isfinite(x) else None for name, x in ends.items()}
+    return {"parameter": bar.parameter._asdict(), "low": bar.low, "high": bar.high, **finite}
 
 
 class Finding(TypedDict):
@@ -268,22 +247,16 @@ class Findings(Reply):
 
 
 @question(
-    "/importance", Findings, "The effect of each finding on a target.",
-    {"target": "lung", "evidence": {"xray": "yes", "smoke": "no"}}, _about_last,
+    "/importance", "evidence_importance", Findings, {"target": "lung", "evidence": {"xray": "yes", "smoke": "no"}},
+    _about_last,
 )
 class Importance(Case, kw_only=True):
     """The effect of each finding on the posterior of a target; soft evidence is not supported."""
 
     target: Variable
 
-    def answer(self, tree: JunctionTree, form: Form) -> Findings:
-        known = self.known(tree, soft=False)
-        ranked = tree.evidence_importance(self.target, known.pop("evidence", {}), **known)
-        rows: Any = [
-            asdict(i) | {"states": [*i.states], "without": i.without.tolist(), "alone": i.alone.tolist()}
-            for i in ranked
-        ]
-        return {"target": _name(tree, self.target), "findings": rows}
+    def reply(self, made: Any, tree: JunctionTree, form: Form) -> Findings:
+        return {"target": _name(tree, self.target), "findings": [*map(text.plain_fields, made)]}
 
 
 class ConflictReply(Reply):
@@ -292,16 +265,12 @@ class ConflictReply(Reply):
     conflict: float
 
 
-@question(
-    "/conflict", ConflictReply, "The conflict measure of the findings.", {"evidence": {"xray": "yes", "smoke": "no"}},
-    lambda first, last, seen: {"evidence": seen},
-)
+@question("/conflict", "conflict", ConflictReply, {"evidence": {"xray": "yes", "smoke": "no"}}, _seen)
 class Conflict(Case, kw_only=True):
     """The conflict measure of the findings; soft evidence is not supported."""
 
-    def answer(self, tree: JunctionTree, form: Form) -> ConflictReply:
-        known = self.known(tree, soft=False)
-        return {"conflict": tree.conflict(known.pop("evidence", {}), **known)}
+    def reply(self, made: float, tree: JunctionTree, form: Form) -> ConflictReply:
+        return {"conflict": made}
 
 
 class Answer(TypedDict):
@@ -311,12 +280,12 @@ class Answer(TypedDict):
     kind: str
 
 
-@question("/ask", Answer, "A question as text, such as P(lung | xray=yes).", {"question": "P(lung | xray=yes)"})
+@question("/ask", "ask", Answer, {"question": "P(lung | xray=yes)"})
 class Ask(Body, kw_only=True):
-    """A question as text, such as ``P(lung | xray=yes)``."""
+    """A question as text, such as P(lung | xray=yes)."""
 
     question: str
-    codes: Codes | None = None
+    codes: Codes = None
 
     def answer(self, tree: JunctionTree, form: Form) -> Any:
         q = text.parse(tree.model.with_codes(self.codes), self.question)

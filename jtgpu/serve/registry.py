@@ -1,14 +1,16 @@
 """Questions without HTTP: `question` registers a kind, with all that the server, the notebook and OpenAPI say about it.
 
-A question is a class: its fields are the body that a client sends, checked by msgspec while the JSON is parsed, and its
-method `answer` computes the reply. Nothing else has to know of a new one.
+A question is a method of compiled networks, and a class for the body that a client sends, which msgspec checks while
+the JSON is parsed. Its fields are arguments of the method, by the same names, and its method `reply` writes the result.
+Nothing else has to know of a new one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
 
 import msgspec
 import numpy as np
@@ -17,14 +19,13 @@ from msgspec import Meta, Struct
 from ..backends.base import Evidence
 from ..decisions.tree import DecisionTree
 from ..errors import ArgumentError, EvidenceError, JtgpuError, TableTooLarge
-from ..inference.results.marginals import Posterior
 from ..inference.tree import JunctionTree
 from ..mixed.tree import MixedTree
 from ..model.discrete import DiscreteModel
 from ..model.mixed import MixedNetwork
 from ..util.arguments import whole_number
 from .requests import Refusal
-from .trees import AnyTree, network_kind, network_of, states_of
+from .trees import OF_DECISIONS, OF_STATES, AnyTree, network_kind, network_of, states_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,16 +34,19 @@ if TYPE_CHECKING:
 # by name or number; a number with a fraction is a value where states are intervals
 State = str | int | float | bool
 Variable = str | int
-# a state, several one of which holds, or null: not observed; of a number its value, or [low, high], null: no bound
-Observed = dict[str, State | list[State | None] | None]
-# What states mean in the evidence: "index", numbers of states from 0, or {"xray": {"1": "yes", "0": "no"}}
-Codes = Literal["names", "index"] | dict[str, dict[str, str]]
+Observed = Annotated[dict[str, State | list[State | None] | None] | None, Meta(
+    description="Variable to its state, a list of states one of which holds, or null: not observed; number to its "
+    "value, or [low, high] with null where there is no bound.")]
+Codes = Annotated[Literal["names", "index"] | dict[str, dict[str, str]] | None, Meta(
+    description='What states mean in the evidence: index, numbers from 0, or {"xray": {"1": "yes", "0": "no"}}.')]
 Weights = list[float] | dict[str, float]  # in the order of the states, or by state
+Likelihood = Annotated[dict[str, Weights] | None, Meta(description="Variable to weights P(observation | state) >= 0.")]
 # probabilities in the order of the states, or by state with ?labels=1
 Distribution = list[float] | dict[str, float]
 MAX_NUMBERS = 5_000_000  # numbers of an answer
 Count = Annotated[int, Meta(ge=0)]
-Points = Annotated[int, Meta(ge=0, le=1000)]  # of a density
+Points = Annotated[int, Meta(ge=0, le=1000, description="Points of each number's density; more around narrow parts.")]
+Targets = Annotated[Variable | list[Variable] | None, Meta(description="Variables to compute; null: all.")]
 RATE = 5e8  # operations a second that any machine does
 
 
@@ -76,14 +80,31 @@ class Rates(NamedTuple):
 class Body(Struct, forbid_unknown_fields=True, kw_only=True):
     """Base class of questions: the body that a client sends."""
 
+    method: ClassVar[str]  # of compiled networks; `question` gives it
+    of_reply: ClassVar[tuple[str, ...]] = ()  # fields that are no arguments of the method: `reply` reads them
+
     @property
     def n_cases(self) -> int:
         """Number of cases, or of sequences."""
         return 1
 
+    def size(self, tree: Any) -> tuple[int, str]:
+        """The number of numbers of the answer, and what they are in words."""
+        return 0, ""
+
+    def arguments(self, tree: Any) -> dict[str, Any]:
+        """The fields as keywords of the method; those that are absent are left out."""
+        names = (name for name in self.__struct_fields__ if name != "codes" and name not in self.of_reply)
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
     def answer(self, tree: Any, form: Form) -> Any:
         """The reply, as plain data."""
-        # tree: of one of the classes that the question is registered with
+        # tree: of one of the kinds that the question is registered with
+        check_size(*self.size(tree))
+        return self.reply(getattr(tree, self.method)(**self.arguments(tree)), tree, form)
+
+    def reply(self, made: Any, tree: Any, form: Form) -> Any:
+        """The result of the method, as plain data."""
         raise NotImplementedError
 
     def seconds(self, tree: Any, rates: Rates) -> float:
@@ -94,23 +115,30 @@ class Body(Struct, forbid_unknown_fields=True, kw_only=True):
 class Case(Body, kw_only=True):
     """The evidence of one case; variables are given by name."""
 
-    evidence: Observed | None = None
-    likelihood: dict[str, Weights] | None = None  # variable to weights P(observation | state) >= 0
-    soft: dict[str, Weights] | None = None  # variable to the posterior that it must have
-    # Variable to the state that it is set to, or to the probabilities with which it is set
-    do: dict[str, State | Weights] | None = None
-    codes: Codes | None = None
+    method: ClassVar[str] = "posteriors"
+    evidence: Observed = None
+    likelihood: Likelihood = None
+    soft: Annotated[dict[str, Weights] | None, Meta(description="Variable to the posterior that it must have.")] = None
+    do: Annotated[dict[str, State | Weights] | None, Meta(
+        description="Variable to the state that it is set to, or to the probabilities with which it is set.")] = None
+    codes: Codes = None
 
-    def known(self, tree: AnyTree, *, soft: bool = True) -> dict[str, Any]:
-        """The evidence as keywords of a query of a tree; those that are absent are left out."""
-        # raises ArgumentError: If there is soft evidence and the query does not support it.
-        names = ("evidence", "likelihood", "soft", "do")
+    def known(self, tree: AnyTree) -> dict[str, Any]:
+        """The evidence as keywords of the method; those that are absent are left out, but for the findings."""
+        # raises ArgumentError: If there is soft evidence and the method does not take it.
+        names = ("likelihood", "soft", "do")
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        if "soft" in given and (isinstance(tree, MixedTree) or not soft):
-            raise ArgumentError("this question does not support soft evidence; pass likelihood")
-        if isinstance(tree, MixedTree) and "evidence" in given:
-            given["evidence"] = {v: _finding(tree.network, v, x) for v, x in given["evidence"].items()}
-        return given
+        if "soft" in given:
+            takes = signature(getattr(tree, self.method)).parameters
+            if "soft" not in takes and all(p.kind is not Parameter.VAR_KEYWORD for p in takes.values()):
+                raise ArgumentError("this question does not support soft evidence; pass likelihood")
+        findings = self.evidence or {}
+        if isinstance(tree, MixedTree):
+            findings = {v: _finding(tree.network, v, x) for v, x in findings.items()}
+        return {"evidence": findings, **given}
+
+    def arguments(self, tree: Any) -> dict[str, Any]:
+        return super().arguments(tree) | self.known(tree)
 
 
 def _finding(net: MixedNetwork, name: str, value: Any) -> Any:
@@ -183,11 +211,15 @@ class Question:
     path: str  # below that of a network
     body: type[Body]
     reply: Any  # a TypedDict
-    summary: str
     example: dict[str, Any]  # of a body, about the network asia
     # a body about a network's first and last variable, given evidence: answered once at start, to load what it needs
     trial: Callable[[str, str, dict[str, Any]], dict[str, Any]] | None
-    of: tuple[type, ...]  # classes of trees that answer it
+    kinds: tuple[str, ...]  # of networks that have it
+
+    @property
+    def summary(self) -> str:
+        """A sentence about the answer."""
+        return (self.body.__doc__ or "").partition("\n")[0]
 
 
 QUESTIONS: dict[str, Question] = {}  # by name, the path without its slash; `questions` fills it
@@ -196,14 +228,14 @@ B = TypeVar("B", bound=type[Body])
 
 
 def question(
-    path: str, reply: Any, summary: str, example: dict[str, Any],
-    trial: Callable[[str, str, dict[str, Any]], dict[str, Any]] | None = None, *,
-    of: tuple[type, ...] = (JunctionTree,),
+    path: str, method: str, reply: Any, example: dict[str, Any],
+    trial: Callable[[str, str, dict[str, Any]], dict[str, Any]] | None = None, *, kinds: tuple[str, ...] = OF_STATES,
 ) -> Callable[[B], B]:  # fmt: skip
-    """A decorator that registers the body of a question, which trees of some classes answer."""
+    """A decorator that registers the body of a question: its fields are arguments of a method of compiled networks."""
 
     def register(body: B) -> B:
-        QUESTIONS[path[1:]] = Question(path, body, reply, summary, example, trial, of)
+        body.method = method
+        QUESTIONS[path[1:]] = Question(path, body, reply, example, trial, kinds)
         return body
 
     return register
@@ -211,15 +243,16 @@ def question(
 
 def answering(tree: AnyTree, kind: str) -> AnyTree | None:
     """The tree that answers a question; None if the network's kind has no such question."""
-    of = QUESTIONS[kind].of
-    if isinstance(tree, DecisionTree) and DecisionTree not in of:
-        tree = tree.under()  # about states: under the best policy
-    return tree if isinstance(tree, of) else None
+    kinds = QUESTIONS[kind].kinds
+    if network_kind(network_of(tree)) not in kinds:
+        return None
+    # questions about states: under the best policy
+    return tree.under() if isinstance(tree, DecisionTree) and kinds != OF_DECISIONS else tree
 
 
 def questions_of(tree: AnyTree) -> list[str]:
     """Names of the questions that networks of a tree's kind have."""
-    return [kind for kind in QUESTIONS if answering(tree, kind) is not None]
+    return [kind for kind, q in QUESTIONS.items() if network_kind(network_of(tree)) in q.kinds]
 
 
 def wrong_kind(tree: AnyTree, kind: str) -> Refusal:
@@ -288,10 +321,13 @@ def rounded(value: Any, digits: int | None) -> Any:
     return value
 
 
-def by_state(model: DiscreteModel, posterior: Posterior, form: Form) -> Distribution:
-    """A distribution: an array, or by the names of states."""
-    values: list[float] = posterior.probabilities.tolist()
-    return with_labels(model, model.index(posterior.variable), values) if form.labels else values
+def distribution(model: DiscreteModel, variable: str | int, values: Any, form: Form) -> Any:
+    """Probabilities of the states of a variable, or rows of them: arrays, or by the names of states."""
+    plain = np.asarray(values).tolist()
+    if not form.labels:
+        return plain
+    v = model.index(variable)
+    return [with_labels(model, v, row) for row in plain] if np.ndim(values) == 2 else with_labels(model, v, plain)
 
 
 def with_labels(model: DiscreteModel, v: int, values: list[float]) -> dict[str, float]:

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 MAX_SLICES = 100_000  # of all sequences of a request
 
-BySlice = dict[str, State | list[State | list[State] | None] | None]
+BySlice = Annotated[dict[str, State | list[State | list[State] | None] | None] | None, Meta(
+    description="Variable to its states: for each slice a state, a list of states one of which holds, or null; a "
+    "static variable to its state.")]
 
 
 # Bodies: sequences, by variable a state for each slice.
@@ -35,12 +37,14 @@ BySlice = dict[str, State | list[State | list[State] | None] | None]
 class OneSequence(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A sequence; null: not observed in this slice."""
 
-    # Variable to its states, one for each slice, or a list of states one of which holds; a static variable to its state
-    evidence: BySlice | None = None
-    likelihood: dict[str, list[Weights | None]] | None = None  # variable to weights for each slice
-    do: dict[str, State | dict[int, State]] | None = None  # variable to its state in all slices, or in some
-    length: Annotated[int, Meta(ge=1)] | None = None  # slices. Default: those of the evidence
-    codes: Codes | None = None
+    evidence: BySlice = None
+    likelihood: Annotated[dict[str, list[Weights | None]] | None, Meta(
+        description="Variable to weights P(observation | state) for each slice, or null.")] = None
+    do: Annotated[dict[str, State | dict[int, State]] | None, Meta(
+        description="Variable to the state that it is set to in all slices, or in some.")] = None
+    length: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(
+        description="Number of slices. Default: those of the evidence.")] = None
+    codes: Codes = None
 
     def lengths(self) -> list[tuple[str, int]]:
         """Variable and length of each of its lists."""

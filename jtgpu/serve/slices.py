@@ -19,19 +19,19 @@ from .registry import (
     Codes,
     Distribution,
     Form,
+    Likelihood,
     Observed,
     Points,
     Rates,
     Reply,
-    Variable,
-    Weights,
+    Targets,
     check_size,
+    distribution,
     question,
-    with_labels,
 )
 from .requests import problem
 from .sequences import MAX_SLICES, OneSequence, Read, Sequences, as_given, read_sequence
-from .trees import OVER_TIME, numbers_of, states_of
+from .trees import OF_SEQUENCES, numbers_of, states_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,13 +59,13 @@ class SequencesReply(Reply, SequenceResult):
     results: NotRequired[list[SequenceResult]]
 
 
-def _answer_all(tree: Tree, body: Sequences, method: str, result_of: Any, **more: Any) -> Any:
+def _answer_all(tree: Tree, body: Sequences, result_of: Any, **more: Any) -> Any:
     """Answer the sequences of a body: those without interventions in one call; one bad sequence harms no other."""
-    # result_of: function of the answer of a method of the tree, the number of a sequence in it, and its length
+    # result_of: function of the answer of the tree's method, the number of a sequence in it, and its length
     net, parts = tree.network, body.parts()
 
     def ask(reads: list[Read], on_error: str) -> Any:
-        return getattr(tree, method)(**as_given(net, reads), on_error=on_error, **more)
+        return getattr(tree, body.method)(**as_given(net, reads), on_error=on_error, **more)
 
     def alone(part: OneSequence) -> Any:
         read = read_sequence(net, part)
@@ -106,8 +106,7 @@ def _slices_of(
     model, posteriors = states_of(tree.network), {}
     places: Any = [*slices.values()]
     for name, table in made.items():
-        rows: list[Any] = (table[i : i + 1] if table.ndim == 2 else table[i, places]).tolist()
-        posteriors[name] = [with_labels(model, model.index(name), row) for row in rows] if form.labels else rows
+        posteriors[name] = distribution(model, name, table[i : i + 1] if table.ndim == 2 else table[i, places], form)
     result: SequenceResult = {
         "log_evidence": float(made.log_evidence[i]), "slices": [*slices], "posteriors": posteriors,
     }  # fmt: skip
@@ -140,75 +139,71 @@ def _targets(tree: Tree, given: Any) -> tuple[list[str] | None, int]:
     return [*(model.variables[v] for v in states), *numbers], int(sum(model.cardinality[states])) + 2 * len(numbers)
 
 
-class Over(Sequences, kw_only=True):
-    """Sequences, and which posteriors of which slices are the answer."""
+class _OfSlices(Sequences, kw_only=True):
+    """Sequences, and the variables whose posteriors are the answer."""
 
-    targets: Variable | list[Variable] | None = None  # variable or list of variables. Default: all
-    at: str | int | list[int] | None = None  # "last", or slices, counted from 0. Default: all
-    points: Points = 0  # of the density of each number in each slice
+    targets: Targets = None
 
-    def posteriors(self, method: str, tree: Tree, form: Form) -> SequencesReply:
-        """The reply of a method of the compiled dynamic network."""
+    def posteriors(self, tree: Tree, form: Form, n: int, slices_of: Any, points: int = 0, **more: Any) -> Any:
+        """The reply of the method."""
+        # n: slices of the longest answer
+        # slices_of: function from the length of a sequence to its slices, and their places in the answer
         names, width = _targets(tree, self.targets)
-        longest = max((part.slices for part in self.parts()), default=0)
-        listed = [self.at] if isinstance(self.at, int) else self.at if isinstance(self.at, list) else None
-        number = longest if self.at is None else 1 if listed is None else len(listed)
-        size = self.n_cases * number * width * (1 + 2 * self.points)
-        check_size(size, f"{self.n_cases:,} sequences, {number:,} slices of {width:,} states")
+        size = self.n_cases * n * width * (1 + 2 * points)
+        check_size(size, f"{self.n_cases:,} sequences, {n:,} slices of {width:,} states")
 
         def result_of(made: SequencePosteriors, i: int, length: int) -> SequenceResult:
-            chosen = range(length) if self.at is None else [length - 1] if listed is None else listed
-            return _slices_of(made, i, {t: k for k, t in enumerate(chosen) if t < length}, tree, form, self.points)
+            return _slices_of(made, i, slices_of(length), tree, form, points)
 
-        reply: SequencesReply = _answer_all(tree, self, method, result_of, targets=names, at=self.at)
-        return reply
+        return _answer_all(tree, self, result_of, targets=names, **more)
 
 
 @question(
-    "/filter", SequencesReply, "Posteriors in every slice of sequences given the evidence up to it.",
-    {"evidence": {"umbrella": ["yes", "yes", None, "no"]}, "targets": ["rain"]}, of=OVER_TIME,
+    "/filter", "filter", SequencesReply,
+    {"evidence": {"umbrella": ["yes", "yes", None, "no"]}, "targets": ["rain"]}, kinds=OF_SEQUENCES,
 )
-class Filter(Over, kw_only=True):
+class Filter(_OfSlices, kw_only=True):
     """Posteriors in every slice given the evidence up to it; of networks over time."""
 
-    def answer(self, tree: Tree, form: Form) -> SequencesReply:
-        return self.posteriors("filter", tree, form)
+    at: Annotated[str | int | list[int] | None, Meta(description="last, or slices, from 0. Default: all.")] = None
+    points: Points = 0
+
+    def answer(self, tree: Tree, form: Form) -> Any:
+        longest = max((part.slices for part in self.parts()), default=0)
+        listed = [self.at] if isinstance(self.at, int) else self.at if isinstance(self.at, list) else None
+        n = longest if self.at is None else 1 if listed is None else len(listed)
+
+        def slices_of(length: int) -> dict[int, int]:
+            chosen = range(length) if self.at is None else [length - 1] if listed is None else listed
+            return {t: k for k, t in enumerate(chosen) if t < length}
+
+        return self.posteriors(tree, form, n, slices_of, self.points, at=self.at)
 
 
 @question(
-    "/smooth", SequencesReply, "Posteriors in every slice of sequences given the evidence of all slices.",
+    "/smooth", "smooth", SequencesReply,
     {"evidence": {"umbrella": ["yes", "yes", None, "no"]}, "targets": ["rain"], "at": [0, 3]},
-    lambda first, last, seen: {"length": 2}, of=OVER_TIME,
+    lambda first, last, seen: {"length": 2}, kinds=OF_SEQUENCES,
 )
-class Smooth(Over, kw_only=True):
+class Smooth(Filter, kw_only=True):
     """Posteriors in every slice given the evidence of all slices; of networks over time."""
 
-    def answer(self, tree: Tree, form: Form) -> SequencesReply:
-        return self.posteriors("smooth", tree, form)
-
 
 @question(
-    "/predict", SequencesReply, "Posteriors of the slices that follow sequences.",
-    {"evidence": {"umbrella": ["yes", "yes", "no"]}, "steps": 2, "targets": ["rain"]}, of=OVER_TIME,
+    "/predict", "predict", SequencesReply,
+    {"evidence": {"umbrella": ["yes", "yes", "no"]}, "steps": 2, "targets": ["rain"]}, kinds=OF_SEQUENCES,
 )
-class Predict(Sequences, kw_only=True):
+class Predict(_OfSlices, kw_only=True):
     """Posteriors of the slices that follow each sequence, in which nothing is observed; of networks over time."""
 
     steps: Annotated[int, Meta(ge=1, le=MAX_SLICES)] = 1
-    targets: Variable | list[Variable] | None = None
 
     def further(self) -> int:
         return self.steps
 
-    def answer(self, tree: Tree, form: Form) -> SequencesReply:
-        (names, width), steps = _targets(tree, self.targets), self.further()
-        check_size(self.n_cases * steps * width, f"{self.n_cases:,} sequences, {steps:,} slices of {width:,} states")
-
-        def result_of(made: SequencePosteriors, i: int, length: int) -> SequenceResult:
-            return _slices_of(made, i, {length + k: k for k in range(steps)}, tree, form)
-
-        reply: SequencesReply = _answer_all(tree, self, "predict", result_of, targets=names, ahead=steps)
-        return reply
+    def answer(self, tree: Tree, form: Form) -> Any:
+        n = self.steps
+        return self.posteriors(tree, form, n, lambda length: {length + k: k for k in range(n)}, ahead=n)
 
 
 class SequenceStates(TypedDict):
@@ -226,13 +221,13 @@ class SequenceStatesReply(Reply, SequenceStates):
 
 
 @question(
-    "/sequence-mpe", SequenceStatesReply, "The most probable states of all variables in all slices of sequences.",
-    {"evidence": {"umbrella": ["yes", "yes", None, "no"]}}, of=OVER_TIME,
+    "/sequence-mpe", "mpe", SequenceStatesReply, {"evidence": {"umbrella": ["yes", "yes", None, "no"]}},
+    kinds=OF_SEQUENCES,
 )
 class SequenceMpe(Sequences, kw_only=True):
     """The most probable states of all variables in all slices; of networks over time."""
 
-    def answer(self, tree: Tree, form: Form) -> SequenceStatesReply:
+    def answer(self, tree: Tree, form: Form) -> Any:
         model = states_of(tree.network)
         longest = max((part.slices for part in self.parts()), default=0)
         check_size(self.n_cases * longest * len(model), f"{self.n_cases:,} sequences of {longest:,} slices")
@@ -243,8 +238,7 @@ class SequenceMpe(Sequences, kw_only=True):
                 columns = [[model.states(v)[s] for s in column] for v, column in enumerate(columns)]
             return {"log_joint": float(made.log_joint[i]), "states": dict(zip(made, columns, strict=True))}
 
-        reply: SequenceStatesReply = _answer_all(tree, self, "mpe", result_of)
-        return reply
+        return _answer_all(tree, self, result_of)
 
 
 class StepReply(Reply):
@@ -257,18 +251,15 @@ class StepReply(Reply):
     numbers: NotRequired[dict[str, Number]]  # of networks with numbers; without quantiles
 
 
-@question(
-    "/step", StepReply, "The next slice of a sequence: its posteriors, and the state that the next step needs.",
-    {"state": None, "evidence": {"umbrella": "yes"}}, of=OVER_TIME,
-)
+@question("/step", "stream", StepReply, {"state": None, "evidence": {"umbrella": "yes"}}, kinds=OF_SEQUENCES)
 class Step(Body, kw_only=True):
     """The next slice of a sequence; the client keeps the state, and the server nothing. Of networks over time."""
 
-    state: str | None = None  # of the step before, in base64; null: the first slice
-    evidence: Observed | None = None
-    likelihood: dict[str, Weights] | None = None
-    codes: Codes | None = None
-    targets: Variable | list[Variable] | None = None
+    state: Annotated[str | None, Meta(description="That of the step before, in base64; null: the first slice.")] = None
+    evidence: Observed = None
+    likelihood: Likelihood = None
+    codes: Codes = None
+    targets: Targets = None
 
     def answer(self, tree: Tree, form: Form) -> StepReply:
         model, own = states_of(tree.network), numbers_of(tree.network)
@@ -287,8 +278,7 @@ class Step(Body, kw_only=True):
                     parts = Parts(x.weights, x.means, x.sds)
                     numbers[name] = number_reply(NumberPosterior(name, parts, None, (x.mean, x.sd)), (), 0)
                 continue
-            values: list[float] = made[name].probabilities.tolist()
-            posteriors[name] = with_labels(model, model.index(name), values) if form.labels else values
+            posteriors[name] = distribution(model, name, made[name].probabilities, form)
         state = live.state
         reply: StepReply = {
             "slice": int(state[0]) - 1, "state": base64.b64encode(state.astype("<f8").tobytes()).decode(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from ..decisions.tree import DecisionTree
@@ -19,6 +20,11 @@ from ..model.mixed_dynamic import MixedDynamicNetwork
 AnyTree = JunctionTree | DecisionTree | MixedTree | DynamicTree | MixedDynamicTree
 OVER_TIME = DynamicTree, MixedDynamicTree
 AnyNetwork = DiscreteModel | MixedNetwork | MixedDynamicNetwork
+# kinds of networks, as `network_kind` names them
+OF_DECISIONS = ("decision",)
+OF_STATES = ("bayesian", "markov", *OF_DECISIONS)
+OF_CASES = (*OF_STATES, "mixed")
+OF_SEQUENCES = ("dynamic", "mixed dynamic")
 _KINDS: tuple[tuple[type, str], ...] = (
     (MarkovNetwork, "markov"), (DecisionNetwork, "decision"), (DynamicNetwork, "dynamic"), (MixedNetwork, "mixed"),
     (MixedDynamicNetwork, "mixed dynamic"),
@@ -35,9 +41,14 @@ def network_of(tree: AnyTree) -> AnyNetwork:
     return tree.model if isinstance(tree, JunctionTree) else tree.network
 
 
+@cache
+def _kind_of(cls: type) -> str:
+    return next((kind for of, kind in _KINDS if issubclass(cls, of)), "bayesian")
+
+
 def network_kind(net: AnyNetwork) -> str:
     """The kind of a network, in a word."""
-    return next((kind for cls, kind in _KINDS if isinstance(net, cls)), "bayesian")
+    return _kind_of(type(net))
 
 
 def numbers_of(net: AnyNetwork) -> tuple[str, ...]:

@@ -25,7 +25,6 @@ CHOSEN = {
     "batch": "(made_networks and (1 or 2 or 3)) or (networks and alarm) or chunks or no_table or users_call",
     "devices": "(bits and asia) or ctrl_c or single_cases or not_there or (slices and [0])",
     "patterns": "gives_all_back or patterns_and_threads or streams_of_others or not_quicker",
-    "precision": "(small_networks and alarm) or far_below or loses or impossible",
     "sharing": "full_at_any_step or reports",
 }
 

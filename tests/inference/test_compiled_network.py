@@ -47,6 +47,8 @@ def test_a_closed_tree_raises_and_a_pickle_answers(make: Any, ask: Any) -> None:
     assert repr(copy) == repr(tree) == f"{type(tree).__name__}({tree.network.name!r}, backend='cpu')"
     with pytest.raises(jtgpu.JtgpuError, match="closed"):
         ask(tree)
+    with pytest.raises(jtgpu.JtgpuError, match="closed"):  # as of a JunctionTree
+        pickle.dumps(tree)
     tree.close()
 
 

@@ -170,3 +170,20 @@ def test_errors_from_scores_are_near_those_of_the_information() -> None:
         a, b = (f.standard_errors(y) for f in found)
         np.testing.assert_allclose(b.mean, a.mean, rtol=0.15)
         np.testing.assert_allclose(b.sd, a.sd, rtol=0.15)
+
+
+@pytest.mark.parametrize("apart", [1e-2, 1e-5])
+def test_errors_of_complete_rows_keep_digits_where_parents_are_nearly_collinear(apart: float) -> None:
+    rng, n = np.random.default_rng(0), 300
+    x = rng.normal(size=n)
+    z = x + apart * rng.normal(size=n)
+    data = {"x": x + 1e3, "z": z + 1e3, "y": x + z + rng.normal(size=n)}
+    fit: Any = jtgpu.learn.fit({"z": ["x"], "y": ["x", "z"]}, data, continuous="gaussian", pseudo_counts=0)
+    design = np.column_stack([x, z])
+    design -= design.mean(axis=0)
+    expected = fit.network.gaussian("y").sd * np.sqrt((np.linalg.inv(np.linalg.qr(design)[1]) ** 2).sum(axis=1))
+    errors = fit.standard_errors("y").coefficients
+    np.testing.assert_allclose([errors["x"], errors["z"]], expected, rtol=1e-4)
+    prior: Any = jtgpu.learn.fit({"z": ["x"], "y": ["x", "z"]}, data, continuous="gaussian", pseudo_counts=100)
+    shrunk = prior.standard_errors("y").coefficients["x"]
+    assert shrunk == pytest.approx(errors["x"] * np.sqrt(n / (n + 100)), rel=1e-3)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import jtgpu
@@ -74,6 +75,20 @@ def test_each_kind_is_opened_and_exported_in_each_format(kind: str, tmp_path: Pa
         tree.close()
     assert kind in ("Markov", "numbers") or not refused
     assert opened == {"Bayesian": 9, "Markov": 2, "decisions": 3, "over time": 2, "numbers": 2}[kind]
+
+
+@pytest.mark.parametrize(
+    ("kind", "question", "body"),
+    [
+        ("decisions", "policy", {}), ("numbers", "posteriors", {"evidence": {"x": 1.5}}),
+        ("over time", "smooth", {"length": 2}),
+    ],
+)  # fmt: skip
+def test_each_kind_is_served_by_its_tree(kind: str, question: str, body: Any) -> None:
+    with networks()[kind].compile("cpu") as tree, tree.serve() as server:
+        base = f"{server.url}v1/networks"
+        [about] = httpx.get(base).json()["networks"]
+        assert httpx.post(f"{base}/{about['name']}/{question}", json=body).status_code == 200
 
 
 def test_a_network_with_decisions_over_http(tmp_path: Path) -> None:

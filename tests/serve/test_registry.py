@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,11 +10,15 @@ import msgspec
 import pytest
 
 import jtgpu
+from jtgpu.decisions.tree import DecisionTree
+from jtgpu.dynamic.numbers import MixedDynamicTree
+from jtgpu.dynamic.tree import DynamicTree
 from jtgpu.inference.tree import JunctionTree
+from jtgpu.mixed.tree import MixedTree
 from jtgpu.serve import App
 from jtgpu.serve.openapi import openapi
 from jtgpu.serve.questions import QUESTIONS, answer
-from jtgpu.serve.registry import Case, Form, Reply, question
+from jtgpu.serve.registry import Body, Case, Form, Reply, question
 from tests.decisions.test_policies import oil
 from tests.serve.client import Client
 
@@ -28,14 +33,14 @@ class EntropyReply(Reply):
 def entropy() -> Iterator[None]:
     """A question that the server does not have."""
 
-    @question("/entropy", EntropyReply, "The entropy of a variable.", {"target": "lung"})
+    @question("/entropy", "entropy", EntropyReply, {"variables": "lung"})
     class Entropy(Case, kw_only=True):
-        """The entropy of a variable."""
+        """The entropy of variables."""
 
-        target: str
+        variables: str
 
-        def answer(self, tree: JunctionTree, form: Form) -> Any:
-            return {"entropy": tree.entropy(self.target, self.evidence)}
+        def reply(self, made: float, tree: JunctionTree, form: Form) -> Any:
+            return {"entropy": made}
 
     openapi.cache_clear()
     yield
@@ -49,14 +54,44 @@ def test_a_question_is_a_class(asia: JunctionTree) -> None:
     app.warm()
     client = Client(app)
     nats = asia.entropy("lung", {"xray": "yes"})
-    body = {"target": "lung", "evidence": {"xray": "yes"}}
+    body = {"variables": "lung", "evidence": {"xray": "yes"}}
     assert client.ask("asia", "entropy", body)["entropy"] == nats == answer(asia, "entropy", body)["entropy"]
-    assert client.ask("asia", "entropy", {"target": 1}, 422)["type"] == "/errors/invalid-body"
+    assert client.ask("asia", "entropy", {"variables": 1}, 422)["type"] == "/errors/invalid-body"
     assert client.get("/v1/networks/asia/entropy").status_code == 405
     assert "entropy" in client.get("/v1/networks").json()["questions"]
     described = client.get("/openapi.json").json()["paths"]["/v1/networks/{network}/entropy"]["post"]
-    assert described["requestBody"]["content"]["application/json"]["example"] == {"target": "lung"}
+    assert described["requestBody"]["content"]["application/json"]["example"] == {"variables": "lung"}
+    assert described["summary"] == "The entropy of variables."
     app.close()
+
+
+TREES: dict[str, type] = {
+    "bayesian": JunctionTree, "markov": JunctionTree, "decision": DecisionTree, "mixed": MixedTree,
+    "dynamic": DynamicTree, "mixed dynamic": MixedDynamicTree,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", QUESTIONS)
+def test_fields_of_bodies_are_arguments(kind: str) -> None:
+    one = QUESTIONS[kind]
+    assert one.summary.endswith(".")
+    for of in one.kinds:
+        tree = JunctionTree if of == "decision" and "bayesian" in one.kinds else TREES[of]
+        method = getattr(tree, one.body.method)
+        if one.body.answer is not Body.answer:  # the body says by itself what the method gets
+            continue
+        known = [name for name in inspect.signature(method).parameters if name != "self"]
+        evidence = {"evidence", "likelihood", "soft", "do", "codes"}
+        fields = {*one.body.__struct_fields__} - evidence - {*one.body.of_reply}
+        assert fields <= {*known}, of
+        assert {*one.body.of_reply} <= {*one.body.__struct_fields__}
+
+
+@pytest.mark.parametrize("question", ["sensitivity", "filter"])
+def test_a_question_of_another_kind(question: str) -> None:
+    net = jtgpu.MarkovNetwork({"a": ["yes", "no"]}, [(["a"], [1.0, 2.0])])
+    with net.compile("cpu") as tree, pytest.raises(jtgpu.JtgpuError, match=f"{question} is not for .* .markov."):
+        answer(tree, question, {"target": ["a", "yes"]})
 
 
 def test_null_is_not_observed_in_every_question(asia: JunctionTree) -> None:

@@ -276,10 +276,10 @@ class Cpu(Backend):
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         with self._lock:
             self._factors = factors
-            self.runner.reload(factors)
+            serves = self.runner.reload(factors) and self.runner.program.may_prune
             for other in ("_families", "without_evidence"):
                 if other in self.__dict__:
-                    self.__dict__[other].reload(factors)
+                    self.__dict__[other].reload(factors, serves)
 
     def work(self, seen: NDArray[np.bool_], targets: Sequence[int] | None = None) -> int:
         """Multiplications of a case that observes these variables, (V,) bool, zeros included."""

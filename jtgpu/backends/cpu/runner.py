@@ -63,16 +63,18 @@ class Runner:
     def _reset_spare(self) -> None:
         self.spare = threading.Semaphore(self.threads - 1)  # threads that a table of cases may start
 
-    def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
-        """Replace the numbers; a query that is running finishes with the old ones.
+    def reload(self, factors: Sequence[NDArray[np.float64]], serves: bool = False) -> bool:
+        """Replace the numbers; a query that is running finishes with the old ones. Returns whether programs stay.
 
-        Cached programs stay if the same factors are conditional densities and the same entries are zero.
+        They stay if the same factors are conditional densities and the same entries are zero.
         """
-        numbers = ModelNumbers(self.program, factors)
-        programs = self.model.programs
-        if not programs.serves(factors):
+        # serves: Whether this is known, of another runner of the plan
+        numbers, programs = self.model.numbers.with_factors(factors), self.model.programs
+        serves = serves or programs.serves(factors)
+        if not serves:
             programs = ProgramCache(self.program, factors, numbers.layout)
         self.model = PreparedModel(numbers, programs)
+        return serves
 
     def acquire(self, model: PreparedModel | None = None) -> Workspace:
         """A workspace that no other query uses, with the numbers of a model (default: the present one)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -143,6 +144,13 @@ class ModelNumbers:
         self.is_maximal = any(program.maximal)
         self.is_lossy = False  # whether the factors take extended numbers
         self.exponent, self._factors = self._scaled(factors)
+
+    def with_factors(self, factors: Sequence[NDArray[np.float64]]) -> ModelNumbers:
+        """Those of other factors of the model."""
+        made = copy.copy(self)
+        made.is_lossy = False
+        made.exponent, made._factors = made._scaled(factors)
+        return made
 
     def _scaled(
         self, factors: Sequence[NDArray[np.float64]]

@@ -475,11 +475,9 @@ def as_json(q: ParsedQuestion, answer: Any) -> dict[str, Any]:
     if q.kind == "MI":
         return content | {"nats": answer}
     if q.kind == "VOI":
-        return content | {"observations": [dict(vars(o)) for o in answer]}
+        return content | {"observations": [*map(plain_fields, answer)]}
     if q.kind == "IMPORTANCE":
-        return content | {"findings": [
-            {k: _plain(v) for k, v in vars(i).items()} for i in answer
-        ]}  # fmt: skip
+        return content | {"findings": [*map(plain_fields, answer)]}
     if q.kind in ("MPE", "MAP"):
         return content | {"explanations": [
             {"states": dict(e), "log_joint": e.log_joint, "probability": e.probability} for e in answer.ranked
@@ -487,11 +485,10 @@ def as_json(q: ParsedQuestion, answer: Any) -> dict[str, Any]:
     return content | {"value": float(answer) if math.isfinite(answer) else None, "unit": UNITS[q.kind]}
 
 
-def _plain(value: Any) -> Any:
-    """An array or a tuple as a list."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    return list(value) if isinstance(value, tuple) else value
+def plain_fields(result: Any) -> Any:
+    """The fields of an observation or an importance; arrays and tuples become lists."""
+    fields = vars(result).items()
+    return {name: np.asarray(x).tolist() if isinstance(x, (np.ndarray, tuple)) else x for name, x in fields}
 
 
-__all__ = ["KINDS", "UNITS", "ParsedQuestion", "as_json", "ask", "parse"]
+__all__ = ["KINDS", "UNITS", "ParsedQuestion", "as_json", "ask", "parse", "plain_fields"]

@@ -12,7 +12,7 @@ import numpy as np
 from ...columns import Table
 from ...errors import ArgumentError, JtgpuError
 from ...model.discrete import DiscreteModel
-from ...util.text_table import LazySequence
+from ...util.text_table import LazySequence, counted
 from .frames import unused_name
 from .interval_numbers import draw_inside
 from .result import ByVariable, CaseResult, Columns, Result, as_array
@@ -74,7 +74,7 @@ class CaseStates(CaseResult, ByVariable["NDArray[Any]"]):
         return LazySequence(len(self.states), lambda i: labels[self.states[i, v]], lambda: self._part(v))
 
     def _title(self) -> str:
-        return f"{type(self).__name__} of {len(self)} variables in {len(self.states)} rows"
+        return f"{type(self).__name__} of {counted(len(self), 'variable')} in {counted(len(self.states), 'row')}"
 
 
 class CaseExplanations(CaseStates):
@@ -285,7 +285,7 @@ class Explanation(Result, ByVariable[str]):
     def _title(self) -> str:
         at = next(i for i, one in enumerate(self.ranked) if one is self)
         of = f", {at + 1} of the {len(self.ranked)} in .ranked" if len(self.ranked) > 1 else ""
-        return f"Explanation of {len(self)} variables, log_joint={self.log_joint:.6g}{of}"
+        return f"Explanation of {counted(len(self), 'variable')}, log_joint={self.log_joint:.6g}{of}"
 
     def _table(self) -> Columns:
         return Columns(["", ""], [[*self], [*self.values()]], 2)

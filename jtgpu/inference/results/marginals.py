@@ -12,7 +12,7 @@ from ...backends.base import BatchResult, without_rounding
 from ...columns import Table
 from ...model.discrete import DiscreteModel
 from ...util.arguments import check_keywords_of
-from ...util.text_table import LazySequence, quoted, shown_rows
+from ...util.text_table import LazySequence, counted, quoted, shown_rows
 from ..evidence import CaseEvidence
 from ..sets import Joints
 from . import interval_numbers
@@ -211,7 +211,7 @@ class Posteriors(Result, ByVariable[Posterior]):
         return [*range(len(self._model))] if self._targets is None else [*self._targets]
 
     def _title(self) -> str:
-        return f"Posteriors of {len(self)} variables, log_evidence={self.log_evidence:.6g}"
+        return f"Posteriors of {counted(len(self), 'variable')}, log_evidence={self.log_evidence:.6g}"
 
     def _table(self) -> Columns:
         model, ids = self._model, self._ids()
@@ -275,7 +275,7 @@ class CasePosteriors(CaseResult, ByVariable["NDArray[np.float64]"]):
         return self.flat[:, self._targets[v]]
 
     def _title(self) -> str:
-        return f"CasePosteriors of {len(self)} variables in {len(self.flat)} cases"
+        return f"CasePosteriors of {counted(len(self), 'variable')} in {counted(len(self.flat), 'case')}"
 
     def _columns(self) -> dict[str, Any]:
         model = self._model

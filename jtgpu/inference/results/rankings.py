@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import format_bytes
 from ...model.network import BayesianNetwork
-from ...util.text_table import LazySequence
+from ...util.text_table import LazySequence, counted
 from .marginals import distinct_names
 from .result import ByVariable, Columns, Result, state_columns
 
@@ -115,7 +115,7 @@ class Scores(Result, dict[str, float]):
 
     def _title(self) -> str:
         quantity = self._quantity.replace("_", " ").capitalize()
-        return f"{quantity} of {len(self)} variables, in {self.unit}, largest first"
+        return f"{quantity} of {counted(len(self), 'variable')}, in {self.unit}, largest first"
 
     def _table(self) -> Columns:
         return Columns(["", ""], [[*self], [*self.values()]])
@@ -200,7 +200,8 @@ class ExpectedCounts(Result, ByVariable["NDArray[np.float64]"]):
 
     def _title(self) -> str:
         return (
-            f"ExpectedCounts of {len(self)} variables in {self.rows:,} cases, log_likelihood={self.log_likelihood:.6g}"
+            f"ExpectedCounts of {counted(len(self), 'variable')} in {counted(self.rows, 'case')}, "
+            f"log_likelihood={self.log_likelihood:.6g}"
         )
 
     def _table(self) -> Columns:
@@ -294,8 +295,8 @@ class QuestionCost:
 
     def __str__(self) -> str:
         return (
-            f"{self.variables:,} variables: {self.variables - self.left:,} fixed or irrelevant, {self.left:,} left; "
-            f"largest table {self.largest:,}; {format_bytes(self.bytes)}"
+            f"{counted(self.variables, 'variable')}: {self.variables - self.left:,} fixed or irrelevant, {self.left:,} "
+            f"left; largest table {self.largest:,}; {format_bytes(self.bytes)}"
         )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import ArgumentError, ImpossibleEvidence
 from ...model.network import BayesianNetwork
 from ...util.arguments import described, number, whole_number
-from ...util.text_table import quoted, record_repr
+from ...util.text_table import counted, quoted, record_repr
 from .result import ByVariable, Columns, Result
 
 if TYPE_CHECKING:
@@ -394,6 +394,6 @@ class Sensitivity(Result, ByVariable["NDArray[np.float64]"]):
     def _title(self) -> str:
         n = len(self._parameters.theta)
         return (
-            f"Sensitivity of P({quoted(self.target[0])} = {quoted(self.target[1])}) = {self.probability:.6g} to {n:,} "
-            f"parameters of {len(self)} variables"
+            f"Sensitivity of P({quoted(self.target[0])} = {quoted(self.target[1])}) = {self.probability:.6g} to "
+            f"{counted(n, 'parameter')} of {counted(len(self), 'variable')}"
         )

@@ -12,7 +12,7 @@ import numpy as np
 from ...backends.base import BatchResult, DeviceResult
 from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.discrete import DiscreteModel
-from ...util.text_table import configurations, quoted
+from ...util.text_table import configurations, counted, quoted
 from ..sets import Joints
 from .frames import unused_name
 from .marginals import CasePosteriors, Posterior, distinct_names
@@ -68,8 +68,8 @@ class DevicePosteriors(ByVariable[Any]):
         return CasePosteriors(self._model, result, [*self._targets], None, Joints(self._model, joints))
 
     def __repr__(self) -> str:
-        variables = f"{len(self)} variable{'s' if len(self) != 1 else ''}"
-        return f"DevicePosteriors of {variables} in {self.flat.shape[0]:,} cases on {self.flat.device.name}"
+        sizes = f"{counted(len(self), 'variable')} in {counted(self.flat.shape[0], 'case')}"
+        return f"DevicePosteriors of {sizes} on {self.flat.device.name}"
 
 
 class _AxisTable(Result):

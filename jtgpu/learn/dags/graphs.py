@@ -81,7 +81,7 @@ PRIOR_ROWS = 1.0  # rows of the regression of all rows that each configuration o
 def _mixed_network(table: NumericTable, arcs: Bools, ess: float) -> MixedNetwork:
     """The network of a graph with numbers, fitted as `jtgpu.learn.fit` does with ``prior="bdeu:ESS"``."""
     from ...mixed.evidence import MixedCases
-    from ...mixed.fitting import Strength, starting_network
+    from ...mixed.fitting import Strength, uniform_network, with_spread
     from ..parameters.value_steps import Values
 
     if table.has_gaps:
@@ -90,7 +90,7 @@ def _mixed_network(table: NumericTable, arcs: Bools, ess: float) -> MixedNetwork
     parents = {name: [table.names[u] for u in np.flatnonzero(arcs[:, v])] for v, name in enumerate(table.names)}
     weights = np.ones(table.codes.shape[1]) if table.weights is None else table.weights.astype(np.float64)
     cases = MixedCases(table.codes[~table.is_number].T.astype(np.int32), np.ascontiguousarray(table.values.T))
-    start = starting_network(labels, parents, cases, weights)
+    start = with_spread(uniform_network(labels, parents), cases, weights)
     strength = Strength(PRIOR_ROWS if ess > 0 else 0.0, f"bdeu:{ess}")
     values = Values(start, cases, weights, strength, {})
     return values.network(values.counted(lambda _: None).tables)

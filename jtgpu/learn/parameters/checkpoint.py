@@ -30,20 +30,21 @@ def fingerprints(setup: Setup, data: str) -> dict[str, str]:
     cpts = [network.cpt(v) for v in network] if network is not None and uses_network else []
     return {
         "data": data,
-        "structure": _digest(repr([(v, model.states(v), model.parents(v)) for v in model])),
-        "CPTs of the given network": _digest(*cpts),
-        "prior": _digest(*setup.prior),
-        "tied or fixed variables": _digest(repr(setup.sharing)),
-        "hidden variables": _digest(repr(setup.hidden)),
+        "structure": digest(repr([(v, model.states(v), model.parents(v)) for v in model])),
+        "CPTs of the given network": digest(*cpts),
+        "prior": digest(*setup.prior),
+        "tied or fixed variables": digest(repr(setup.sharing)),
+        "hidden variables": digest(repr(setup.hidden)),
         "start": f"{setup.start}, {setup.keep_zeros}",
     }
 
 
-def _digest(*parts: str | NDArray[Any]) -> str:
-    digest = hashlib.sha256()
+def digest(*parts: str | NDArray[Any]) -> str:
+    """A hash of texts and arrays."""
+    data = hashlib.sha256()
     for part in parts:
-        digest.update(part.encode() if isinstance(part, str) else repr(part.shape).encode() + part.tobytes())
-    return digest.hexdigest()
+        data.update(part.encode() if isinstance(part, str) else repr(part.shape).encode() + part.tobytes())
+    return data.hexdigest()
 
 
 class Checkpoint:

@@ -16,6 +16,7 @@ from ...util.arrays import Bools, Floats, Ints
 from ...util.cells import MissingReport
 from ...util.rows import find_equal_rows
 from ...util.system import free_memory
+from ...util.text_table import counted
 from .sources import CaseSource, CodedChunk
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def weighted_chunks(
             states = np.full((n, len(model)), -1, chunk.codes.dtype)
             states[:, at] = chunk.codes.T
         if given is not None and len(given) < first + n:
-            raise DataError(f"weights has {len(given):,} numbers, but the table has more rows")
+            raise DataError(f"weights has {counted(len(given), 'number')}, but the table has more rows")
         for v, value in source.likelihood.items():
             assert source.cells is not None
             states = source.cells.enter(states, model.index(v), value, slice(first, first + n), n)
@@ -212,7 +213,7 @@ def weighted_chunks(
         yield Block(states, np.ascontiguousarray(own), np.arange(first, first + n)), chunk
         first += n
     if given is not None and len(given) != first:
-        raise DataError(f"weights has {len(given):,} numbers, but the table has {first:,} rows")
+        raise DataError(f"weights has {counted(len(given), 'number')}, but the table has {counted(first, 'row')}")
 
 
 def _as_weights(weights: ArrayLike) -> Floats:

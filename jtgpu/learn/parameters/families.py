@@ -162,6 +162,9 @@ class CptFamily(NamedTuple):
         p = p / p.sum()
         return np.asarray((n.sum() * (np.diag(p) - np.outer(p, p)))[:-1, :-1])
 
+    def covariance(self, *_: Any) -> None:
+        return None
+
     def moved(self, theta: Floats, k: int, unit: Ints, i: int, step: float) -> Floats:
         table = np.array(theta)
         row = table.reshape(-1, table.shape[-1])[k]

@@ -34,6 +34,14 @@ MOST_DECREMENT = 0.25  # squared standard errors between the estimate and the pe
 Tell = Callable[[str], None]
 
 
+class GaussianErrors(NamedTuple):
+    """Standard errors of a `jtgpu.Gaussian`, with its axes; infinite where the rows do not determine a parameter."""
+
+    mean: Floats
+    coefficients: dict[str, Floats]
+    sd: Floats
+
+
 class Curved(Family, Protocol):
     """A family whose parameters have standard errors; `unit` describes those of configuration k of the parents."""
 
@@ -54,6 +62,9 @@ class Curved(Family, Protocol):
 
     def curvature(self, total: Floats, theta: Floats, k: int, unit: Any) -> Floats:
         """Less the derivative of `score` where the sums stay the same, at a peak."""
+
+    def covariance(self, total: Floats, theta: Floats, k: int, unit: Any) -> Floats | None:
+        """Covariance of the parameters, of rows that are all complete; None: the inverse of `curvature` has it."""
 
     def moved(self, theta: Floats, k: int, unit: Any, i: int, step: float) -> Floats:
         """The parameters with one of them moved."""
@@ -109,7 +120,9 @@ def standard_errors(
                 blocks.append(block)
                 continue
             given = total[number], own[number], k, unit
-            f.enter(errors[number], *given[1:], *_inverse(f.curvature(*given), f.score(*given)))
+            exact = f.covariance(*given)
+            known = _inverse(f.curvature(*given), f.score(*given)) if exact is None else (exact, np.zeros(n, np.bool_))
+            f.enter(errors[number], *given[1:], *known)
     if not blocks or passes is None:
         return {v: e for f, e in zip(families, errors, strict=True) for v in f.members}
     start = _scores(families, total, own, blocks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -19,7 +18,7 @@ from ...model.gaussian import Gaussian
 from ...model.mixed_dynamic import MixedDynamicNetwork, label
 from ...util.arguments import choice, mapping, names
 from ...util.cells import MissingReport
-from .checkpoint import fingerprints
+from .checkpoint import digest, fingerprints
 from .information import standard_errors
 from .likelihood_cells import hidden_states
 from .mixed_starts import least_sd, mixed_template, random_densities
@@ -180,8 +179,7 @@ class SliceValues(SliceExpectation):
     def digests(self) -> dict[str, str]:
         """Digests of all that decides the result of a run, by name."""
         own = {y: self._net.gaussians(y) for y in self._net.numbers}
-        data = hashlib.sha256(b"".join(self._rows.values[y].tobytes() for y in own)).hexdigest()
-        of_setup = fingerprints(self._setup, self.digest() + data)
+        of_setup = fingerprints(self._setup, self.digest() + digest(*(self._rows.values[y] for y in own)))
         return of_setup | {"densities": repr((self.names, [(y, [regression(g) for g in own[y]]) for y in own]))}
 
 

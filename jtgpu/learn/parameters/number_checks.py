@@ -18,6 +18,7 @@ from ...model.mixed import MixedNetwork
 from ...options.tables import ReadOptions
 from ...util.arguments import check_keywords
 from ...util.arrays import Floats
+from ...util.text_table import counted
 from ..columns import sample_weights
 from .numbers import column_weights
 
@@ -100,7 +101,7 @@ def check_numbers(net: MixedNetwork, cases: Any, names: list[str], weights: Any,
         if len(own) < LEAST_ROWS:
             continue
         if sums[cell, 0, 0] <= 0:
-            raise DataError(f"the network gives probability 0 to {labels}, which {len(own):,} rows have")
+            raise DataError(f"the network gives probability 0 to {labels}, the states of {counted(len(own), 'row')}")
         share = np.where(parts.cell == cell, parts.weights, 0.0) / sums[cell, 0, 0]
         mean = share @ parts.means  # moments about it: those about 0 of seconds since 1970 have no digits left
         away, variance = parts.means - mean, np.diagonal(parts.cov, axis1=1, axis2=2)

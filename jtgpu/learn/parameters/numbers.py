@@ -17,10 +17,9 @@ from ...columns.memory import first_text
 from ...columns.schema import MANY_NUMBERS, Schema
 from ...errors import ArgumentError, DataError, closest, shown
 from ...mixed.evidence import MixedCases, read_cases
-from ...mixed.fitting import Strength, starting_network
+from ...mixed.fitting import Strength, uniform_network, with_spread
 from ...mixed.regressions import warn_of_errors
 from ...model.directed import DirectedModel
-from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, mapping, names, number
 from ...util.calls import outside
@@ -30,7 +29,7 @@ from .families import check_sizes, read_structure
 from .likelihood_cells import hidden_states, is_likelihood, of_discretiser, without_states
 from .result import Fit
 from .runs import FitRun, best_of_starts
-from .setup import read_sharing
+from .setup import read_sharing, sample_size
 from .value_steps import Values, errors_of
 
 if TYPE_CHECKING:
@@ -99,12 +98,12 @@ def _fit_table(
     discrete = {v: [p for p in above if labels[p] is not float] for v, above in parents.items()}
     sizes = {v: ("",) if own is float else own for v, own in labels.items()}  # of a number its configurations
     check_sizes(DirectedModel(sizes, discrete), model.max_table)
-    shell = _shell(labels, parents).with_codes(model.codes)
+    shell = uniform_network(labels, parents).with_codes(model.codes)
     read = read_cases(shell, cells, given_weights, None)
     rows, gaps, dropped = _with_rule(read, row_weights, columns.missing, [*observed], shell, table)
     whole, read, row_weights = row_weights, replace(read.part(rows), table=None), row_weights[rows]
     first = _in_order(model.start, shell) if isinstance(model.start, MixedNetwork) else None
-    first = first or starting_network(labels, parents, read, row_weights)
+    first = first or with_spread(shell, read, row_weights)
     fixed = _fixed(model.fixed, shell)
     if fixed:
         if given is None:
@@ -225,21 +224,11 @@ def _no_column(name: str, names: Sequence[str]) -> Any:
 def _prior(prior: Any) -> tuple[float, float | str]:
     """Rows of the pooled regression, and counts of CPTs."""
     if isinstance(prior, str) and prior.startswith("bdeu:"):
-        return number("pseudo_counts", float(prior[5:]), least=0), prior
+        return sample_size(prior, prior[5:]), prior
     if isinstance(prior, (str, Mapping)):
         raise ArgumentError(f"with continuous variables, pseudo_counts must be a number or 'bdeu:ESS', not {prior!r}")
     value = number("pseudo_counts", prior, least=0)
     return value, value
-
-
-def _shell(labels: Mapping[str, Any], parents: Mapping[str, Sequence[str]]) -> MixedNetwork:
-    """A network with these variables and arcs, to read the cases by."""
-    cpts: dict[str, Any] = {}
-    for v, s in labels.items():
-        shape = tuple(len(labels[p]) for p in parents[v] if labels[p] is not float)
-        numeric = {p: 0.0 for p in parents[v] if labels[p] is float}
-        cpts[v] = Gaussian(0.0, numeric) if s is float else np.full((*shape, len(s)), 1.0 / len(s))
-    return MixedNetwork(labels, parents, cpts)
 
 
 def _in_order(start: MixedNetwork, shell: MixedNetwork) -> MixedNetwork:
@@ -247,10 +236,7 @@ def _in_order(start: MixedNetwork, shell: MixedNetwork) -> MixedNetwork:
     own = {v: (start.states(v), start.is_number(v), start.parents(v)) for v in start}
     if own != {v: (shell.states(v), shell.is_number(v), shell.parents(v)) for v in shell}:
         raise ArgumentError("start: the network has other variables, states or parents than the structure")
-    return MixedNetwork(
-        {v: float if start.is_number(v) else start.states(v) for v in shell}, {v: start.parents(v) for v in shell},
-        {v: start.gaussian(v) if start.is_number(v) else start.cpt(v) for v in shell},
-    )  # fmt: skip
+    return shell.replace({v: start.gaussian(v) if start.is_number(v) else start.cpt(v) for v in shell})
 
 
 def _with_rule(

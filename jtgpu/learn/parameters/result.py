@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from ...errors import ArgumentError
-from ...mixed.standard_errors import GaussianErrors
 from ...model.dynamic import DynamicNetwork
 from ...model.gaussian import Gaussian
 from ...model.mixed import MixedNetwork
@@ -24,6 +23,7 @@ from ...util.cells import MissingReport
 from ...util.iteration import Iteration
 from ...util.text_table import counted
 from .credible import CredibleIntervals, credible_intervals
+from .information import GaussianErrors
 
 if TYPE_CHECKING:
     from .em import EMState
@@ -224,9 +224,9 @@ class Fit(Generic[N]):
         return [(title, counts if title in numbers else counts.sum(axis=-1)) for title, counts in self.counts.items()]
 
     @property
-    def _cases(self) -> str:
-        """The noun of the cases, each of which has a weight and a probability."""
-        return "sequences" if self.n_sequences else "rows"
+    def _case(self) -> str:
+        """The noun of a case, which has a weight and a probability."""
+        return "sequence" if self.n_sequences else "row"
 
     def _sizes(self) -> dict[str, int]:
         """Numbers of the cases that were fitted, by kind."""
@@ -297,9 +297,9 @@ class Fit(Generic[N]):
         ]
         lines += [f"  {line}" for line in self.missing.lines(self.n_dropped, self.n_rows + self.n_dropped)]
         if self.n_impossible:
-            lines.append(f"  {self.n_impossible:,} {self._cases} of probability 0 were left out")
+            lines.append(f"  left out: {counted(self.n_impossible, self._case)} of probability 0")
         if self.n_weightless:
-            lines.append(f"  {self.n_weightless:,} {self._cases} of weight 0 were left out")
+            lines.append(f"  left out: {counted(self.n_weightless, self._case)} of weight 0")
         if len(self.restarts) > 1:
             lines.append(f"  objectives of {len(self.restarts)} starts: {', '.join(f'{x:.6g}' for x in self.restarts)}")
         for v, states in self.unseen.items():

@@ -39,7 +39,7 @@ def read_prior(prior: Any, model: DirectedModel, network: BayesianNetwork | None
     shapes = family_shapes(model)
     if isinstance(prior, str):
         kind, _, text = prior.partition(":")
-        ess = _sample_size(prior, text)
+        ess = sample_size(prior, text)
         if kind == "bdeu":
             return [np.full(shape, ess / math.prod(shape)) for shape in shapes]
         if kind == "net":
@@ -83,7 +83,8 @@ def tied_prior(
     return tied
 
 
-def _sample_size(prior: str, text: str) -> float:
+def sample_size(prior: str, text: str) -> float:
+    """The equivalent sample size of a prior that is a text."""
     try:
         size = float(text)
     except ValueError:

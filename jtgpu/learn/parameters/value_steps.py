@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -26,13 +25,13 @@ from ...mixed.fitting import (
     regressions,
 )
 from ...mixed.regressions import FamilyRows
-from ...mixed.standard_errors import GaussianErrors, errors_of_number, errors_of_states
 from ...mixed.tree import MixedTree
 from ...util.elementary import exp, exps, logs
+from .checkpoint import digest
 from .em import EMState, Problem, Theta, first_state, maximise
 from .expectation import Evaluation
 from .families import LEAST_ROWS, CptFamily, Sharing
-from .information import standard_errors
+from .information import GaussianErrors, standard_errors
 
 if TYPE_CHECKING:
     from ...columns import Table as Cells
@@ -91,6 +90,9 @@ class Density:
         result[-1, -1] = 2.0 * (contrast @ total[k] @ contrast) / theta[k, -1] ** 2
         return result
 
+    def covariance(self, total: Floats, theta: Floats, k: int, unit: Any) -> Floats | None:
+        return None
+
     def moved(self, theta: Floats, k: int, unit: Any, i: int, step: float) -> Floats:
         lines = theta.copy()
         if i == theta.shape[1] - 1:
@@ -131,6 +133,18 @@ class DensityFamily(Density):
     def log_prior(self, theta: Floats) -> float:
         rows, g = self.rows, self.g
         return log_prior_of(self.prior, theta, None if rows is None else lambda contrast: rows.squares(g, contrast))
+
+    def covariance(self, total: Floats, theta: Floats, k: int, unit: Any) -> Floats | None:
+        if self.rows is None:
+            return None
+        factor, centre, _ = self.rows.root(self.g, k)  # of sums of products, the condition would be squared
+        m, (middle, size) = len(centre) - 1, unit
+        standardised = np.diag(np.append(1.0, 1.0 / size))
+        standardised[0, 1:] = (centre[:m] - middle) / size
+        root = np.linalg.inv(factor[: m + 1, : m + 1] @ standardised)
+        result = np.zeros((m + 2, m + 2))
+        result[:-1, :-1], result[-1, -1] = root @ root.T, 0.5 / total[k, 0, 0]
+        return result
 
 
 def _standardised(unit: Any) -> Floats:
@@ -291,13 +305,6 @@ class Values:
 
     def digests(self) -> dict[str, str]:
         """Digests of all that decides the result of a run, by name."""
-
-        def digest(*arrays: Any) -> str:
-            data = hashlib.sha256()
-            for array in arrays:
-                data.update(np.ascontiguousarray(array).tobytes())
-            return data.hexdigest()
-
         net = self.tree.network
         return {
             "data": digest(self.cases.states, self.cases.values, self.weights, *self.cases.likelihood.values()),
@@ -315,11 +322,10 @@ class Values:
 def errors_of(net: MixedNetwork, method: str, *rows: Any, **how: Any) -> dict[str, Any]:
     """Standard errors of all parameters of a network that was fitted to some rows; see `Values`."""
     cases, weights, strength, fixed, sharing, hidden = rows
-    if method == "counts":
-        return {v: (errors_of_number if net.is_number(v) else errors_of_states)(net, v, cases, weights) for v in net}
     with closing(Values(net, cases, weights, strength, {}, fixed=fixed, sharing=sharing, hidden=hidden)) as values:
         sums = values.evaluate(values.first).sums
-        errors = standard_errors(values.families, values.first, sums, values, **how)
+        passes = None if method == "counts" else values
+        errors = standard_errors(values.families, values.first, sums, passes, **how)
     own = {net.variables[v]: one for v, one in errors.items()}
     return {v: own[v] if v in own else no_errors(net.gaussian(v)) if net.is_number(v) else np.zeros(net.cpt(v).shape)
             for v in net}  # fmt: skip

@@ -53,7 +53,7 @@ def test_tables_print_the_last_variable_across(tree: jtgpu.JunctionTree) -> None
 def test_tables_of_cases_print_both_ends(tree: jtgpu.JunctionTree) -> None:
     found = tree.posteriors_batch(np.full((1000, 8), -1), targets=["lung"])
     lines = str(found).splitlines()
-    assert lines[0] == "CasePosteriors of 1 variables in 1000 cases"
+    assert lines[0] == "CasePosteriors of 1 variable in 1,000 cases"
     assert lines[1].split() == ["lung=yes", "lung=no", "log_evidence"]
     assert lines[-2].split()[0] == "999"
     assert lines[-1] == "[1,000 rows x 3 columns; to_frame() has all of them]"

@@ -27,7 +27,7 @@ def test_a_row_of_weight_zero_is_left_out() -> None:
     same = fit({"b": ["a"]}, without, pseudo_counts=0, states={"a": ["n", "y"]})
     assert np.array_equal(found.network.cpt("a"), same.network.cpt("a"))
     assert (found.n_rows, found.n_weightless) == (4, 1)
-    assert "1 rows of weight 0 were left out" in str(found)
+    assert "left out: 1 row of weight 0" in str(found)
     assert found.report()["rows_weightless"] == 1
     complete = fit({"b": ["a"]}, {"a": ["n", None], "b": ["n", "y"]}, weights=[1, 0], states={"b": ["n", "y"]})
     assert complete.method == "counts"

@@ -111,3 +111,48 @@ def test_standard_errors_are_those_of_the_curvature_of_the_objective(seed: int) 
     for v, expected in curvature(found, given).items():
         errors = found.standard_errors(v)
         np.testing.assert_allclose(errors, expected, rtol=2e-3, atol=1e-9)
+
+
+@pytest.mark.parametrize("is_number", [False, True])
+def test_standard_errors_of_hidden_states_of_sequences(is_number: bool) -> None:
+    """Against second differences of ln P of the sequences, by the forward recursion."""
+    rng, n, length = np.random.default_rng(2), 250, 6
+    state = np.cumsum(rng.random((n, length)) < 0.25, axis=1) % 2
+    symbol, value = np.where(rng.random((n, length)) < 0.9, state, 1 - state), rng.normal(size=(n, length)) + 3 * state
+    gaps = rng.random((n, length)) < 0.1
+    table: dict[str, Any] = {"id": np.repeat(np.arange(n), length), "t": np.tile(np.arange(length), n)}
+    table["y"] = (
+        np.where(gaps, np.nan, value).ravel() if is_number
+        else [None if gap else f"s{s}" for s, gap in zip(symbol.ravel().tolist(), gaps.ravel().tolist(), strict=True)]
+    )  # fmt: skip
+    options: dict[str, Any] = {"continuous": "gaussian"} if is_number else {}
+    em = EM(seed=1, tolerance=1e-13, iterations=5000, standard_errors="information")
+    found = fit({"h": [("h", 1)], "y": ["h"]}, table, hidden={"h": 2}, keys=jtgpu.learn.Keys(id="id", time="t"), em=em,
+                pseudo_counts=0, **options)  # fmt: skip
+    net: Any = found.network
+    density = net.gaussian("y") if is_number else None
+    of_states = [net.start("h")[0][0], *net.cpt("h")[:, 0]]
+    theta = np.array([*of_states, *([*density.mean, *density.sd] if is_number else net.cpt("y")[:, 0])])
+
+    def log_likelihood(x: np.ndarray) -> float:
+        step = np.stack([x[1:3], 1 - x[1:3]], axis=1)
+        if is_number:
+            seen = np.exp(-0.5 * ((value[..., None] - x[3:5]) / x[5:]) ** 2) / x[5:]
+        else:
+            seen = np.stack([x[3:5], 1 - x[3:5]])[symbol]
+        seen = np.where(gaps[..., None], 1.0, seen)
+        forward, total = np.array([x[0], 1 - x[0]]) * seen[:, 0], 0.0
+        for t in range(1, length):
+            forward = forward @ step * seen[:, t]
+        return total + float(np.log(forward.sum(axis=1)).sum())
+
+    k, step = len(theta), 1e-4
+    unit = np.eye(k) * step
+    hessian = np.array([[sum(
+        a * b * log_likelihood(theta + a * unit[i] + b * unit[j]) for a in (1, -1) for b in (1, -1)
+    ) / (4 * step**2) for j in range(k)] for i in range(k)])  # fmt: skip
+    expected = np.sqrt(np.diagonal(np.linalg.inv(-hessian)))
+    own = found.standard_errors("y")
+    errors = [found.standard_errors("h[0]")[0], *found.standard_errors("h")[:, 0]]
+    errors += [*own.mean, *own.sd] if is_number else [*own[:, 0]]
+    np.testing.assert_allclose(errors, expected, rtol=1e-3)

@@ -232,7 +232,7 @@ def test_impossible_sequences_are_named_or_left_out() -> None:
         fit(dyn, days, hidden="rain", em=jtgpu.learn.EM(start="given"))
     made: Any = fit(dyn, days, hidden="rain", em=jtgpu.learn.EM(start="given", on_error="flag"))
     assert (made.n_impossible, made.n_sequences) == (1, 2)
-    assert "1 sequences of probability 0" in str(made)
+    assert "1 sequence of probability 0" in str(made)
     free: Any = fit(dyn, days, hidden="rain", em=jtgpu.learn.EM(start="given", zeros="free"))
     assert free.n_sequences == 3
 
