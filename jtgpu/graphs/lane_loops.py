@@ -127,8 +127,8 @@ def any_lane(builder: Builder, args: Operands) -> Value:
     """Whether a mask has any lane."""
     quads = builder.bitcast(args[0], _QUADS)
     name = f"llvm.vector.reduce.or.v{LANES // 4}i64"
-    found = builder.call(declared(builder, name, _I64, [_QUADS]), [quads])
-    return builder.icmp_signed("!=", found, ir.Constant(_I64, 0))
+    joined = builder.call(declared(builder, name, _I64, [_QUADS]), [quads])
+    return builder.icmp_signed("!=", joined, ir.Constant(_I64, 0))
 
 
 def _wide(builder: Builder, mask: Value) -> Value:
