@@ -28,7 +28,7 @@ PACKAGE = ROOT / "jtgpu"
 PACKAGES: dict[str, tuple[str, ...]] = {
     "numba": ("util/jit.py", "util/ahead.py", "util/machine_code.py", "util/signatures.py", "**/loops/*.py",
               "**/*_loops.py"),
-    "llvmlite": ("util/machine_code.py", "backends/cpu/loops/*.py", "graphs/lane_loops.py",
+    "llvmlite": ("util/jit.py", "util/machine_code.py", "backends/cpu/loops/*.py", "graphs/lane_loops.py",
                  "util/elementary/loops/functions.py"),
     "networkx": (
         "plans/clique_tree.py", "model/network.py", "model/mixed.py", "inference/network_plan.py",

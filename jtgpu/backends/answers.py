@@ -23,7 +23,7 @@ class Evidence:
         return cls(np.full(n_variables, -1, np.int32))
 
     def vectors(self, cardinality: NDArray[np.int64]) -> dict[int, NDArray[np.float64]]:
-        """All evidence as one weight vector a variable (hard evidence one-hot), ascending, but that on sets."""
+        """Evidence as a weight vector per variable, in ascending order; evidence on sets is left out."""
         by_variable = {int(v): np.asarray(w, np.float64) for v, w in self.likelihood.items() if v < len(cardinality)}
         for v in np.flatnonzero(self.state >= 0).tolist():
             hot = np.zeros(int(cardinality[v]))

@@ -14,10 +14,8 @@ from ..errors import JtgpuError
 from ..formats import open_text, save_text, writer_of
 from ..formats.bundled import network_path
 from ..formats.conversion import Conversion, carry
-from ..formats.dynamic_writers import dumps_dynamic
-from ..formats.mixed_writers import dumps_mixed
 from ..formats.network_files import find_comments
-from ..formats.registry import format_of_suffix
+from ..formats.registry import dumps_dynamic, dumps_mixed, format_of_suffix
 from ..model.decisions import DecisionNetwork
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork

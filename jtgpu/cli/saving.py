@@ -9,8 +9,7 @@ from typing import Any, overload
 from ..errors import FormatError
 from ..formats import save_text, writer_of
 from ..formats.conversion import carry
-from ..formats.mixed_writers import WRITTEN, dumps_mixed
-from ..formats.registry import Format, format_of_suffix
+from ..formats.registry import MIXED, Format, dumps_mixed, format_of_suffix
 from ..model.mixed import MixedNetwork
 from .console import warn
 
@@ -29,7 +28,7 @@ def output_format(path: str | None, numbers: bool) -> Format | None:
         return format_of_suffix(path)
     chosen = writer_of(path)
     if chosen.name not in ("Hugin net", "XDSL"):
-        raise FormatError(f"a {chosen.name} file cannot contain numbers; formats that can are {WRITTEN}")
+        raise FormatError(f"a {chosen.name} file cannot contain numbers; formats that can are {MIXED}")
     return chosen
 
 

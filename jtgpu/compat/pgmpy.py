@@ -41,9 +41,9 @@ class VariableElimination:
     def query(
         self,
         variables: Iterable[Hashable],
-        evidence: Mapping[Any, Any] | None = None,
-        virtual_evidence: Iterable[Any] | None = None,
-        elimination_order: Any = "greedy",
+        evidence: Mapping[Any, object] | None = None,
+        virtual_evidence: Iterable[object] | None = None,
+        elimination_order: object = "greedy",
         joint: bool = True,
         show_progress: bool = True,
     ) -> Any:
@@ -82,9 +82,9 @@ class VariableElimination:
     def map_query(
         self,
         variables: Iterable[Hashable] | None = None,
-        evidence: Mapping[Any, Any] | None = None,
-        virtual_evidence: Iterable[Any] | None = None,
-        elimination_order: Any = "MinFill",
+        evidence: Mapping[Any, object] | None = None,
+        virtual_evidence: Iterable[object] | None = None,
+        elimination_order: object = "MinFill",
         show_progress: bool = True,
     ) -> dict[Hashable, Any]:
         """Find the most probable configuration of variables, all others summed out.
@@ -120,7 +120,7 @@ class VariableElimination:
         return self._ours[name]
 
     def _converted(
-        self, variables: Iterable[Hashable], evidence: Mapping[Any, Any] | None, virtual: Iterable[Any] | None
+        self, variables: Iterable[Hashable], evidence: Mapping[Any, object] | None, virtual: Iterable[object] | None
     ) -> tuple[list[str], dict[str, int], dict[str, Floats]]:
         """Names of the query variables, state numbers of the evidence, and likelihoods, as jtgpu takes them."""
         if isinstance(variables, str):

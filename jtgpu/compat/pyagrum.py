@@ -48,7 +48,7 @@ class LazyPropagation:
 
     # Evidence -------------------------------------------------------------------------------------------------
 
-    def addEvidence(self, variable: str | int, value: Any) -> None:
+    def addEvidence(self, variable: str | int, value: object) -> None:
         """Observe a variable: a state by number or label, or weights of all states.
 
         Raises
@@ -62,7 +62,7 @@ class LazyPropagation:
             raise EvidenceError(f"{v!r} already has evidence; use chgEvidence to change it")
         self._set(v, value)
 
-    def chgEvidence(self, variable: str | int, value: Any) -> None:
+    def chgEvidence(self, variable: str | int, value: object) -> None:
         """Change the evidence on a variable.
 
         Raises
@@ -76,7 +76,7 @@ class LazyPropagation:
             raise EvidenceError(f"{v!r} has no evidence; use addEvidence to add some")
         self._set(v, value)
 
-    def setEvidence(self, evidence: Mapping[Any, Any]) -> None:
+    def setEvidence(self, evidence: Mapping[Any, object]) -> None:
         """Replace all evidence by a mapping from variables to values; see `addEvidence` for the values."""
         findings = [(self._name(variable), value) for variable, value in evidence.items()]
         read = [(v, self._read(v, value)) for v, value in findings]  # may raise, so before anything is removed
@@ -84,7 +84,7 @@ class LazyPropagation:
         for v, (state, weights) in read:
             self._put(v, state, weights)
 
-    def updateEvidence(self, evidence: Mapping[Any, Any]) -> None:
+    def updateEvidence(self, evidence: Mapping[Any, object]) -> None:
         """Add or change evidence; other evidence is kept."""
         for v, (state, weights) in [(self._name(x), self._read(self._name(x), value)) for x, value in evidence.items()]:
             self._put(v, state, weights)
@@ -153,7 +153,7 @@ class LazyPropagation:
             value = StateNumber(value)
         return self._net.state_index(v, value), None
 
-    def _set(self, v: str, value: Any) -> None:
+    def _set(self, v: str, value: object) -> None:
         self._put(v, *self._read(v, value))
 
     def _put(self, v: str, state: int, weights: Floats | None) -> None:

@@ -36,7 +36,7 @@ def decision_graph(net: DecisionNetwork) -> DrawnGraph:
 
 def show_decisions(
     model: DecisionNetwork | DecisionTree, evidence: Findings | None, posteriors: Posteriors | None,
-    targets: Sequence[Any], around: Sequence[Any], hops: int, most: int,
+    targets: Sequence[object], around: Sequence[object], hops: int, most: int,
 ) -> Drawing:  # fmt: skip
     """The picture of a network, or of its posteriors and expected utilities under the best policy."""
     if isinstance(model, DecisionNetwork) and evidence:
@@ -159,7 +159,7 @@ def _legend(kinds: Sequence[str], note: str) -> Iterator[tuple[str, int]]:
         yield f'<text class="s" y="12">{escaped(note)}</text>', text_width(note)
 
 
-def check_plain(tree: bool, more: Mapping[str, Any]) -> None:
+def check_plain(tree: bool, more: Mapping[str, object]) -> None:
     """Raise `ArgumentError` for options of `show` that decisions do not have."""
     if tree:
         raise ArgumentError("a network with decisions has no junction tree of its own; net.with_policy(policy) has one")

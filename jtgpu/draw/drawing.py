@@ -141,7 +141,7 @@ def hub(graph: DrawnGraph) -> int:
 
 
 def neighbourhood(graph: DrawnGraph, start: Sequence[int], hops: int, most: int) -> list[int]:
-    """Nodes at most `hops` arcs away from the first ones, the nearest first; at most `most`, ascending."""
+    """At most `most` nodes that are up to `hops` arcs away from some nodes: the nearest ones, in ascending order."""
     near = dict.fromkeys(start[:most])
     ring: Iterable[int] = list(near)
     for _ in range(hops):
@@ -234,11 +234,8 @@ def _tooltip(box: Box) -> str:
         lines.append(f"{box.mark.kind}{': ' if states else ''}{states}")
     if any(box.hidden):
         lines.append(f"not shown: {box.hidden[0]} parents, {box.hidden[1]} children")
-    return f"<title>{escaped('; '.join(lines))}</title>" if len(lines) > 1 or _is_cut(box) else ""
-
-
-def _is_cut(box: Box) -> bool:
-    return shortened(box.name, MAX_NAME) != box.name
+    says_more = len(lines) > 1 or shortened(box.name, MAX_NAME) != box.name
+    return f"<title>{escaped('; '.join(lines))}</title>" if says_more else ""
 
 
 def draw_bars(box: Box, x: int, y: int, width: int) -> str:

@@ -260,7 +260,7 @@ def html(thing: Any) -> str:
 
 @html.register(Result)
 @html.register(Cpt)
-def _(thing: Any) -> str:
+def _(thing: object) -> str:
     return PICTURES[getattr(thing, "_picture", "table")](thing)
 
 

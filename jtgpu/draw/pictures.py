@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..decisions.tree import DecisionTree
 from ..errors import ArgumentError, EvidenceError
@@ -104,7 +104,7 @@ def layout(
     return Layout(tuple(model.variables[v] for v in ids), made.boxes, arcs, made.lines, made.width, made.height)
 
 
-def _size(name: str, given: Any) -> tuple[int, int]:
+def _size(name: str, given: object) -> tuple[int, int]:
     size = given.get(name) if isinstance(given, Mapping) else given
     if size is None:
         return box_size(Box(name))

@@ -168,7 +168,7 @@ def roc(
     return axes  # type: ignore[no-any-return]
 
 
-def counts(check: Any, *, ax: Axes | None = None) -> Axes:
+def counts(check: object, *, ax: Axes | None = None) -> Axes:
     """Plot the counts of a predictive check: observed ones as bars, expected ones with two standard deviations.
 
     Parameters
@@ -198,7 +198,7 @@ def counts(check: Any, *, ax: Axes | None = None) -> Axes:
     return axes  # type: ignore[no-any-return]
 
 
-def convergence(fit: Any, *, ax: Axes | None = None) -> Axes:
+def convergence(fit: object, *, ax: Axes | None = None) -> Axes:
     """Plot the objective of a fit over its passes.
 
     Parameters

@@ -6,7 +6,7 @@ The functions take a `jtgpu.learn.StructurePosterior`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -142,7 +142,7 @@ def heat_map(posterior: StructurePosterior) -> Drawing:
     return Drawing(picture(body, width, height, title), width, height, title)
 
 
-def _check(posterior: Any) -> None:
+def _check(posterior: object) -> None:
     having("posterior", posterior, "edge_probabilities", "a posterior over structures, from jtgpu.learn.posterior")
 
 

@@ -27,11 +27,9 @@ _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\ud
 
 def clean(text: str) -> str:
     """A text on one line with the characters that XML allows; others become U+FFFD."""
-    return text if text.isascii() and text.isprintable() else _FORBIDDEN.sub(_replaced, text)
-
-
-def _replaced(match: re.Match[str]) -> str:
-    return " " if match[0] in "\t\n\r" else "\ufffd"
+    if text.isascii() and text.isprintable():
+        return text
+    return _FORBIDDEN.sub(lambda match: " " if match[0] in "\t\n\r" else "\ufffd", text)
 
 
 def escaped(text: str) -> str:

@@ -111,14 +111,14 @@ def answer_file(
     progress: Progress | None = None,
 ) -> SequenceReport:  # fmt: skip
     """Write the answers about the sequences of a file to another; a run that was interrupted can be continued."""
-    from ..formats.dynamic_json import dumps  # only here: the identity of the network
+    from ..formats.dynamic_json import dumps_dynamic  # only here: the identity of the network
 
     begun = clock.perf_counter()
     file = SequenceFile(tree.network, path, question, options)
     if output.exists() and output.samefile(path):
         raise JtgpuError(f"{output} contains the sequences: choose another output")
     identity: dict[str, Any] = {
-        "cases": file_fingerprint(path), "network": dumps(tree.network), "question": asdict(question),
+        "cases": file_fingerprint(path), "network": dumps_dynamic(tree.network), "question": asdict(question),
         "dialect": [*vars(options.dialect).values()], "output": [output.name, options.compression],
     }  # fmt: skip
     writer = writer_for(output, options.compression, options.escape_formulas)

@@ -166,7 +166,7 @@ class TableRows:
         family.locate = lambda position: places.get(position // width, otherwise)
 
     def all_at_once(self, begin: int, end: int) -> bool:
-        """Read the whole block if its rows are plain and in one of the two orders; False, without effect, if not."""
+        """Read the whole block if its rows are plain and in one of the two orders, else do nothing; whether it was."""
         text = self.source.text
         # a number takes at least two characters; limits the memory that a short file can claim
         if 2 * self.n_rows * self.width > end - begin or any(len(set(s)) < len(s) for s in self.labels):

@@ -443,12 +443,12 @@ def _block(name: str, statements: Sequence[tuple[str, str]], depth: int) -> Iter
         yield f"{tabs}}};"
 
 
-def _comment(kept: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _comment(kept: Mapping[str, object]) -> list[tuple[str, str]]:
     comment = kept.get("comment")
     return [("COMMENT", quote(comment))] if isinstance(comment, str) else []
 
 
-def _properties(kept: Mapping[str, Any], where: str, *, named: bool = True) -> Iterator[tuple[str, str]]:
+def _properties(kept: Mapping[str, object], where: str, *, named: bool = True) -> Iterator[tuple[str, str]]:
     """Properties as pairs of key and value; those without a key get their number as key."""
     seen: set[str] = set()
     for i, text in enumerate(strings(kept)):

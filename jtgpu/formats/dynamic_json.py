@@ -18,7 +18,7 @@ from ..errors import NetworkError, ParseError, near, shown
 from ..model.dynamic import DynamicNetwork
 from ..model.gaussian import Gaussian
 from ..model.mixed_dynamic import MixedDynamicNetwork
-from .text import SourceText
+from .text import SourceText, json_text, load_json
 
 FORMAT = "jtgpu dynamic network"
 _START = re.compile(rf'\s*\{{\s*"format"\s*:\s*"{FORMAT}"')
@@ -26,7 +26,6 @@ _HEAD = ("format", "version", "name", "variables")
 _REQUIRED, _ALLOWED = ("states", "parents", "cpt"), ("start", "static")
 _NUMBER, _GAUSSIAN = ("parents", "gaussian"), ("mean", "coefficients", "sd")
 _QUOTED, _LABEL = re.compile(r"'((?:[^'\\]|\\.)*)'"), re.compile(r"\[t(-\d+)?\]$")
-_DIGITS = 15  # of integers; longer ones are not exact as float64
 
 
 def sniff(text: str) -> bool:
@@ -34,7 +33,7 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-def parse(text: str, source: str = "<text>", **_: Any) -> DynamicNetwork | MixedDynamicNetwork:
+def parse(text: str, source: str = "<text>", **_: object) -> DynamicNetwork | MixedDynamicNetwork:
     """The network of a text; raises `ParseError`."""
     return _JsonReader(SourceText(text, source)).network()
 
@@ -48,7 +47,7 @@ class _JsonReader:
     def error(self, message: str, variable: str | None = None) -> ParseError:
         """An error at the declaration of a variable, or at the beginning of the text."""
         at = 0
-        for name in () if variable is None else {json.dumps(variable), _text(variable)}:
+        for name in () if variable is None else {json.dumps(variable), json_text(variable)}:
             match = re.compile(rf"{re.escape(name)}\s*:\s*\{{").search(self.source.text, self.begin)
             at = match.start() if match else at
         return self.source.error(at, message)
@@ -58,8 +57,7 @@ class _JsonReader:
         listed = re.search(r'"variables"\s*:\s*\{', text)
         self.begin = listed.end() if listed else 0
         try:
-            given = json.loads(text, parse_constant=_no_number, parse_int=_integer, object_pairs_hook=_distinct)
-            return self.make(given)
+            return self.make(load_json(text))
         except json.JSONDecodeError as error:
             place = error.lineno, error.colno
             raise ParseError(f"invalid JSON: {error.msg}", self.source.name, *place) from None
@@ -72,7 +70,7 @@ class _JsonReader:
     names: frozenset[str] = frozenset()
     begin = 0
 
-    def make(self, given: Any) -> DynamicNetwork | MixedDynamicNetwork:
+    def make(self, given: object) -> DynamicNetwork | MixedDynamicNetwork:
         if not isinstance(given, dict) or given.get("format") != FORMAT:
             raise self.error(f'expected an object with "format": "{FORMAT}"')
         if given.get("version") != 1:
@@ -105,7 +103,7 @@ class _JsonReader:
             parts["states"], parts["parents"], parts["cpt"], start=parts["start"], static=static, name=name
         )
 
-    def gaussian(self, about: Any) -> Gaussian:
+    def gaussian(self, about: object) -> Gaussian:
         """The density of a number."""
         if not isinstance(about, dict) or set(about) != {*_GAUSSIAN} or not isinstance(about["coefficients"], dict):
             raise self.error(f"found the gaussian {shown(about)}, expected an object with {', '.join(_GAUSSIAN)}")
@@ -145,7 +143,7 @@ def _is_pair(given: Any) -> bool:
     return len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], int) and type(given[1]) is not bool
 
 
-def _tables(given: Any) -> Any:
+def _tables(given: object) -> Any:
     """Nested lists of numbers; anything else is an error of the file."""
     if isinstance(given, list):
         for item in given:
@@ -155,25 +153,7 @@ def _tables(given: Any) -> Any:
     return given
 
 
-def _no_number(word: str) -> float:
-    raise NetworkError(f"found {word}, expected a finite number")
-
-
-def _integer(word: str) -> float:
-    return int(word) if len(word) <= _DIGITS else float(word)
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object, in which no key may occur twice."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise NetworkError(f"{twice!r} occurs twice in an object")
-    return made
-
-
-def dumps(net: DynamicNetwork | MixedDynamicNetwork) -> str:
+def dumps_dynamic(net: DynamicNetwork | MixedDynamicNetwork) -> str:
     """The text of a file with a dynamic network; it reads back equal, bit for bit."""
     dyn = net if isinstance(net, DynamicNetwork) else net.discrete
     static = set(dyn.static)
@@ -192,10 +172,6 @@ def dumps(net: DynamicNetwork | MixedDynamicNetwork) -> str:
             start = [table.tolist() for table in dyn.start(v)]
         if start:
             about["start"] = start
-        lines.append(f"  {_text(v)}: {_text(about)}")
-    head = _text({"format": FORMAT, "version": 1, "name": net.name})[:-1]
+        lines.append(f"  {json_text(v)}: {json_text(about)}")
+    head = json_text({"format": FORMAT, "version": 1, "name": net.name})[:-1]
     return f'{head}, "variables": {{\n' + ",\n".join(lines) + "\n}}\n"
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)

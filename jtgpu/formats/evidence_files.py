@@ -252,7 +252,7 @@ class JsonCases:
             raise self.error(start, f"found {shown(str(error))}, expected the evidence on a variable") from None
         return value
 
-    def take(self, case: Case, name: str, value: Any) -> None:
+    def take(self, case: Case, name: str, value: object) -> None:
         """Enter one variable's value into the case; raises `EvidenceError` if it is not evidence."""
         net = self.net
         if value is None:

@@ -85,7 +85,7 @@ class HuginBlocks:
             tokens.advance()
 
     def copied(self) -> tuple[int, str, str, int]:
-        """The head of a copy, ``T_X : X``: offset, name, name of what it is a copy of, and the latter's offset."""
+        """The head of a copy, ``T_X : X``: offset and name of the copy, and name and offset of the original."""
         tokens, start = self.tokens, self.tokens.start
         what = "temporal clone" if tokens.take() == "temporal" else "instance"
         name = self.name(f"the name of the {what}")

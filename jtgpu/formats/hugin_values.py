@@ -16,9 +16,10 @@ import numpy as np
 
 from ..errors import FormatError, ParseError, shown
 from ..model.discrete import DiscreteModel
+from ..model.mixed import MixedNetwork
 from ..util.arrays import Floats
 from .draft import FamilyDraft
-from .linear import Linear, parse_densities
+from .linear import Linear, density_rows, linear_text, parse_densities
 from .number_cursor import inexact, with_decisions
 from .text import SourceText, Tokens, floats, nth_word, number, quote, unquote
 
@@ -231,7 +232,7 @@ def _data_lines(table: Floats, parents: Sequence[Sequence[str]]) -> Iterator[str
         yield line
 
 
-def attribute_lines(attributes: Mapping[str, Any], owner: str) -> Iterator[str]:
+def attribute_lines(attributes: Mapping[str, object], owner: str) -> Iterator[str]:
     for key, value in attributes.items():
         if not _is_token(key, "name"):
             raise FormatError(
@@ -249,7 +250,7 @@ def _is_token(text: str, *kinds: str) -> bool:
     return token is not None and token.lastgroup in kinds and token.span(token.lastgroup) == (0, len(text))
 
 
-def _value(value: Any) -> str | None:
+def _value(value: object) -> str | None:
     if isinstance(value, Verbatim):
         return str(value) if _is_verbatim(value) else None
     if isinstance(value, str):
@@ -276,3 +277,32 @@ def _is_verbatim(text: str) -> bool:
         last = tokens.end
         tokens.advance()
     return 0 < last == len(text) and not text[0].isspace()
+
+
+def dumps_mixed(net: MixedNetwork) -> str:
+    """The text of a Hugin file with a network of states and numbers."""
+    # raises FormatError: If the format cannot represent something in the network.
+    lines = [dumps(net.discrete)]
+    for v in net.numbers:
+        check_name(v)
+        if any(v.lower() == "normal" or v[0].isdigit() for v in (v, *net.numeric_parents(v))):
+            raise FormatError(f"{v!r} or a parent of it cannot be in an expression of a Hugin .net file: rename it")
+        lines += [f"continuous node {v}", "{", *attribute_lines(net.attributes.get("node", {}).get(v, {}), v), "}", ""]
+    for v in net.numbers:
+        density = net.gaussian(v)
+        variance = np.square(density.sd)
+        if not (np.sqrt(variance) == density.sd).all():
+            raise FormatError(f"the variance of {v!r} is too small or too large for a Hugin .net file")
+        before = (*net.discrete_parents(v), *net.numeric_parents(v))  # states first, as HUGIN writes them
+        rows = density_rows(density)
+        data = "\n            ".join(
+            f"normal ( {linear_text(m, c)}, {number(s)} )"
+            for (m, c, _), s in zip(rows, variance.ravel().tolist(), strict=True)
+        )
+        lines += [f"potential ({v} | {' '.join(before)})" if before else f"potential ({v})", "{"]
+        lines += [f'    jtgpu_parents = "{" ".join(net.parents(v))}";'] if before != net.parents(v) else []
+        lines += [f"    data = ( {data} );"]
+        lines += [*attribute_lines(net.attributes.get("potential", {}).get(v, {}), v), "}", ""]
+    if net.variables != (*net.discrete.variables, *net.numbers):
+        lines[0] = lines[0].replace("net\n{\n", f'net\n{{\n    jtgpu_order = "{" ".join(net.variables)}";\n', 1)
+    return "\n".join(lines)

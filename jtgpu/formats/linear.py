@@ -6,8 +6,14 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from .text import number
+
+if TYPE_CHECKING:
+    from ..model.gaussian import Gaussian
 
 _TOKEN = re.compile(
     r"\s*+(?:(?P<number>(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?(?![\w.]))|(?P<name>[\w.]++)"
@@ -168,3 +174,11 @@ def linear_text(constant: float, coefficients: dict[str, float]) -> str:
     terms = [number(constant), *(f"{number(abs(c))} * {v}" for v, c in coefficients.items())]
     signs = ["", *(" - " if math.copysign(1.0, c) < 0 else " + " for c in coefficients.values())]
     return "".join(sign + term for sign, term in zip(signs, terms, strict=True))
+
+
+def density_rows(density: Gaussian) -> list[tuple[float, dict[str, float], float]]:
+    """Intercept, coefficients and sd of each configuration of the discrete parents, the first one slowest."""
+    names = list(density.coefficients)
+    columns = [density.mean, *density.coefficients.values(), density.sd]
+    rows = np.stack([np.ravel(c) for c in columns], axis=1).tolist()
+    return [(row[0], dict(zip(names, row[1:-1], strict=True)), row[-1]) for row in rows]

@@ -15,6 +15,7 @@ from typing import Any
 from ..errors import NetworkError, ParseError, shown
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
+from .text import json_text, load_json
 
 FORMAT = "jtgpu mixed network"
 _START = re.compile(rf'\s*\{{\s*"format"\s*:\s*"{FORMAT}"')
@@ -26,10 +27,10 @@ def sniff(text: str) -> bool:
     return _START.match(text) is not None
 
 
-def parse(text: str, source: str = "<text>", **_: Any) -> MixedNetwork:
+def parse(text: str, source: str = "<text>", **_: object) -> MixedNetwork:
     """The network of a text; raises `ParseError`."""
     try:
-        return _network(json.loads(text, parse_constant=_no_number, parse_int=_whole), source)
+        return _network(load_json(text), source)
     except json.JSONDecodeError as error:
         raise ParseError(f"invalid JSON: {error.msg}", source, error.lineno, error.colno) from None
     except RecursionError:
@@ -38,11 +39,7 @@ def parse(text: str, source: str = "<text>", **_: Any) -> MixedNetwork:
         raise ParseError(str(error), source, None, None) from None
 
 
-def _no_number(word: str) -> float:
-    raise NetworkError(f"found {word}, expected a finite number")
-
-
-def _network(given: Any, source: str) -> MixedNetwork:
+def _network(given: object, source: str) -> MixedNetwork:
     def fail(message: str) -> ParseError:
         return ParseError(message, source, None, None)
 
@@ -79,19 +76,14 @@ def _network(given: Any, source: str) -> MixedNetwork:
     return MixedNetwork(states, parents, parameters, name=named, attributes=attributes)
 
 
-def _tuples(value: Any) -> Any:
+def _tuples(value: object) -> Any:
     """Lists of attributes as tuples."""
     if isinstance(value, dict):
         return {key: _tuples(x) for key, x in value.items()}
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
-def _whole(text: str) -> float:
-    """A whole number, which attributes may have; a float where it is large."""
-    return int(text) if len(text) < 16 else float(text)
-
-
-def dumps(net: MixedNetwork) -> str:
+def dumps_mixed(net: MixedNetwork) -> str:
     """The text of a file with a mixed network; it reads back equal, bit for bit."""
     variables: dict[str, Any] = {}
     for v in net:
@@ -103,12 +95,8 @@ def dumps(net: MixedNetwork) -> str:
         else:
             about |= {"states": list(net.states(v)), "cpt": net.cpt(v).tolist()}
         variables[v] = about
-    head = _text({"format": FORMAT, "version": 1, "name": net.name})[:-1]
-    lines = [f"  {_text(v)}: {_text(about)}" for v, about in variables.items()]
+    head = json_text({"format": FORMAT, "version": 1, "name": net.name})[:-1]
+    lines = [f"  {json_text(v)}: {json_text(about)}" for v, about in variables.items()]
     kept = {kind: dict(x) for kind, x in net.attributes.items() if x and kind in ("net", "node", "potential")}
-    more = f',\n"attributes": {_text(kept)}' if kept else ""
+    more = f',\n"attributes": {json_text(kept)}' if kept else ""
     return f'{head}, "variables": {{\n' + ",\n".join(lines) + f"\n}}{more}}}\n"
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -17,7 +17,16 @@ from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..util.arguments import choice, flag
 from ..util.calls import outside
 from .files import declared_text, read_bytes, unpacked_name, write_bytes
-from .registry import FORMATS, UNSUPPORTED, UNSUPPORTED_SUFFIXES, Format, format_of_suffix, supported
+from .registry import (
+    FORMATS,
+    UNSUPPORTED,
+    UNSUPPORTED_SUFFIXES,
+    Format,
+    dumps_dynamic,
+    dumps_mixed,
+    format_of_suffix,
+    supported,
+)
 from .text import decode
 
 if TYPE_CHECKING:
@@ -163,16 +172,12 @@ def write(
     if isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
         if flag("rename", rename):
             raise ArgumentError("rename=True is for networks without slices: rename the variables of a DynamicNetwork")
-        from .dynamic_writers import dumps_dynamic  # other networks need no such writer
-
         known = format_of_suffix(os.fspath(path))
         save_text(dumps_dynamic(net, (known or writer_of(path)).name), path)
         return ()
     if isinstance(net, MixedNetwork):
         if flag("rename", rename):
             raise ArgumentError("rename=True is for networks without numbers: rename the variables of a MixedNetwork")
-        from .mixed_writers import dumps_mixed  # other networks need no such writer
-
         known = format_of_suffix(os.fspath(path))
         save_text(dumps_mixed(net, (known or writer_of(path)).name), path)
         return ()

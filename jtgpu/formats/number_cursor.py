@@ -307,7 +307,7 @@ def _plain(name: str, fallback: str) -> str:
     return made
 
 
-def whole_numbers(value: Any, n: int) -> tuple[int, ...]:
+def whole_numbers(value: object, n: int) -> tuple[int, ...]:
     """An attribute of `n` numbers, rounded to integers; empty for anything else."""
     if not isinstance(value, (tuple, list)) or len(value) != n:
         return ()

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..errors import FormatError
 from .files import PACKED, unpacked_name
 
 if TYPE_CHECKING:
     from ..model.discrete import DiscreteModel
+    from ..model.dynamic import DynamicNetwork
+    from ..model.mixed import MixedNetwork
+    from ..model.mixed_dynamic import MixedDynamicNetwork
 
 
 @dataclass(frozen=True)
@@ -22,13 +26,15 @@ class Format:
     reader: str  # module of this package with ``sniff`` and ``parse``
     writer: str = ""  # module of this package with ``dumps``; empty if the format can only be read
     only_read: tuple[str, ...] = ()  # tuple of str: Suffixes that are read and not written
+    mixed: str = ""  # module of this package with ``dumps_mixed``; empty if the format has no numbers
+    dynamic: str = ""  # module of this package with ``dumps_dynamic``; empty if the format has no slices
 
     def sniff(self, text: str) -> bool:
         """Whether a text begins like this format."""
         begins: bool = _module(self.reader).sniff(text)
         return begins
 
-    def parse(self, text: str, source: str = "<text>", **options: Any) -> DiscreteModel:
+    def parse(self, text: str, source: str = "<text>", **options: object) -> DiscreteModel:
         """Parse a text; raises `ParseError`."""
         net: DiscreteModel = _module(self.reader).parse(text, source, **options)
         return net
@@ -47,18 +53,18 @@ def _module(name: str) -> Any:
 
 
 FORMATS: tuple[Format, ...] = (
-    Format("Hugin net", (".net", ".oobn"), "hugin", "hugin_values", (".oobn",)),
+    Format("Hugin net", (".net", ".oobn"), "hugin", "hugin_values", (".oobn",), mixed="hugin_values"),
     Format("BIF", (".bif",), "bif", "bif"),
     Format("XMLBIF", (".xmlbif", ".bifxml", ".xml"), "xmlbif", "xmlbif"),
-    Format("XDSL", (".xdsl",), "xdsl", "xdsl"),
+    Format("XDSL", (".xdsl",), "xdsl", "xdsl", mixed="xdsl", dynamic="xdsl"),
     Format("DSL", (".dsl",), "dsl", "dsl"),
     Format("DSC", (".dsc",), "dsc", "dsc"),
     Format("Netica dne", (".dne", ".dnet"), "dne"),
     Format("UAI", (".uai",), "uai", "uai"),
     Format("Ergo", (".erg",), "ergo", "ergo"),
     Format("libDAI factor graph", (".fg",), "fg", "fg"),
-    Format("JSON", (".mixed.json",), "mixed_json"),  # written by `mixed_writers`, for networks with numbers only
-    Format("dynamic JSON", (".dynamic.json",), "dynamic_json"),  # written by `dynamic_writers`, for dynamic networks
+    Format("JSON", (".mixed.json",), "mixed_json", mixed="mixed_json"),
+    Format("dynamic JSON", (".dynamic.json",), "dynamic_json", dynamic="dynamic_json"),
 )
 
 # Formats that are recognised but not supported, for a better message than "unknown format".
@@ -77,6 +83,38 @@ UNSUPPORTED = (
     ("an XML file of another kind", r"<"),
     ("Elvira", r"(?:\s*+(?://[^\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/))*+\s*+(?:bnet|idiagram)\b"),
 )
+
+
+# formats of networks with numbers, and with slices, in words
+MIXED, DYNAMIC = (
+    " and ".join(", ".join(f"{f.name} ({f.suffixes[0]})" for f in FORMATS if getattr(f, kind)).rsplit(", ", 1))
+    for kind in ("mixed", "dynamic")
+)
+
+
+def dumps_mixed(net: MixedNetwork, format_name: str) -> str:
+    """The text of a file with a mixed network."""
+    # raises FormatError: If the format has no numbers, or cannot represent something in the network.
+    for known in FORMATS:
+        if known.name == format_name and known.mixed:
+            text: str = _module(known.mixed).dumps_mixed(net)
+            return text
+    raise FormatError(f"a {format_name} file cannot contain numbers; formats that can are {MIXED}")
+
+
+def dumps_dynamic(net: DynamicNetwork | MixedDynamicNetwork, format_name: str) -> str:
+    """The text of a file with a dynamic network."""
+    # raises FormatError: If the format has no slices, or cannot represent something in the network.
+    if hasattr(net, "numbers") and format_name != "dynamic JSON":
+        raise FormatError(f"a {format_name} file cannot contain a dynamic network with numbers; write .dynamic.json")
+    for known in FORMATS:
+        if known.name == format_name and known.dynamic:
+            text: str = _module(known.dynamic).dumps_dynamic(net)
+            return text
+    raise FormatError(
+        f"a {format_name} file cannot contain a dynamic network; formats that can are {DYNAMIC}, and dyn.unroll(10) is "
+        "the Bayesian network of ten slices"
+    )
 
 
 def formats() -> list[tuple[str, tuple[str, ...], bool]]:

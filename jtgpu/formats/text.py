@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ParseError, shown
+from ..errors import NetworkError, ParseError, shown
 from ..util.arrays import Floats, Ints
 
 # Fast conversion of decimals, separated by white space, to an array, for files of many megabytes.
@@ -322,3 +323,34 @@ def _escape(match: re.Match[str]) -> str:
 def quote(text: str, escape: Callable[[re.Match[str]], str] = _escape) -> str:
     """The inverse of `unquote`, on one line."""
     return f'"{_TO_ESCAPE.sub(escape, text)}"'
+
+
+# JSON of networks.
+
+EXACT_DIGITS = 15  # of integers; longer ones are not exact as float64
+
+
+def load_json(text: str) -> Any:
+    """The value of a JSON text, in which every number is finite and no key occurs twice in an object."""
+    # raises NetworkError, json.JSONDecodeError, RecursionError
+
+    def constant(word: str) -> float:
+        raise NetworkError(f"found {word}, expected a finite number")
+
+    def integer(word: str) -> float:
+        return int(word) if len(word) <= EXACT_DIGITS else float(word)
+
+    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(pairs)
+        if len(made) < len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise NetworkError(f"{twice!r} occurs twice in an object")
+        return made
+
+    return json.loads(text, parse_constant=constant, parse_int=integer, object_pairs_hook=distinct)
+
+
+def json_text(value: object) -> str:
+    """JSON in one line, with letters of every script as they are."""
+    return json.dumps(value, ensure_ascii=False)

@@ -21,12 +21,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..errors import shown
+import numpy as np
+
+from ..errors import FormatError, shown
+from ..model.cpts import normalize_rows
 from ..model.discrete import DiscreteModel
+from ..model.dynamic import DynamicNetwork
+from ..model.mixed import MixedNetwork
+from ..model.network import BayesianNetwork
+from ..util.arrays import Floats
 from .canonical_nodes import REFUSED, Expander, noisy_numbers
 from .draft import Draft, FamilyDraft, NumberDraft
 from .finish import parsers_of
-from .linear import NotLinear, parse_equation
+from .linear import NotLinear, density_rows, linear_text, parse_equation
 from .number_cursor import WrittenNetwork, identifiers, inexact, strings, whole_numbers, with_decisions
 from .text import number
 from .xdsl_slices import EXTENSION, XdslSlices
@@ -389,8 +396,96 @@ def _text(element: str, text: str, identity: str = "") -> str:
     return f"<{element}{identity}{attribute(text)}>{escaped(text, element)}</{element}>"
 
 
-def _properties(kept: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _properties(kept: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Key and text of every property; what has no key goes under the number it has."""
     for i, text in enumerate(strings(kept)):
         key, equals, value = text.partition(" = ")
         yield (key, value) if equals and identifiers([key], "p") == [key] else (f"{UNNAMED}{i}", text)
+
+
+def dumps_mixed(net: MixedNetwork) -> str:
+    """The text of an XDSL file with a network of states and numbers, as equations."""
+    # raises FormatError: If the format cannot represent something in the network.
+    odd = next((v for v in net.numbers if net.discrete_parents(v)), None)
+    if odd is not None:
+        raise FormatError(
+            f"the number {odd!r} has the parent {net.discrete_parents(odd)[0]!r}, which has states: equations of XDSL "
+            "have numeric parents only; write a Hugin .net or .mixed.json file"
+        )
+    ids = ids_of(net.discrete)
+    if identifiers([*ids.values(), *net.numbers], "node_") != [*ids.values(), *net.numbers]:
+        raise FormatError("names of numbers must be identifiers in an XDSL file, and differ from those of other nodes")
+    equations = []
+    for v in (v for v in net.topological_order() if net.is_number(v)):
+        ((mean, coefficients, sd),) = density_rows(net.gaussian(v))
+        if v.lower() == "normal":
+            raise FormatError(f"the number {v!r} cannot be part of an equation in an XDSL file")
+        terms = linear_text(mean, coefficients)
+        equations += [f'\t\t<equation id="{v}">']
+        if net.parents(v):
+            equations += [f"\t\t\t<parents>{' '.join(net.parents(v))}</parents>"]
+        equations += [f"\t\t\t<definition>{v}={terms} + Normal(0, {number(sd)})</definition>", "\t\t</equation>"]
+    order = " ".join(ids.get(v, v) for v in net.variables)
+    writer = XdslWriter(with_decisions(net.discrete, "an XDSL file"))
+    writer.ids |= {v: v for v in net.numbers}
+    looks = [line for v in net.numbers if v in net.attributes.get("node", {}) for line in writer.looks(v)]
+    return (
+        dumps(net.discrete)
+        .replace("\t\t</genie>", "\n".join([*looks, "\t\t</genie>"]), 1)
+        .replace("\t</nodes>", "\n".join([*equations, "\t</nodes>"]), 1)
+        .replace("\t</extensions>", f'\t\t<jtgpu_numbers order="{order}" />\n\t</extensions>')
+    )
+
+
+NUMSLICES = 10  # that of GeNIe for a new network
+
+
+def dumps_dynamic(net: DynamicNetwork) -> str:
+    """The text of an XDSL file with a dynamic network."""
+    # slice 0 as `dumps` writes it, with the tables of later slices added
+    static = set(net.static)
+    order = {v: _by_lag(net, v) for v in net}
+    tables = {v: [_table(net, v, t) for t in range(len(net.start(v)) + 1)] for v in net}
+    same = {v: [p for p, lag in net.parents(v) if lag == 0] for v in net}
+    first = BayesianNetwork({v: net.states(v) for v in net}, same, {v: tables[v][0] for v in net}, name=net.name)
+    text, ids = dumps(first), ids_of(first)
+    for v in net:
+        if v not in static:
+            text = text.replace(f'\t\t<cpt id="{ids[v]}">', f'\t\t<cpt id="{ids[v]}" dynamic="plate">', 1)
+    later = [f'\t<dynamic numslices="{NUMSLICES}">']
+    mine = [f"\t\t<{EXTENSION}>"]
+    for v in net:
+        for t, table in enumerate(tables[v][1:], 1):
+            later.append(f'\t\t<cpt id="{ids[v]}" order="{t}">')
+            if before := [ids[p] for p, lag in net.parents(v) if lag == t]:
+                later.append(f"\t\t\t<parents>{' '.join(before)}</parents>")
+            later.append(f"\t\t\t<probabilities>{' '.join(map(number, table.ravel().tolist()))}</probabilities>")
+            later.append("\t\t</cpt>")
+        places = "" if order[v] == sorted(order[v]) else f' parents="{" ".join(map(str, np.argsort(order[v])))}"'
+        rows = ' rows="exact"' if _inexact(tables[v][1:]) else ""
+        if places or rows:
+            mine.append(f'\t\t\t<template id="{ids[v]}"{places}{rows} />')
+    later.append("\t</dynamic>\n\t<extensions>")
+    if len(mine) > 1:
+        text = text.replace("\t</extensions>", "\n".join([*mine, f"\t\t</{EXTENSION}>", "\t</extensions>"]), 1)
+    return text.replace("\t<extensions>", "\n".join(later), 1)
+
+
+def _by_lag(net: DynamicNetwork, v: str) -> list[int]:
+    """The places of the parents of a variable in the order of the file: those of its slice, then by lag."""
+    return sorted(range(len(net.parents(v))), key=lambda i: (net.parents(v)[i][1], i))
+
+
+def _table(net: DynamicNetwork, v: str, t: int) -> Floats:
+    """The CPT of a variable in slice t, axes in the order of the file."""
+    first = t < len(net.start(v))
+    cells = np.asarray(net.cpt(v, t) if first else net.cpt(v), np.float64)
+    present = [i for i, (_, lag) in enumerate(net.parents(v)) if lag <= t or not first]
+    axes = [present.index(i) for i in _by_lag(net, v) if i in present]
+    return np.ascontiguousarray(np.transpose(cells, [*axes, len(axes)]))
+
+
+def _inexact(tables: list[Floats]) -> bool:
+    """Whether a reader that normalises rows would change a table."""
+    again, _ = normalize_rows({str(i): table for i, table in enumerate(tables)})
+    return any(not np.array_equal(again[str(i)], table) for i, table in enumerate(tables))

@@ -24,10 +24,10 @@ PATIENCE = 24 * 3600.0  # seconds
 
 
 def betweenness(  # noqa: PLR0913 (public API)
-    graph: Any,
+    graph: object,
     *,
     directed: bool | None = None,
-    weight: Any = None,
+    weight: object = None,
     normalized: bool = True,
     endpoints: bool = False,
     k: int | None = None,

@@ -73,7 +73,7 @@ class GraphComparison(Result):
         return {name: [row[i] for row in rows] for i, name in enumerate(("parent", "child", "change"))}
 
 
-def compare(a: Any, b: Any) -> GraphComparison:
+def compare(a: object, b: object) -> GraphComparison:
     """Compare two directed acyclic graphs over the same variables, and the distributions of two networks.
 
     Parameters

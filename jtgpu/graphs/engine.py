@@ -21,7 +21,7 @@ from ..util.loops import loops
 from ..util.system import cores, free_memory
 from . import gpu
 from .layout import Group, Layout, RawSums, divide, runs, with_trees
-from .records import DEEPEST, LANES, LONGEST, Scratch, Sums, Tables
+from .records import DEEPEST, LANES, LONGEST, PathTables, Sums, SweepScratch
 
 if TYPE_CHECKING:
     from .inputs import Arcs
@@ -119,14 +119,14 @@ class _Memory:
 
     def __init__(self, layout: Layout):
         n, levels = layout.largest, layout.graph.levels
-        self._lanes: Scratch | None = None
+        self._lanes: SweepScratch | None = None
         if layout.has_levels:
             n_buckets = 1 + int(levels.max(initial=1))
-            self._lanes = Scratch(
+            self._lanes = SweepScratch(
                 np.zeros(36 * n + 24), np.empty(LANES * n, np.int32), np.empty(DEEPEST + 2, np.int64),
                 np.empty(n_buckets * n, np.int32), np.zeros(n, np.int32), np.zeros(LONGEST + 2, np.int64),
             )  # fmt: skip
-        self._tables: Tables | None = None
+        self._tables: PathTables | None = None
 
     def sweep(self, layout: Layout, group: Group, out: Sums, stopped: threading.Event) -> None:
         """Add the dependencies of a group's sources to its sums, until it is stopped."""
@@ -141,7 +141,7 @@ class _Memory:
             batches = batches[failed]
         if self._tables is None and len(batches):
             n = layout.largest
-            self._tables = Tables(
+            self._tables = PathTables(
                 np.empty(n), np.empty(n), np.empty(n, np.int32), np.empty(n), *(np.empty(n, np.int32) for _ in range(4))
             )
         for i in range(0, len(batches), step):

@@ -63,7 +63,7 @@ class EdgeList:
         return f"the edge from {shown(self.names[ends[0]])} to {shown(self.names[ends[1]])}"
 
 
-def read_graph(graph: Any, directed: bool | None = None, weight: Any = None) -> EdgeList:
+def read_graph(graph: object, directed: bool | None = None, weight: object = None) -> EdgeList:
     """Read a graph; see `jtgpu.graphs.betweenness` for the kinds."""
     # raises ArgumentError: If it is none of them, or `weight` does not fit.
     # raises DataError: If an edge names a vertex that does not exist, or a weight is not a positive number.
@@ -94,7 +94,7 @@ def read_graph(graph: Any, directed: bool | None = None, weight: Any = None) -> 
     return edges
 
 
-def _read_model(net: DiscreteModel, weight: Any) -> EdgeList:
+def _read_model(net: DiscreteModel, weight: object) -> EdgeList:
     if weight is not None:
         raise ArgumentError("the arcs of a network have no weights")
     index = {v: i for i, v in enumerate(net.variables)}
@@ -162,7 +162,7 @@ def _checked(n: int, ends: NDArray[Any], directed: bool) -> EdgeList:
     return _edge_list(n, ends.astype(np.int32), None, directed, None)
 
 
-def _read_arrays(n: Any, edges: Any, weight: Any) -> EdgeList:
+def _read_arrays(n: object, edges: object, weight: object) -> EdgeList:
     n = whole_number("the number of vertices", n, 0, 2**31 - 1)
     try:
         ends = np.asarray(edges)
@@ -174,7 +174,7 @@ def _read_arrays(n: Any, edges: Any, weight: Any) -> EdgeList:
     return edge_list
 
 
-def _read_table(frame: Any, weight: Any) -> EdgeList:
+def _read_table(frame: object, weight: object) -> EdgeList:
     """A table with a row for each edge: its first two columns, or those called from and to."""
     table = open_data(frame)
     columns = ["from", "to"] if {"from", "to"} <= {*table.names} else [*table.names][:2]

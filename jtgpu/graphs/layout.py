@@ -11,7 +11,7 @@ import numpy as np
 
 from ..util.arrays import Floats, Ints
 from ..util.loops import loops
-from .records import LONGEST, Graph
+from .records import LONGEST, ArcLists
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -93,7 +93,7 @@ class Layout:
 
     directed: bool
     folded: Folded
-    graph: Graph  # vertices and arcs that are left, by their new numbers
+    graph: ArcLists  # vertices and arcs that are left, by their new numbers
     arc: Ints  # (A,) ndarray of int64: Their numbers in `Arcs`
     length: Floats  # (A,) ndarray of float64: (0,) if all are 1
     has_levels: bool  # lengths are whole numbers of levels
@@ -133,7 +133,7 @@ def divide(arcs: Arcs, chosen: Floats, with_edges: bool, lanes: int, n_groups: i
     longest = 0 if units is None else int(units.max(initial=1))
     has_levels = 0 < longest <= LONGEST
     levels = units[arc].astype(np.uint8) if units is not None and 1 < longest <= LONGEST else np.empty(0, np.uint8)
-    graph = Graph(first, head, levels, folded.reach[inner])
+    graph = ArcLists(first, head, levels, folded.reach[inner])
     multiplicity = folded.sources[inner]
     starts = np.concatenate([[0], folded.ends[:-1]]).astype(np.int64) if n else np.empty(0, np.int64)
     sources, batches = _batches(graph, starts, folded.ends, multiplicity, lanes)
@@ -156,7 +156,7 @@ def _units(length: Floats) -> Ints | None:
 
 
 def _batches(
-    graph: Graph, starts: Ints, ends: Ints, multiplicity: Floats, lanes: int
+    graph: ArcLists, starts: Ints, ends: Ints, multiplicity: Floats, lanes: int
 ) -> tuple[NDArray[np.int32], Ints]:
     """Sources and batches: neighbours share a batch."""
     is_source = (multiplicity > 0) & (np.diff(graph.first) > 0)
@@ -170,7 +170,7 @@ def _batches(
     return sources, np.stack([begin, end, starts[component], ends[component]], axis=1).astype(np.int64)
 
 
-def make_groups(graph: Graph, batches: Ints, with_edges: bool, n_groups: int, max_sums: int) -> list[Group]:
+def make_groups(graph: ArcLists, batches: Ints, with_edges: bool, n_groups: int, max_sums: int) -> list[Group]:
     """Groups of about equal work, not more than fit their results into `max_sums` bytes."""
     if not len(batches):
         return []

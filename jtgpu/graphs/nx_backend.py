@@ -88,8 +88,8 @@ def _compute(graph: Any, weight: Any, edges: bool) -> tuple[ConvertedGraph, Edge
 
 
 def betweenness_centrality(
-    G: Any, k: int | None = None, normalized: bool = True, weight: Any = None, endpoints: bool = False,
-    seed: Any = None,
+    G: object, k: int | None = None, normalized: bool = True, weight: object = None, endpoints: bool = False,
+    seed: object = None,
 ) -> dict[Any, float]:  # fmt: skip
     """Betweenness of nodes; see `networkx.betweenness_centrality`."""
     graph, edges, arcs = _compute(G, weight, False)
@@ -99,7 +99,7 @@ def betweenness_centrality(
 
 
 def edge_betweenness_centrality(
-    G: Any, k: int | None = None, normalized: bool = True, weight: Any = None, seed: Any = None
+    G: object, k: int | None = None, normalized: bool = True, weight: object = None, seed: object = None
 ) -> dict[tuple[Any, Any], float]:
     """Betweenness of edges; see `networkx.edge_betweenness_centrality`."""
     graph, _, arcs = _compute(G, weight, True)
@@ -112,12 +112,12 @@ def convert_from_nx(graph: Any, **_: Any) -> ConvertedGraph:
     return graph if isinstance(graph, ConvertedGraph) else ConvertedGraph(graph)
 
 
-def convert_to_nx(result: Any, **_: Any) -> Any:
+def convert_to_nx(result: object, **_: Any) -> Any:
     """The graph of networkx that was converted; other results as they are."""
     return result.original if isinstance(result, ConvertedGraph) else result
 
 
-def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
+def can_run(name: str, args: object, kwargs: object) -> bool | str:
     """Whether a function supports its arguments, or the reason why not."""
     if name not in POSITIONS:
         return f"jtgpu has no {name}"
@@ -135,7 +135,7 @@ def can_run(name: str, args: Any, kwargs: Any) -> bool | str:
     return reason or True
 
 
-def should_run(name: str, args: Any, kwargs: Any) -> bool | str:
+def should_run(name: str, args: object, kwargs: object) -> bool | str:
     """Whether the graph is so large that the conversion pays, or the reason why not."""
     graph = _argument("G", 0, args, kwargs)
     graph = graph.original if isinstance(graph, ConvertedGraph) else graph

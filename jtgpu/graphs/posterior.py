@@ -64,7 +64,7 @@ class BetweennessPosterior(Result):
         return np.asarray(self.rank_probabilities @ np.arange(1.0, len(self.variables) + 1))
 
     def rank_interval(self, level: float = 0.9) -> Ints:
-        """Ranks between which each variable is with at least this probability, equal tails left out, (n, 2)."""
+        """(n, 2) lowest and highest rank of each variable with at least this probability; equal tails are left out."""
         if not 0 < number("level", level) < 1:
             raise ArgumentError(f"level must be between 0 and 1, not {level}")
         below = np.cumsum(self.rank_probabilities, axis=1)
@@ -98,7 +98,7 @@ class BetweennessPosterior(Result):
 
 
 def betweenness_posterior(
-    dags: Any,
+    dags: object,
     variables: Sequence[str] | None = None,
     *,
     directed: bool = False,
@@ -162,7 +162,7 @@ def betweenness_posterior(
     )
 
 
-def _reject_cycles(edges: EdgeList, n_graphs: int, names: Sequence[Any]) -> None:
+def _reject_cycles(edges: EdgeList, n_graphs: int, names: Sequence[object]) -> None:
     """Raise for the first graph that has a cycle of arcs, with the cycle.
 
     Vertices without arcs from others are removed, of all graphs at once, until none is left.
@@ -208,7 +208,7 @@ def _rank_probabilities(values: Floats) -> Floats:
     return probabilities
 
 
-def _read(dags: Any, directed: bool) -> tuple[int, list[str], EdgeList]:
+def _read(dags: object, directed: bool) -> tuple[int, list[str], EdgeList]:
     """All graphs as one, whose components they are: graph s has the vertices s n to s n + n - 1."""
     if hasattr(dags, "is_directed") or hasattr(dags, "arcs") or isinstance(dags, (str, bytes)):
         raise ArgumentError(f"dags must be several graphs, not {described(dags)}")

@@ -16,7 +16,7 @@ LONGEST = 30  # levels of an arc: a bit for each bucket
 MANY = 1e290  # paths: the reciprocals of more lose digits
 
 
-class Graph(NamedTuple):
+class ArcLists(NamedTuple):
     """Arcs by tail."""
 
     first: NDArray[np.int64]  # (n+1,) first arc of each vertex
@@ -25,7 +25,7 @@ class Graph(NamedTuple):
     reach: NDArray[np.float64]  # (n,) targets that a vertex stands for: itself and the trees folded into it
 
 
-class Scratch(NamedTuple):
+class SweepScratch(NamedTuple):
     """Memory of one thread, for the largest component of n vertices."""
 
     rows: NDArray[np.float64]  # 36 n + 24: for each vertex 16 path counts, coefficients and depths
@@ -46,7 +46,7 @@ class Sums(NamedTuple):
     endpoints: bool
 
 
-class Tables(NamedTuple):
+class PathTables(NamedTuple):
     """Memory of one thread; the largest component has n vertices."""
 
     distance: NDArray[np.float64]  # (n,)

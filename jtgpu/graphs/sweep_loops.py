@@ -29,7 +29,7 @@ from .lane_loops import (
     total,
     zeros,
 )
-from .records import DEEPEST, FAR, MANY, Graph, Scratch, Sums, Tables
+from .records import DEEPEST, FAR, MANY, ArcLists, PathTables, Sums, SweepScratch
 
 __all__ = ["sweep", "sweep_single"]
 
@@ -138,7 +138,7 @@ def _settle(g, length, source, lo, t):  # type: ignore[no-untyped-def]
     return n_settled
 
 
-@compiled("Graph, const(f8[:]), const(i8[:, :]), const(i4[:]), const(f8[:]), Tables, Sums")
+@compiled("ArcLists, const(f8[:]), const(i8[:, :]), const(i4[:]), const(f8[:]), PathTables, Sums")
 def sweep_single(g, length, batches, sources, multiplicity, t, out):  # type: ignore[no-untyped-def]
     """Add the dependencies of batches of sources to the sums."""
     # length: (A,) float64: Lengths of the arcs; (0,) if all are 1
@@ -284,7 +284,7 @@ def _backward(g, n_levels, addresses, s, out):  # type: ignore[no-untyped-def]
             out.node[u - out.vertex] += total(own) - 1.0
 
 
-@compiled("Graph, const(i8[:, :]), const(i4[:]), const(f8[:]), Scratch, Sums, b1[:]")
+@compiled("ArcLists, const(i8[:, :]), const(i4[:]), const(f8[:]), SweepScratch, Sums, b1[:]")
 def sweep(g, batches, sources, multiplicity, s, out, failed):  # type: ignore[no-untyped-def]
     """Add the dependencies of batches of sources to the sums."""
     # batches: (B, 4) int64: First source and end, first vertex and end of the component

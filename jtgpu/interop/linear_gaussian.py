@@ -53,7 +53,7 @@ def to_linear_gaussian(net: MixedNetwork) -> Any:
     return theirs
 
 
-def is_clg(bn: Any) -> bool:
+def is_clg(bn: object) -> bool:
     """Whether this is a ``pyagrum.clg.CLG``."""
     return hasattr(bn, "coefArc") and hasattr(bn, "variables")
 

@@ -33,7 +33,7 @@ class PgmpyModel:
     labels: dict[str, tuple[Any, ...]]  # dict of str to tuple: Our variable names to pgmpy's state names, in order
 
 
-def from_pgmpy(model: Any) -> DiscreteModel:
+def from_pgmpy(model: object) -> DiscreteModel:
     """Convert a pgmpy model to a `BayesianNetwork`, a `MarkovNetwork` or a `DynamicNetwork`.
 
     CPT rows are normalised; ``row_report`` lists those that did not sum to 1. A node of a ``DynamicBayesianNetwork``
@@ -52,7 +52,7 @@ def from_pgmpy(model: Any) -> DiscreteModel:
     return read_pgmpy(model).model
 
 
-def read_pgmpy(model: Any) -> PgmpyModel:
+def read_pgmpy(model: object) -> PgmpyModel:
     """Convert a pgmpy model as `from_pgmpy` does, and keep its original names."""
     if hasattr(model, "get_cpds"):
         return _directed(model)
@@ -107,7 +107,7 @@ def _directed(model: Any) -> PgmpyModel:
     return PgmpyModel(made, names, labels)
 
 
-def _labels(factor: Any, variable: Hashable, card: int) -> tuple[Any, ...]:
+def _labels(factor: object, variable: Hashable, card: int) -> tuple[Any, ...]:
     known: Mapping[Hashable, Any] = getattr(factor, "state_names", None) or {}
     return tuple(known.get(variable, range(card)))
 

@@ -125,7 +125,7 @@ def _functions() -> tuple[Any, Any]:
     """The function and its gradient, as subclasses of ``torch.autograd.Function``."""
     torch: Any = _torch()
 
-    class Answer(torch.autograd.Function):  # type: ignore[misc,name-defined,unused-ignore]
+    class TorchAnswer(torch.autograd.Function):  # type: ignore[misc,name-defined,unused-ignore]
         """ln P, or posteriors of some targets."""
 
         @staticmethod
@@ -143,10 +143,10 @@ def _functions() -> tuple[Any, Any]:
                 g if g is not None else torch.zeros(0, dtype=torch.float64) for g in cotangents
             )
             arguments = ctx.function, ctx.names, ctx.targets, needed, len(tensors)
-            gradients = Gradient.apply(*arguments, *tensors, *cotangents)
+            gradients = TorchGradient.apply(*arguments, *tensors, *cotangents)
             return (None, None, None, *(g if n else None for g, n in zip(gradients, needed, strict=True)))
 
-    class Gradient(torch.autograd.Function):  # type: ignore[misc,name-defined,unused-ignore]
+    class TorchGradient(torch.autograd.Function):  # type: ignore[misc,name-defined,unused-ignore]
         """The gradient, a function of its own so that its derivative can be refused by name."""
 
         @staticmethod
@@ -169,4 +169,4 @@ def _functions() -> tuple[Any, Any]:
                 "jtgpu.interop.torch.log_evidence and posteriors have no second derivatives (double backward)"
             )
 
-    return Answer, Gradient
+    return TorchAnswer, TorchGradient

@@ -6,9 +6,9 @@ by summing the missing variables out. scikit-learn itself is not needed.
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -93,6 +93,7 @@ def parents_of(structure: Structure, names: list[str], target: str) -> dict[str,
 
 
 @check_keywords()
+@dataclass(eq=False, repr=False)
 class JunctionTreeClassifier(Estimator):
     """A Bayesian network as a classifier: P(class | row).
 
@@ -149,42 +150,22 @@ class JunctionTreeClassifier(Estimator):
 
     _estimator_type = "classifier"  # read by older versions of scikit-learn
 
-    classes_: NDArray[Any]
-    n_features_in_: int
-    network_: BayesianNetwork
-    _tree: JunctionTree
+    structure: Mapping[str, Sequence[str]] | BayesianNetwork | Literal["naive", "tan", "learned"] | None = None
+    _: KW_ONLY
+    target: str = "class"
+    pseudo_counts: float = 1.0
+    states: Mapping[str, Sequence[Any]] | None = None
+    unknown: Literal["error", "missing"] = "error"
+    missing: Literal["available", "em"] = "available"
+    order: Any = "auto"
+    backend: BackendName = "auto"
 
-    def __init__(  # noqa: PLR0913 (public API)
-        self,
-        structure: Mapping[str, Sequence[str]] | BayesianNetwork | Literal["naive", "tan", "learned"] | None = None,
-        *,
-        target: str = "class",
-        pseudo_counts: float = 1.0,
-        states: Mapping[str, Sequence[Any]] | None = None,
-        unknown: Literal["error", "missing"] = "error",
-        missing: Literal["available", "em"] = "available",
-        order: Any = "auto",
-        backend: BackendName = "auto",
-    ):
-        self.structure = structure
-        self.target = target
-        self.pseudo_counts = pseudo_counts
-        self.states = states
-        self.unknown = unknown
-        self.missing = missing
-        self.order = order
-        self.backend = backend
+    _tree: JunctionTree = field(init=False)
 
     # Interface of scikit-learn's estimators -----------------------------------------------------------------------
 
     def __sklearn_tags__(self) -> Any:
-        tags = importlib.import_module("sklearn.utils")  # called by scikit-learn only
-        return tags.Tags(
-            estimator_type="classifier",
-            target_tags=tags.TargetTags(required=True),
-            classifier_tags=tags.ClassifierTags(),
-            input_tags=tags.InputTags(categorical=True, string=True, allow_nan=True),
-        )
+        return self._tags("classifier", required=True, categorical=True, string=True, allow_nan=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """All attributes except the compiled tree, which is compiled again on use."""
@@ -260,11 +241,7 @@ class JunctionTreeClassifier(Estimator):
                 cpts[v] = cpt_from_counts([numbers[u] for u in family], cards, weights, self.pseudo_counts)
             self.network_ = BayesianNetwork(labels, parents, cpts)
         self._features = names
-        self.n_features_in_ = len(names)
-        if has_names:
-            self.feature_names_in_ = np.array(names, object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+        self._set_features(names, named=has_names)
         self._tree = self.network_.compile(self.backend, order=self.order)
         return self
 

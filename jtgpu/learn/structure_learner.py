@@ -5,7 +5,6 @@ scikit-learn itself is not needed.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -103,17 +102,11 @@ class StructureLearner(Estimator):
     network_: BayesianNetwork = field(init=False)
     edge_probabilities_: ArcTable = field(init=False)
     posterior_: StructurePosterior = field(init=False)
-    n_features_in_: int = field(init=False)
 
     # Interface of scikit-learn's estimators -----------------------------------------------------------------------
 
     def __sklearn_tags__(self) -> Any:
-        tags = importlib.import_module("sklearn.utils")  # called by scikit-learn only
-        return tags.Tags(
-            estimator_type="density_estimator",
-            target_tags=tags.TargetTags(required=False),
-            input_tags=tags.InputTags(categorical=True, string=True),
-        )
+        return self._tags("density_estimator", categorical=True, string=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """All attributes except the posterior with its chains."""
@@ -150,11 +143,8 @@ class StructureLearner(Estimator):
         self.network_ = learned.network(threshold=threshold)
         self.graph_ = learned.map if threshold is None else learned.consensus(threshold)
         self.edge_probabilities_ = learned.edge_probabilities
-        self.n_features_in_ = X.shape[1] if isinstance(X, np.ndarray) else len(learned.names)
-        if isinstance(X, np.ndarray):
-            self.__dict__.pop("feature_names_in_", None)
-        else:
-            self.feature_names_in_ = np.array(learned.names, object)
+        is_array = isinstance(X, np.ndarray)
+        self._set_features(range(X.shape[1]) if is_array else learned.names, named=not is_array)
         return self
 
     def score_samples(self, X: Any) -> Floats:

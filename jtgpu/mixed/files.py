@@ -19,7 +19,7 @@ from ..columns.files import open_cases
 from ..columns.names import evidence_columns
 from ..columns.source import CaseChunk
 from ..errors import EvidenceError, JtgpuError, ParseError
-from ..formats.mixed_writers import dumps_mixed
+from ..formats.registry import dumps_mixed
 from ..inference.results.frames import make_frame
 from ..model.mixed import MixedNetwork
 from ..options.record import require_only

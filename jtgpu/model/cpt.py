@@ -111,7 +111,7 @@ class Cpt(_Base):
             raise UnknownVariable(f"this table has no axis {variable!r}{closest(str(variable), self.variables)}")
         return self.variables.index(variable)
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **options: Any) -> Any:
         """Compute with plain arrays, so that results are plain arrays."""
         if "out" in options:  # a Cpt is read-only, which NumPy reports
             options["out"] = tuple(_plain(x) for x in options["out"])
@@ -120,7 +120,7 @@ class Cpt(_Base):
     def __copy__(self) -> Cpt:
         return self  # immutable
 
-    def __deepcopy__(self, memo: Any, /) -> Cpt:
+    def __deepcopy__(self, memo: object, /) -> Cpt:
         return self  # immutable
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -153,7 +153,7 @@ class Cpt(_Base):
         return late_imports.html(self) if self._axes else None
 
 
-def _plain(x: Any) -> Any:
+def _plain(x: object) -> Any:
     return np.asarray(x) if isinstance(x, Cpt) else x
 
 
@@ -229,7 +229,7 @@ def checked_cpt(model: DiscreteModel, scope: tuple[int, ...], given: CptLike) ->
     return table
 
 
-def cpt_from_mapping(model: DiscreteModel, scope: tuple[int, ...], given: Mapping[Any, Any]) -> NDArray[np.float64]:
+def cpt_from_mapping(model: DiscreteModel, scope: tuple[int, ...], given: Mapping[Any, object]) -> NDArray[np.float64]:
     """The array of a CPT that is given as a mapping."""
     # scope: tuple of int: Parents in order, then the variable
     # given: A key is a state of the next axis, or a tuple of states of the next axes. A value is a mapping for the axes
@@ -268,7 +268,7 @@ class _Reader:
         self.table = np.zeros(shape)
         self.is_set = np.zeros(shape, np.bool_)
 
-    def fill(self, at: tuple[int, ...], given: Any) -> None:
+    def fill(self, at: tuple[int, ...], given: object) -> None:
         """Enter what is given for the configuration `at` of the first axes."""
         if isinstance(given, Mapping):
             if len(at) == len(self.scope):
@@ -290,7 +290,7 @@ class _Reader:
             raise self.error(f"{self.text(at)} is given twice")
         self.table[at], self.is_set[at] = part, True
 
-    def states(self, at: tuple[int, ...], key: Any) -> list[int]:
+    def states(self, at: tuple[int, ...], key: object) -> list[int]:
         """Numbers of the states that a key names, along the axes that follow `at`."""
         keys = key if isinstance(key, tuple) else (key,)
         axes = self.scope[len(at) :]

@@ -97,7 +97,7 @@ def average_rows(rows: NDArray[np.float64], weights: NDArray[np.float64]) -> NDA
     return total
 
 
-def numbers_by_state(model: DiscreteModel, v: int, given: Any, what: str) -> NDArray[np.float64]:
+def numbers_by_state(model: DiscreteModel, v: int, given: object, what: str) -> NDArray[np.float64]:
     """Numbers given for the states of a variable, in order or by name."""
     name, labels = model.variables[v], model.states(v)
     if isinstance(given, Mapping) and not hasattr(given, "__array__"):
@@ -288,7 +288,7 @@ def normalize_rows(
 def _row_sums(
     name: str, table: NDArray[np.float64], zero_rows: str
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-    """The table, scaled if its sums overflow and with ones in rows of zeros; sums of the rows; rows of zeros."""
+    """The table, the sums of its rows, and its rows of zeros, which become ones. A table that overflows is scaled."""
     with np.errstate(over="ignore"):
         sums = table.sum(axis=-1, keepdims=True)
     if not np.isfinite(sums).all():  # numbers near the largest double: scale before adding

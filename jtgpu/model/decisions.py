@@ -209,10 +209,11 @@ class DecisionNetwork(DescribedModel):
 
     # Solving --------------------------------------------------------------------------------------------------
 
-    def plan(self, *_: Any, **__: Any) -> NoReturn:
+    def plan(self, *_: object, **__: Any) -> NoReturn:
         """Decisions have no probabilities: a network with a policy has a plan."""
+        named = ", ".join(map(repr, self._decisions[:5])) or "none"
         raise NetworkError(
-            f"a network with decisions ({self._named_decisions()}) has no plan of its own: net.compile() finds "
+            f"a network with decisions ({named}) has no plan of its own: net.compile() finds "
             "policies (jtgpu decide), net.with_policy(policy) is a Bayesian network, and "
             'jtgpu.read(path, decisions="chance") makes uniform chance variables of decisions'
         )
@@ -282,9 +283,6 @@ class DecisionNetwork(DescribedModel):
         information = late_imports.relevance().requisite_information(self)
         return self._named(information[self.index(decision)])
 
-    def _named_decisions(self) -> str:
-        return ", ".join(map(repr, self._decisions[:5])) or "none"
-
 
 class PolicyNetwork(BayesianNetwork):
     """The chance variables and decisions of a network under a policy; it knows the network."""
@@ -297,10 +295,10 @@ class PolicyNetwork(BayesianNetwork):
 
 
 def _check_names(
-    states: Mapping[str, Any],
+    states: Mapping[str, object],
     parents: Mapping[str, Iterable[str]],
     decisions: Sequence[str],
-    utilities: Mapping[str, Any],
+    utilities: Mapping[str, object],
 ) -> None:
     """Check that decisions are variables, utilities are none, and nothing depends on a utility."""
     if isinstance(decisions, str):

@@ -75,7 +75,7 @@ class DynamicNetwork(DiscreteModel):
         parents: Mapping[str, Sequence[str | tuple[str, int]]],
         cpts: Mapping[str, CptLike],
         *,
-        start: Mapping[str, Any] | None = None,
+        start: Mapping[str, object] | None = None,
         static: Iterable[str] = (),
         name: str = "",
     ):
@@ -120,7 +120,7 @@ class DynamicNetwork(DiscreteModel):
         except NetworkError as error:
             raise (error if slice_ is None else NetworkError(f"start, slice {slice_}: {error}")) from None
 
-    def _read_start(self, v: int, given: Any) -> tuple[Floats, ...]:
+    def _read_start(self, v: int, given: object) -> tuple[Floats, ...]:
         name, m = self._variables[v], max((lag for _, lag in self._parents[v]), default=0)
         if m == 0:
             if given is not None:
@@ -196,7 +196,7 @@ class DynamicNetwork(DiscreteModel):
     # Derived networks -----------------------------------------------------------------------------------------
 
     @classmethod
-    def from_slices(cls, net: BayesianNetwork, *, start: Mapping[str, Any] | None = None) -> DynamicNetwork:
+    def from_slices(cls, net: BayesianNetwork, *, start: Mapping[str, object] | None = None) -> DynamicNetwork:
         """Make a template of a network over slices, whose variables are named as by `jtgpu.series.two_slices`.
 
         Parameters
@@ -272,7 +272,7 @@ class DynamicNetwork(DiscreteModel):
         return BayesianNetwork({label(v, t): self._states[v] for v, t in copies}, parents, cpts, name=self._name)
 
     def replace(
-        self, *, cpt: Mapping[str, CptLike] | None = None, start: Mapping[str, Any] | None = None,
+        self, *, cpt: Mapping[str, CptLike] | None = None, start: Mapping[str, object] | None = None,
         name: str | None = None,
     ) -> DynamicNetwork:  # fmt: skip
         """Return this network with other CPTs, other CPTs of the first slices, or another name."""
@@ -285,7 +285,7 @@ class DynamicNetwork(DiscreteModel):
 
     # Computation ----------------------------------------------------------------------------------------------
 
-    def plan(self, *_: Any, **__: Any) -> NoReturn:
+    def plan(self, *_: object, **__: Any) -> NoReturn:
         """A dynamic network has no plan: the number of slices is that of each sequence."""
         raise NetworkError(
             "a dynamic network has no plan of its own: dyn.compile() answers sequences of any length, and "

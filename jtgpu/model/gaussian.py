@@ -88,7 +88,7 @@ class Gaussian:
 
 def checked_gaussian(
     variable: str,
-    given: Any,
+    given: object,
     numeric: Sequence[str],  # numeric parents, in order
     axes: Sequence[str],  # discrete parents, in order
     cards: tuple[int, ...],  # of these

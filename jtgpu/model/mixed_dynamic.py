@@ -148,7 +148,7 @@ class MixedDynamicNetwork:
                 f"states must be in the same slice: add a variable whose parent is ({p!r}, {lag})"
             )
 
-    def _read_gaussians(self, y: str, given: Any, start: Any) -> tuple[Gaussian, ...]:
+    def _read_gaussians(self, y: str, given: object, start: object) -> tuple[Gaussian, ...]:
         """Of the first slices, and of later ones."""
         above, axes = self.numeric_parents(y), self.discrete_parents(y)
         cards = tuple(len(self.discrete.states(p)) for p in axes)
@@ -331,7 +331,7 @@ def label(name: str, lag: int) -> str:
     return f"{name}[t-{lag}]" if lag else name
 
 
-def _pairs(v: str, given: Any) -> tuple[Pair, ...]:
+def _pairs(v: str, given: object) -> tuple[Pair, ...]:
     """Parents as pairs of a name and a lag; wrong ones of variables with states are left to `DynamicNetwork`."""
     listed = several(given)
     if listed is None:

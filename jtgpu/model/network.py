@@ -223,7 +223,7 @@ class BayesianNetwork(EditableModel):
         return {self._variables[self.index(v)]: value for v, value in mapping(what, given).items()}
 
     def prune(
-        self, targets: str | int | Iterable[str | int], evidence: Mapping[Any, Any] | None = None
+        self, targets: str | int | Iterable[str | int], evidence: Mapping[Any, object] | None = None
     ) -> BayesianNetwork:
         """Return the part of the network that determines the posterior of some variables given the evidence.
 

@@ -254,7 +254,7 @@ def noisy_attributes(parameters: NDArray[np.float64], strengths: Sequence[int]) 
     return {"noisy_max": tuple(parameters.ravel().tolist()), "noisy_strengths": tuple(int(s) for s in strengths)}
 
 
-def _rows(name: str, given: Any) -> NDArray[np.float64]:
+def _rows(name: str, given: object) -> NDArray[np.float64]:
     try:
         rows = np.array(given, np.float64)
     except (TypeError, ValueError):

@@ -116,7 +116,7 @@ def network(
     structure: str,
     domain: int | str | Sequence[str] = 2,
     *,
-    cpts: Mapping[str, ArrayLike | Mapping[Any, Any]] | Literal["random", "uniform"] = "random",
+    cpts: Mapping[str, ArrayLike | Mapping[Any, object]] | Literal["random", "uniform"] = "random",
     seed: int = 0,
     name: str = "",
 ) -> BayesianNetwork:

@@ -204,7 +204,7 @@ class StateValues:
             states = [self.numbers.get(float(value), -1)]
         return states[0] if len(states) == 1 and states[0] >= 0 else None
 
-    def refusal(self, variable: str, value: Any) -> str:
+    def refusal(self, variable: str, value: object) -> str:
         """Why a number or a truth value means no state: for a message."""
         states = f"its states are {listed(self.labels)}"
         where = f"variable {variable!r}"
@@ -242,7 +242,7 @@ class StateValues:
 
 
 def numbered(labels: Sequence[str]) -> dict[Any, int]:
-    """The texts, "#0", "#1" and so on, of the states that their names do not tell apart, each with its number."""
+    """The texts "#0", "#1" and so on for states whose names do not tell them apart, each with the state's index."""
     several = {s for s, n in Counter(labels).items() if n > 1 or not s}
     if not several:
         return {}
@@ -306,7 +306,7 @@ class StateLookup:
         """Whether dates and times mean states."""
         return self._values.has_moments
 
-    def number(self, value: Any) -> int:
+    def number(self, value: object) -> int:
         """Number of the state that a value names; `NOT_OBSERVED` or `REJECTED` (-1, -2)."""
         key = (type(value), value)
         try:
@@ -319,7 +319,7 @@ class StateLookup:
                 self._found[key] = state
         return state
 
-    def _look_up(self, value: Any) -> int:
+    def _look_up(self, value: object) -> int:
         if is_missing(value):
             return NOT_OBSERVED
         if isinstance(value, bytes):
@@ -341,7 +341,7 @@ class StateLookup:
                 return NOT_OBSERVED
         return REJECTED if state is None else state
 
-    def reason(self, value: Any) -> str:
+    def reason(self, value: object) -> str:
         """Why a value was rejected, with the closest state."""
         text = value if isinstance(value, str) else str(value)
         cell = shown(value if len(text) <= MAX_SHOWN else text, MAX_SHOWN)

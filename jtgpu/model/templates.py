@@ -80,7 +80,7 @@ def check_cycle(variables: Sequence[str], parents: Sequence[Sequence[Parent]]) -
         raise NetworkError(f"the arcs inside a slice form a cycle: {walk}")
 
 
-def _is_lag(lag: Any) -> bool:
+def _is_lag(lag: object) -> bool:
     """Whether a lag is an integer from 0."""
     return isinstance(lag, (int, np.integer)) and not isinstance(lag, bool) and int(lag) >= 0
 
@@ -97,7 +97,7 @@ Pair = tuple[str, int]
 Family = tuple[Sequence[Pair], Any]  # parents, and a CPT: axes of the parents, then of the child
 
 
-def from_slices(net: BayesianNetwork, start: Mapping[str, Any] | None) -> dict[str, Any]:
+def from_slices(net: BayesianNetwork, start: Mapping[str, object] | None) -> dict[str, Any]:
     """The arguments of `DynamicNetwork` for a network over slices."""
     if not isinstance(net, BayesianNetwork):
         raise NetworkError(f"from_slices needs a BayesianNetwork, not a {type(net).__name__}")
@@ -124,10 +124,8 @@ def from_slices(net: BayesianNetwork, start: Mapping[str, Any] | None) -> dict[s
     for name, v in now.items():
         order = max((lag for _, lag in parents[name]), default=0)
         if order and name not in first:
-            first[name] = _one_or_all([
-                _conditional(tree, [p for p in net.parents(v) if pairs[p][1] <= t], v)
-                for t in range(order)
-            ])  # fmt: skip
+            families = [[p for p in net.parents(v) if pairs[p][1] <= t] for t in range(order)]
+            first[name] = _one_or_all([_rows(np.asarray(tree.joint([*f, v]), np.float64)) for f in families])
     states = {name: net.states(v) for name, v in now.items()}
     return {"states": states, "parents": parents, "cpts": tables, "start": first, "static": static, "name": net.name}
 
@@ -208,12 +206,8 @@ def _one_or_all(tables: Sequence[Floats]) -> Any:
     return tables[0] if len(tables) == 1 else tables
 
 
-def _conditional(tree: Any, parents: Iterable[str], child: str) -> Floats:
-    """P(child | parents) of a compiled network; rows of probability 0 are uniform."""
-    return _rows(np.asarray(tree.joint([*parents, child]), np.float64))
-
-
 def _rows(joint: Floats) -> Floats:
+    """The conditional probabilities of the last variable; rows of probability 0 are uniform."""
     total = joint.sum(axis=-1, keepdims=True)
     even = np.full_like(joint, 1.0 / joint.shape[-1])
     rows: Floats = np.divide(joint, total, out=even, where=total > 0)

@@ -172,7 +172,7 @@ def order_graph(model: DiscreteModel, together: Sequence[Sequence[str | int]] = 
 
 def plan_model(  # noqa: PLR0913 (the limits)
     model: DiscreteModel,
-    order: Any = "auto",
+    order: object = "auto",
     *,
     memory_limit: int | None = None,
     max_table: int | float | None = MAX_TABLE,
@@ -244,7 +244,7 @@ def check_bound(
 
 
 def _choose_order(
-    model: DiscreteModel, neighbours: Sequence[Sequence[int]], order: Any, **search: Any
+    model: DiscreteModel, neighbours: Sequence[Sequence[int]], order: object, **search: Any
 ) -> tuple[list[int], OrderResult | None]:
     """The elimination order that an ``order`` argument names, and how it was found if it was searched for."""
     if isinstance(order, str) and order in ordering.METHODS:

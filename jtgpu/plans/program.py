@@ -51,7 +51,7 @@ class ContractionProgram:
     root_table: list[int] = field(default_factory=list)
 
 
-class _Writer:
+class _ProgramWriter:
     """Collects tables and contractions, and the level of each."""
 
     def __init__(self, scopes: Sequence[Iterable[int]], axis_rank: Sequence[int]):
@@ -85,7 +85,7 @@ def emit(
     # all_derivatives: Compute D of every inner node; False: only where a posterior is read at the node or below
     # sets: Factors whose scopes have posteriors of their own: U times D of the leaf. Their tables are the last ones.
     n_factors = sum(1 for c in forest.children if not c)
-    writer = _Writer([forest.scope[f] for f in range(n_factors)], axis_rank)
+    writer = _ProgramWriter([forest.scope[f] for f in range(n_factors)], axis_rank)
     up = list(range(n_factors))  # table of U of each node
     for n in range(n_factors, len(forest.children)):
         up.append(writer.add(COLLECT, forest.scope[n], (up[c] for c in forest.children[n])))

@@ -37,7 +37,7 @@ from .search_records import (
     WORK,
     Factors,
     Position,
-    Trace,
+    SearchTrace,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from .reduction import Reduction
 
 _loops = loops("jtgpu.plans.loops.search")
-_Arrays = TypeVar("_Arrays", Position, Trace)
+_Arrays = TypeVar("_Arrays", Position, SearchTrace)
 Table = tuple[Sequence[int], "NDArray[np.float64]"]
 Weight = tuple[int, "NDArray[np.float64]", "NDArray[np.int64]"]
 
@@ -152,7 +152,7 @@ def _factors_of(cards: NDArray[np.int64], tables: Sequence[Table], rank: NDArray
     return factors
 
 
-def _begin(factors: Factors) -> tuple[Position, Trace]:
+def _begin(factors: Factors) -> tuple[Position, SearchTrace]:
     """The arrays before the first step."""
     n, n_states, n_tables = len(factors.cards), len(factors.var_of), len(factors.words)
 
@@ -169,7 +169,7 @@ def _begin(factors: Factors) -> tuple[Position, Trace]:
     )  # fmt: skip
     at.members[:n], at.counters[MEMBERS] = np.arange(n), n
     at.counters[WIDEST] = int(factors.cards.max(initial=0))
-    trace = Trace(
+    trace = SearchTrace(
         node_value=np.zeros(START), node_exponent=zeros(START), node_edge=zeros(START), edge_value=np.zeros(START),
         edge_exponent=zeros(START), edge_before=zeros(START), fixed_ptr=zeros(START), child_ptr=zeros(START),
         fixed=zeros(START), children=zeros(START), known=np.full(START, -1), known_keys=np.zeros((START, 2), np.uint64),
@@ -187,7 +187,7 @@ def _longer(arrays: _Arrays, *names: str, room: int = 0) -> _Arrays:
     return arrays._replace(**more)
 
 
-def _extended(at: Position, trace: Trace) -> tuple[Position, Trace]:
+def _extended(at: Position, trace: SearchTrace) -> tuple[Position, SearchTrace]:
     """Longer arrays for those that the next step may exceed, as `_has_room` of the loops has it."""
     c, n = at.counters, len(at.n_possible)
     room = n + int(c[WIDEST]) + 2
@@ -209,7 +209,7 @@ def _extended(at: Position, trace: Trace) -> tuple[Position, Trace]:
     return at, trace
 
 
-def _searched(factors: Factors, memory_limit: int, most: int) -> tuple[Trace, int, int]:
+def _searched(factors: Factors, memory_limit: int, most: int) -> tuple[SearchTrace, int, int]:
     """The trace, its root, and the number of its edges."""
     at, trace = _begin(factors)
     outcome = MORE

@@ -64,7 +64,7 @@ class Position(NamedTuple):
     part_keys: Matrix[np.uint64]
 
 
-class Trace(NamedTuple):
+class SearchTrace(NamedTuple):
     """Nodes are sums over edges, edges products over children; children have lower numbers."""
 
     node_value: NDArray[np.float64]  # mantissas

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..util.array_types import Matrix
 
 
-class Tree(NamedTuple):
+class PointTree(NamedTuple):
     """A tree of boxes. Node 1 is the root, the children of node i are 2i and 2i+1; all leaves have the same depth."""
 
     points: NDArray[np.float64]  # (N*a,): for each leaf of m rows an (a, m) block

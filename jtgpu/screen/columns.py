@@ -16,7 +16,7 @@ from ..errors import ArgumentError, DataError, closest, shown
 from ..inference.results.frames import table_like, unused_name
 from ..model.discrete import DiscreteModel
 from ..util.arguments import choice, several
-from ..util.arrays import Bools, Floats, Ints
+from ..util.arrays import Bools, Cell, Floats, Ints
 from ..util.rows import thread_map
 from .engine import MISSING, UNSEEN, Measure, Rows
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Tables of the kind of the cases: all rows with more columns, or some rows.
 
-def as_array_like(cases: Any) -> bool:
+def as_array_like(cases: object) -> bool:
     """Whether cases are an array without names of columns, or rows that make one."""
     if isinstance(cases, np.ndarray):
         return not cases.dtype.names
@@ -33,18 +33,18 @@ def as_array_like(cases: Any) -> bool:
     return is_rows or (hasattr(cases, "__array__") and not hasattr(cases, "columns") and not hasattr(cases, "schema"))
 
 
-def like_cases(cases: Any, table: Table, more: Mapping[str, Any]) -> Any:
+def like_cases(cases: object, table: Table, more: Mapping[str, object]) -> Any:
     """All rows, with more columns."""
     return table_like(cases, table, _joined({name: table.carried(name) for name in table.names}, more), table.index)
 
 
-def take_rows(cases: Any, table: Table, index: Ints, more: Mapping[str, Any]) -> Any:
+def take_rows(cases: object, table: Table, index: Ints, more: Mapping[str, object]) -> Any:
     """Some rows, with more columns; of a pandas frame with their index."""
     columns = _joined({name: _take(table.carried(name), index) for name in table.names}, more)
     return table_like(cases, table, columns, None if table.index is None else table.index[index])
 
 
-def _joined(columns: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+def _joined(columns: dict[str, Any], more: Mapping[str, object]) -> dict[str, Any]:
     for name, column in more.items():
         columns[unused_name(name, columns)] = column
     return columns
@@ -79,7 +79,7 @@ def open_rows(cases: Any) -> Table:
     return open_data(cases)
 
 
-def _by_columns(cells: NDArray[Any]) -> NDArray[Any]:
+def _by_columns(cells: NDArray[Cell]) -> NDArray[Cell]:
     """A copy whose columns are contiguous, made block by block so that reads and writes stay in the cache."""
     arranged = np.empty(cells.shape, cells.dtype, order="F")
     for at in range(0, len(cells), BLOCK):
@@ -102,7 +102,7 @@ class LearnedColumns:
 
     @classmethod
     def learn(
-        cls, table: Table, cases: Any, metric: str, missing: str, scale: str | None, net: Any = None,
+        cls, table: Table, cases: object, metric: str, missing: str, scale: str | None, net: object = None,
         columns: Iterable[str] | None = None,
     ) -> LearnedColumns:  # fmt: skip
         """Read the rows of a table, and everything that is needed to read new rows in the same way."""
@@ -138,7 +138,7 @@ class LearnedColumns:
         learned.rows = learned._encode(table, numbers, coded, holes)
         return learned
 
-    def read(self, cases: Any) -> Rows:
+    def read(self, cases: object) -> Rows:
         """Read new rows."""
         # raises DataError: If a column is missing or has another type, or a cell is missing that may not be.
         table = open_rows(cases)
@@ -191,7 +191,7 @@ def _is_finite(x: Floats) -> bool:
         return bool(np.isfinite(x.sum()))
 
 
-def _model_of(net: Any) -> DiscreteModel | None:
+def _model_of(net: object) -> DiscreteModel | None:
     model = getattr(net, "model", net)
     if model is None or isinstance(model, DiscreteModel):
         return model
@@ -215,9 +215,9 @@ def _names(table: Table, model: DiscreteModel | None, columns: Iterable[str] | N
 
 
 def _read(
-    table: Table, cases: Any, names: Sequence[str], model: DiscreteModel | None, scaled: Collection[str] | None
+    table: Table, cases: object, names: Sequence[str], model: DiscreteModel | None, scaled: Collection[str] | None
 ) -> tuple[dict[str, Floats], dict[str, Column]]:
-    """Columns of numbers, and the other columns as codes; `scaled`: which are numbers, None: those that can be."""
+    """Columns of numbers, and the other columns as codes. `scaled` names the numbers; None: all columns that can be."""
     numbers: dict[str, Floats] = {}
     coded: dict[str, Column] = {}
     if model is not None:

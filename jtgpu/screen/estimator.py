@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 @check_keywords()
+@dataclass(eq=False, repr=False)
 class KNNWeight(Estimator):
     """Outlier detection by the sum of the distances to the k nearest rows, with scikit-learn's interface.
 
@@ -61,35 +62,20 @@ class KNNWeight(Estimator):
 
     _estimator_type = "outlier_detector"  # read by older versions of scikit-learn
 
-    offset_: float
-    outliers_: Outliers
-    labels_: Ints
-    k_: int
-    n_features_in_: int
-
-    def __init__(  # noqa: PLR0913 (public API)
-        self, k: int = 21, *, contamination: float = 0.01, n_outliers: int | None = None, metric: Metric = "euclidean",
-        missing: ScreenMissing = "auto", scale: Scale | None = None, columns: Any = None, backend: EngineName = "auto",
-        threads: int | None = None,
-    ):  # fmt: skip
-        self.k = k
-        self.contamination = contamination
-        self.n_outliers = n_outliers
-        self.metric = metric
-        self.missing = missing
-        self.scale = scale
-        self.columns = columns
-        self.backend = backend
-        self.threads = threads
+    k: int = 21
+    _: KW_ONLY
+    contamination: float = 0.01
+    n_outliers: int | None = None
+    metric: Metric = "euclidean"
+    missing: ScreenMissing = "auto"
+    scale: Scale | None = None
+    columns: Any = None
+    backend: EngineName = "auto"
+    threads: int | None = None
 
     def __sklearn_tags__(self) -> Any:
-        tags = importlib.import_module("sklearn.utils")  # called by scikit-learn only
         is_share = self.metric in ("auto", "hamming", "gower")
-        return tags.Tags(
-            estimator_type="outlier_detector",
-            target_tags=tags.TargetTags(required=False),
-            input_tags=tags.InputTags(categorical=is_share, string=is_share, allow_nan=is_share),
-        )
+        return self._tags("outlier_detector", categorical=is_share, string=is_share, allow_nan=is_share)
 
     def fit(self, X: Any, y: Any = None) -> KNNWeight:
         """Find the outliers of a table.
@@ -124,10 +110,8 @@ class KNNWeight(Estimator):
         screened = Screened(learned, k, target)
         top, stats = screened.top(n)
         threshold = float(top.weight[-1])
-        self.k_, self.n_features_in_ = screened.k, len(table.names)
-        self.__dict__.pop("feature_names_in_", None)
-        if not getattr(table, "by_index", False):
-            self.feature_names_in_ = np.array(table.names, object)
+        self.k_ = screened.k
+        self._set_features(table.names, named=not getattr(table, "by_index", False))
         self.outliers_ = Outliers(
             top.index, top.weight, threshold, screened.k, learned.measure.metric, learned.missing, target.backend,
             target.reason, stats, None, X, table, screened,

@@ -136,7 +136,7 @@ class Outliers(ByValue):
 
     @cached_property
     def neighbours(self) -> Ints:
-        """The k-1 nearest other rows of each outlier, (n, k-1), nearest first; of equal distances the first rows."""
+        """(n, k-1) nearest other rows of each outlier, the nearest first; ties are in the table's order."""
         rows, neighbours = self._screened.rows, np.empty((len(self.index), self.k - 1), np.int64)
         for i, row in enumerate(self.index):
             keys = reference.keys(self._screened.columns.measure, rows, int(row), rows)

@@ -9,7 +9,7 @@ import numpy as np
 from ..util.arrays import Bools, Floats, Ints
 from ..util.elementary import exps, logs
 from ..util.loops import loops
-from .arrays import Coded, CodedRows, Sliced, SlicedRows, Tree
+from .arrays import Coded, CodedRows, PointTree, Sliced, SlicedRows
 from .engine import MISSING, UNSEEN, Engine, Measure, Ranking, Rows, on_threads
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class BoxTree(Engine):
         boxes = np.empty((2 << self._levels, 2 * a))
         boxes[0] = 0.0
         _points.build(x, self._levels, self._order, boxes, points)
-        self._tree = Tree(points, boxes, n, measure.is_squared)
+        self._tree = PointTree(points, boxes, n, measure.is_squared)
 
     def ranking(self) -> Ranking:
         """See `Engine`. No row of a leaf is farther from k-1 others than the diagonal of the leaf's box."""

@@ -11,9 +11,9 @@ import math
 import numpy as np
 
 from ..util.jit import compiled
-from .arrays import Tree
+from .arrays import PointTree
 
-__all__ = ["UNIT", "Tree", "add_near", "build", "nth_block", "ones", "search", "weight"]
+__all__ = ["UNIT", "PointTree", "add_near", "build", "nth_block", "ones", "search", "weight"]
 
 # Parts of the searches: bits that are set, the order of blocks, the k smallest distances and their sum.
 
@@ -96,7 +96,7 @@ def build(x, n_levels, order, boxes, points):  # type: ignore[no-untyped-def]
     # x: (N, a) float64: Finite
     # n_levels: There are ``2**n_levels`` leaves; leaf i has the rows ``order[N*i >> n_levels : N*(i+1) >> n_levels]``
     # order: (N,) int64, output
-    # boxes, points: See `Tree`
+    # boxes, points: See `PointTree`
     n, a = x.shape
     keys = np.empty(n)
     for t in range(n):
@@ -185,7 +185,7 @@ def _box_key(low, high, x, is_squared):  # type: ignore[no-untyped-def]
     return total * MARGIN
 
 
-@compiled("Tree, const(f8[:, :]), i8, const(f8[:]), f8[:]")
+@compiled("PointTree, const(f8[:, :]), i8, const(f8[:]), f8[:]")
 def search(tree, rows, k, cuts, weights):  # type: ignore[no-untyped-def]
     """Weights of rows: the sums of their k smallest distances to the rows of a tree."""
     # tree: Of at least k rows

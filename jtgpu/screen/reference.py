@@ -123,7 +123,7 @@ def row_surprise(tree: JunctionTree, cases: Any, codes: CodesByVariable | None =
 
 
 def cell_surprise(
-    tree: JunctionTree, cases: Any, rows: Iterable[int], codes: CodesByVariable | None = None
+    tree: JunctionTree, cases: object, rows: Iterable[int], codes: CodesByVariable | None = None
 ) -> RareCells:
     """The least probable cell of some rows, given their other cells.
 

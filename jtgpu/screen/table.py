@@ -129,7 +129,7 @@ class Screened:
         return np.argsort(self.kinds[1], kind="stable"), np.concatenate([[0], np.cumsum(self.counts)])
 
     def members(self, kinds: Ints, most: int) -> tuple[Ints, Ints]:
-        """The first rows, at most so many, of some kinds; and for each of them the place of its kind in `kinds`."""
+        """The first rows of some kinds, at most so many of each, and for each row the place of its kind in `kinds`."""
         if len(self.kinds[0]) == len(self.rows):
             return kinds, np.arange(len(kinds))
         rows, starts = self._members

@@ -81,7 +81,7 @@ class Autoregression(ByValue):
 
 
 def ar(  # noqa: PLR0913
-    x: Any, order: Literal["bic", "aic"] | int = "bic", max_order: int = 16, *, demean: bool = True,
+    x: object, order: Literal["bic", "aic"] | int = "bic", max_order: int = 16, *, demean: bool = True,
     on_error: OnProblem = "error", time: str | None = None, backend: EngineName = "auto", threads: int | None = None,
     devices: Devices = None,
 ) -> Autoregression:  # fmt: skip
@@ -145,10 +145,13 @@ def ar(  # noqa: PLR0913
         lower = "max_order" if isinstance(order, str) else "order"
         raise DataError(f"series of {n_times} values have no model of order {p}; use a lower {lower}")
     tiny = _magnify(data)
-    if backend == "gpu" and p <= batch.HIGHEST:
-        models = _fit_on_gpu(data, p, order, flag("demean", demean), devices)
+    demean = flag("demean", demean)
+    if backend != "gpu" or p > batch.HIGHEST:
+        models = _fit(data, p, order, demean, backend, threads, devices)
+    elif isinstance(data, DeviceSeries):
+        models = run.fit_resident(data.source, p, order, demean)
     else:
-        models = _fit(data, p, order, flag("demean", demean), backend, threads, devices)
+        models = run.fit(data.values, p, order, demean, devices)
     if tiny.any():
         models = models._replace(
             mean=np.ldexp(models.mean, tiny), sigma2=np.ldexp(models.sigma2, 2 * tiny[:, None])
@@ -172,13 +175,6 @@ def _magnify(data: SeriesData) -> Ints:
     if exponent.any():
         data.values = np.ldexp(data.values, -exponent[:, None])
     return exponent
-
-
-def _fit_on_gpu(data: SeriesData, p: int, order: str | int, demean: bool, devices: Devices) -> BatchResult:
-    """Models of orders up to p, at most `batch.HIGHEST`, by one kernel."""
-    if isinstance(data, DeviceSeries):
-        return run.fit_resident(data.source, p, order, demean)
-    return run.fit(data.values, p, order, demean, devices)
 
 
 def _fit(
@@ -230,7 +226,7 @@ _lags = loops("jtgpu.series.lag_loops")
 
 
 def whiten(
-    x: Any, fit: Autoregression, *, time: str | None = None, backend: EngineName = "auto", threads: int | None = None
+    x: object, fit: Autoregression, *, time: str | None = None, backend: EngineName = "auto", threads: int | None = None
 ) -> Any:
     """Residuals of series: the errors of one-step predictions, which are nearly independent of each other.
 

@@ -67,7 +67,7 @@ class DeviceSeries(SeriesData):
         return float(run.download(self.source).reshape(len(self.names), -1)[series, at])
 
 
-def as_floats(name: str, value: Any) -> Floats:
+def as_floats(name: str, value: object) -> Floats:
     """An array of numbers with at least one axis, as float64; masked elements are NaN."""
     if isinstance(value, np.ma.MaskedArray):
         value = np.ma.filled(value.astype(np.float64), np.nan)
@@ -88,7 +88,7 @@ def as_rows(values: Floats) -> Floats:
     return rows if rows.flags.c_contiguous and rows.flags.writeable else rows.copy("C")
 
 
-def series_table(x: Any) -> Table | None:
+def series_table(x: object) -> Table | None:
     """The table, if series are given as the columns of one; None for an array."""
     is_rows = isinstance(x, (list, tuple)) and len(x) > 0 and isinstance(x[0], Mapping)
     is_records = isinstance(x, np.ndarray) and bool(x.dtype.names)
@@ -98,7 +98,7 @@ def series_table(x: Any) -> Table | None:
     return open_data(x)
 
 
-def read_series(x: Any, time: str | None = None, columns: list[str] | None = None) -> SeriesData:
+def read_series(x: object, time: str | None = None, columns: list[str] | None = None) -> SeriesData:
     """Read series."""
     # x: (T,) or (..., T) array, or table: A table has a column for each series: a data frame, a mapping of columns, a
     #     list of mappings

@@ -57,7 +57,7 @@ def lag_parents(fit: Autoregression, alpha: float = 0.05) -> dict[str, list[int]
 
 
 def two_slices(
-    x: Any, lags: Lags = 1, bins: Bins = 3, *, id: str | None = None, time: str | None = None
+    x: object, lags: Lags = 1, bins: Bins = 3, *, id: str | None = None, time: str | None = None
 ) -> Any:
     """A table of cases of series: each row holds the states of the variables now and at earlier times.
 
@@ -173,13 +173,13 @@ def _ascending(lags: Iterable[int] | int) -> list[int]:
     return sorted({whole_number("a lag", k, 1) for k in listed})
 
 
-def _reject_unknown(argument: str, given: Mapping[str, Any], names: list[str]) -> None:
+def _reject_unknown(argument: str, given: Mapping[str, object], names: list[str]) -> None:
     for name in given:
         if name not in names:
             raise DataError(f"{argument} names {name!r}, which is no column{closest(str(name), names)}")
 
 
-def _states(table: Table, name: str, bins: Any) -> Column:
+def _states(table: Table, name: str, bins: object) -> Column:
     """The states of a column."""
     column = table.column(name)
     numbers = None if bins is None else as_numbers(column)
@@ -193,7 +193,7 @@ def _states(table: Table, name: str, bins: Any) -> Column:
     return Column(codes, LEVELS.get(n) or [f"q{i + 1}" for i in range(n)])
 
 
-def _edges(name: str, numbers: Floats, bins: Any) -> Floats:
+def _edges(name: str, numbers: Floats, bins: object) -> Floats:
     """Where one state ends and the next begins."""
     listed = several(bins)
     if listed is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class Predictors(NamedTuple):
 
 
 def levinson(
-    r: Any, *, on_error: OnProblem = "flag", backend: EngineName = "auto", threads: int | None = None,
+    r: object, *, on_error: OnProblem = "flag", backend: EngineName = "auto", threads: int | None = None,
     devices: Devices = None,
 ) -> Predictors:
     """Linear predictors of all orders from autocovariances, by the recursion of Levinson and Durbin.
@@ -150,7 +150,7 @@ def recurse(r: Floats, order: Ints, backend: str, threads: int | None, devices: 
 
 
 def solve_toeplitz(
-    c: Any, b: Any, *, backend: EngineName = "auto", threads: int | None = None, devices: Devices = None
+    c: object, b: object, *, backend: EngineName = "auto", threads: int | None = None, devices: Devices = None
 ) -> Floats:
     """Solve ``toeplitz(c) x = b`` for symmetric Toeplitz matrices, with the shapes of `scipy.linalg.solve_toeplitz`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,11 +53,6 @@ def on_threads(work: Callable[[slice], object], n: int, cost: float, threads: in
 # The definition of every result, in float64 NumPy: one series or system at a time, one obvious loop.
 
 SMALLEST = 2.0**-50  # a variance below this fraction of r[0] is rounding
-
-
-def lagged_products(x: Floats, n_lags: int) -> Floats:
-    """``sum_t x[t] x[t+l]`` for lags l = 0..n_lags-1."""
-    return np.array([x[: len(x) - lag] @ x[lag:] for lag in range(n_lags)])
 
 
 def predict(r: Floats, order: int) -> tuple[Floats, Floats, Floats, int]:
@@ -119,7 +114,7 @@ class Moments(NamedTuple):
 
 
 def autocovariance(
-    x: Any, max_lag: int, *, biased: bool = True, demean: bool = True, backend: EngineName = "auto",
+    x: object, max_lag: int, *, biased: bool = True, demean: bool = True, backend: EngineName = "auto",
     threads: int | None = None,
 ) -> Floats:  # fmt: skip
     """Autocovariances of series at lags 0..max_lag.
@@ -223,4 +218,5 @@ def _reference_moments(x: Floats, demean: bool, out: Moments, s: int) -> None:
         return
     if demean and len(x):
         out.mean[s] = x[0] if (x == x[0]).all() else x.mean()
-    out.sums[s] = lagged_products(x - out.mean[s], out.sums.shape[1])
+    x = x - out.mean[s]
+    out.sums[s] = [x[: len(x) - lag] @ x[lag:] for lag in range(out.sums.shape[1])]

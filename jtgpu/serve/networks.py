@@ -10,9 +10,7 @@ from ..decisions.tree import DecisionTree
 from ..errors import ArgumentError, EvidenceError, TableTooLarge, closest
 from ..formats.bundled import networks
 from ..formats.conversion import carry
-from ..formats.dynamic_writers import dumps_dynamic
-from ..formats.mixed_writers import dumps_mixed
-from ..formats.registry import FORMATS
+from ..formats.registry import FORMATS, dumps_dynamic, dumps_mixed
 from ..inference.tree import JunctionTree
 from ..model.decisions import DecisionNetwork
 from ..model.dynamic import DynamicNetwork

@@ -109,7 +109,7 @@ def _checked(function: Any, known: set[str] | None) -> Any:
 
 
 def unknown_keyword(
-    function: str, name: str, known: Iterable[str], annotations: Mapping[str, Any] | None = None
+    function: str, name: str, known: Iterable[str], annotations: Mapping[str, object] | None = None
 ) -> ArgumentError:
     """The error for a keyword that a function does not have: where it is now, the nearest one, or all of them."""
     # annotations: Of the arguments; those that are records of options have further ones
@@ -194,7 +194,7 @@ def number(
     return converted
 
 
-def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
+def choice(name: str, value: object, allowed: Sequence[str]) -> str:
     """One of several words."""
     # raises ArgumentError: The message suggests the closest word.
     if isinstance(value, str) and value in allowed:
@@ -205,7 +205,7 @@ def choice(name: str, value: Any, allowed: Sequence[str]) -> str:
     raise ArgumentError(f"{name} must be {listed}, not {described(value)}{hint}")
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """A text of a subclass of str, such as NumPy's, as a str; anything else as it is."""
     return str.__str__(value) if isinstance(value, str) else value
 
@@ -220,7 +220,7 @@ def several(value: Any) -> list[Any] | None:
         return None
 
 
-def names(name: str, value: Any) -> list[Any]:
+def names(name: str, value: object) -> list[Any]:
     """The elements of an iterable of names; a name alone is one of them, None is none of them."""
     listed = [value] if isinstance(value, str) else [] if value is None else several(value)
     if listed is None or not all(isinstance(x, Hashable) for x in listed):
@@ -228,7 +228,7 @@ def names(name: str, value: Any) -> list[Any]:
     return listed
 
 
-def mapping(name: str, value: Any) -> Mapping[Any, Any]:
+def mapping(name: str, value: object) -> Mapping[Any, Any]:
     """A mapping; None is an empty one."""
     if value is not None and not isinstance(value, Mapping):
         raise ArgumentError(f"{name} must be a mapping from variable to value, not {described(value)}")
@@ -249,14 +249,14 @@ def random_generator(seed: Any) -> Generator:
         ) from None
 
 
-def text(name: str, value: Any) -> str:
+def text(name: str, value: object) -> str:
     """A string."""
     if not isinstance(value, str):
         raise ArgumentError(f"{name} must be a string, not {described(value)}")
     return value
 
 
-def file_path(name: str, value: Any) -> str:
+def file_path(name: str, value: object) -> str:
     """The path of a file: a string or an `os.PathLike` of a string."""
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str):
@@ -264,7 +264,7 @@ def file_path(name: str, value: Any) -> str:
     return path
 
 
-def new_file_path(name: str, value: Any) -> str:
+def new_file_path(name: str, value: object) -> str:
     """The path of a file that will be written: its folder exists, and it is no folder itself."""
     path = file_path(name, value)
     folder = os.path.dirname(os.path.abspath(path))
@@ -275,27 +275,27 @@ def new_file_path(name: str, value: Any) -> str:
     return path
 
 
-def flag(name: str, value: Any) -> bool:
+def flag(name: str, value: object) -> bool:
     """True or False."""
     if isinstance(value, bool) or type(value).__name__ == "bool_":  # NumPy is not imported here
         return bool(value)
     raise ArgumentError(f"{name} must be True or False, not {described(value)}")
 
 
-def described(value: Any) -> str:
+def described(value: object) -> str:
     """The value; for most types with the type, since ``'3'`` and ``3`` look alike."""
     if value is None or isinstance(value, (bool, float)):
         return shown(value)
     return f"the {type(value).__name__} {shown(value)}"
 
 
-def callback(name: str, value: Any) -> None:
+def callback(name: str, value: object) -> None:
     """Check for a function, or None."""
     if value is not None and not callable(value):
         raise ArgumentError(f"{name} must be a function or None, not {described(value)}")
 
 
-def having(name: str, value: Any, attribute: str, expected: str) -> None:
+def having(name: str, value: object, attribute: str, expected: str) -> None:
     """Check for an object by an attribute that only objects of its class have; so that the class is not imported."""
     if not hasattr(value, attribute):
         raise ArgumentError(f"{name} must be {expected}, not {described(value)}")
@@ -341,7 +341,7 @@ def wrong_count(function: Any, args: Any, keywords: Any) -> str:
 
 
 def wrong_argument(function: Any, args: Any, keywords: Any) -> tuple[str, Any] | None:
-    """The type that the first wrong argument must have, in words, and its value; None: there is no such argument."""
+    """The type that the first wrong argument must have, in words, and its value. None if all types are right."""
     try:
         given = inspect.signature(function).bind(*args, **keywords).arguments
     except TypeError:  # too many or too few
@@ -369,7 +369,7 @@ def wrong_argument(function: Any, args: Any, keywords: Any) -> tuple[str, Any] |
     return None
 
 
-def fits(value: Any, kind: Any) -> bool:
+def fits(value: object, kind: object) -> bool:
     """Whether a value may be of a type; true if that cannot be said."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind is None:
@@ -407,7 +407,7 @@ def _is_list(value: Any, origin: Any, inner: tuple[Any, ...]) -> bool:
     return not is_known or all(fits(each, inner[0]) for each in islice(value, MOST))
 
 
-def _in_words(kind: Any, declared: str) -> str:
+def _in_words(kind: object, declared: str) -> str:
     """A type as a message names it."""
     words: list[str] = []
     for each in get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,):

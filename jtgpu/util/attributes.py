@@ -47,7 +47,7 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
-def missing_attribute(self: Any, name: str) -> Any:
+def missing_attribute(self: object, name: str) -> Any:
     """``__getattr__`` of public classes."""
     cls = type(self)
     if name.startswith("_"):
@@ -59,7 +59,7 @@ def missing_attribute(self: Any, name: str) -> Any:
     raise error
 
 
-def _hint(self: Any, name: str) -> str:
+def _hint(self: object, name: str) -> str:
     cls, words = type(self), [name, *OTHERS.get(name, "").split()]
     for word in words:
         if hasattr(cls, word):

@@ -39,7 +39,7 @@ LIKELIHOOD = re.compile(r"\s*\[([^\[\],;]*;[^\[\],]*)\]\s*", re.ASCII)  # of one
 _NA_TYPES = ("NAType", "NaTType", "MaskedConstant")  # by name: comparing pandas.NA gives NA, which has no truth value
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Whether a value is None, NaN, or an NA object; a text never is."""
     if value is None or isinstance(value, (str, int)):
         return value is None
@@ -64,17 +64,17 @@ def na_words(na_values: str | Iterable[str] | None, *, is_text: bool) -> frozens
     return given.union(NA_VALUES if given - {""} else [""]) if is_text else given
 
 
-def is_na_word(value: Any, words: frozenset[str]) -> bool:
+def is_na_word(value: object, words: frozenset[str]) -> bool:
     """Whether a cell is one of the words, with or without surrounding spaces."""
     return isinstance(value, str) and value.strip() in words
 
 
-def is_likelihood(value: Any) -> bool:
+def is_likelihood(value: object) -> bool:
     """Whether a cell is written as a likelihood, with a weight for each state."""
     return isinstance(value, str) and LIKELIHOOD.fullmatch(value) is not None
 
 
-def is_unusable(value: Any) -> bool:
+def is_unusable(value: object) -> bool:
     """Whether a value is an infinite or complex number, which names no state."""
     if isinstance(value, (complex, np.complexfloating)):
         return True
@@ -134,7 +134,7 @@ class MissingReport:
 
 # Numerals and moments.
 
-def moment(cell: Any) -> float | None:
+def moment(cell: object) -> float | None:
     """Microseconds from 1970 to a date or time without a zone, also as a text of ISO 8601; None for anything else."""
     if isinstance(cell, str) and not _MOMENT.fullmatch(cell):
         return None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import sys
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -24,6 +25,8 @@ class Estimator:
     """Base class of estimators; ``__init__`` stores each parameter in the attribute of its name."""
 
     _fitted: ClassVar[str]  # the attribute that `fit` sets
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
     _records: ClassVar[Mapping[str, type[Any]]] = {}  # parameter -> its record of options; None is one without
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -66,6 +69,22 @@ class Estimator:
             error = NotFitted if loaded is None else type("NotFitted", (NotFitted, loaded.NotFittedError), {})
             raise error(f"this {type(self).__name__} is not fitted yet; call fit first, then {name}")
 
+    def _set_features(self, names: Sequence[object], *, named: bool) -> None:
+        """Note the columns of a table, and their names if the table itself has them."""
+        self.n_features_in_ = len(names)
+        self.__dict__.pop("feature_names_in_", None)
+        if named:
+            self.feature_names_in_ = np.array(names, object)
+
+    @staticmethod
+    def _tags(kind: str, *, required: bool = False, **inputs: bool) -> Any:
+        """scikit-learn's tags of an estimator; called by scikit-learn only."""
+        # required: Whether `fit` needs y
+        tags = importlib.import_module("sklearn.utils")
+        more = {"classifier_tags": tags.ClassifierTags()} if kind == "classifier" else {}
+        target, accepted = tags.TargetTags(required=required), tags.InputTags(**inputs)
+        return tags.Tags(estimator_type=kind, target_tags=target, input_tags=accepted, **more)
+
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
         given = self.get_params(deep=False).items()
@@ -73,12 +92,12 @@ class Estimator:
         return f"{type(self).__name__}({', '.join(changed)})"
 
 
-def _equal(value: Any, default: Any) -> bool:
+def _equal(value: object, default: object) -> bool:
     """Whether a parameter has its default; pickled numbers are other objects."""
     return value is default or (isinstance(default, (str, float)) and type(value) is type(default) and value == default)
 
 
-def check_table(X: Any) -> None:
+def check_table(X: object) -> None:
     """Reject arrays that are no table of samples and features; the messages are those of scikit-learn's checks."""
     if hasattr(X, "toarray"):
         raise ArgumentError("sparse input is not supported; pass X.toarray()")

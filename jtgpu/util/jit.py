@@ -21,14 +21,16 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numba
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
+from numba.extending import intrinsic as _intrinsic
 
 from .atomic_file import write_bytes
 from .loop_sources import ROOT, source_digest
@@ -266,3 +268,41 @@ def address_of(function: Any) -> int:
     function.compile(arguments)
     overload = function.overloads[arguments]
     return int(overload.library.get_pointer_to_function(overload.fndesc.llvm_cfunc_wrapper_name))
+
+
+# Intrinsics: instructions of LLVM as functions of compiled code.
+
+Builder: TypeAlias = ir.IRBuilder
+Value: TypeAlias = ir.Value
+Operands: TypeAlias = Sequence[ir.Value]
+Build = Callable[[Builder, Operands], Value | None]
+
+
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """`numba.extending.intrinsic`, typed for callers in compiled code (without the typing context)."""
+    return _intrinsic(function)
+
+
+def operation(result: types.Type, *arguments: types.Type) -> Callable[[Build], Any]:
+    """A decorator: an intrinsic of these types from a function of an LLVM builder and the values of the arguments."""
+
+    def decorate(build: Build) -> Any:
+        def generate(context: Any, builder: Builder, signature: Any, args: Operands) -> Value:
+            made = build(builder, args)
+            return context.get_dummy_value() if made is None else made
+
+        pair = result(*arguments), generate
+        # Numba inspects the names of the arguments
+        typed = (
+            lambda typing: pair,
+            lambda typing, a: pair,
+            lambda typing, a, b: pair,
+            lambda typing, a, b, c: pair,
+            lambda typing, a, b, c, d: pair,
+            lambda typing, a, b, c, d, e: pair,
+            lambda typing, a, b, c, d, e, f: pair,
+        )[len(arguments)]
+        typed.__name__, typed.__doc__ = build.__name__, build.__doc__
+        return intrinsic(typed)
+
+    return decorate

@@ -135,7 +135,7 @@ def validations() -> Any:
     return _open("validations")
 
 
-def html(thing: Any) -> str:
+def html(thing: object) -> str:
     """``_repr_html_()`` of an object: what a notebook shows, from the module `jtgpu.draw.html`."""
     text: str = _open("html").html(thing)
     return text

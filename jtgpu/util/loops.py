@@ -104,7 +104,7 @@ def add_checksum(path: Path) -> None:
         file.write(CHECKSUM.pack(WORD, sum_))
 
 
-def _compile_for(name: str, arguments: tuple[Any, ...]) -> Any:
+def _compile_for(name: str, arguments: tuple[object, ...]) -> Any:
     """Compile a function for arguments that none of its signatures fits; the extension calls this."""
     undeclared.append(f"{name}{[_described(a) for a in arguments]}")
     if mode() == "ahead":

@@ -10,7 +10,7 @@ TIE = 1e-12  # between scores of up to 1 that differ by rounding only
 
 
 def roc_counts(scores: Floats, positive: Bools, tie: float = TIE) -> tuple[Ints, Ints, Floats]:
-    """Numbers of negative and positive cases from each threshold on, from (0, 0), and the thresholds, descending."""
+    """Numbers of negative and of positive cases whose score reaches each threshold, and these, from infinity."""
     # tie: Scores whose neighbours in rank are at most this far apart are one threshold, their least one
     order = np.argsort(-scores, kind="stable")
     ranked = scores[order]

@@ -14,6 +14,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from .arrays import Cell
+
 Mapper = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]  # `map`, or that of a pool of threads
 
 LARGE = 16 << 20  # bytes of a table from which threads pay
@@ -33,14 +35,14 @@ def thread_map(nbytes: int) -> Iterator[Mapper]:
         yield pool.map
 
 
-def extremes(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def extremes(table: NDArray[Cell]) -> tuple[NDArray[Cell], NDArray[Cell]]:
     """The smallest and the largest number of each column of a (B, V) table, and 0."""
     n = len(table)
     if table.nbytes < LARGE:
         return table.min(axis=0, initial=0), table.max(axis=0, initial=0)
     step = max(PIECE // max(table.nbytes // n, 1), 1)
 
-    def look(first: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    def look(first: int) -> tuple[NDArray[Cell], NDArray[Cell]]:
         low = high = np.zeros(table.shape[1], table.dtype)
         for at in range(first, min(first + PIECES * step, n), step):
             part = table[at : min(at + step, first + PIECES * step)]
@@ -52,7 +54,7 @@ def extremes(table: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     return np.min(low, axis=0), np.max(high, axis=0)
 
 
-def take_rows(table: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+def take_rows(table: NDArray[Cell], rows: NDArray[np.int64]) -> NDArray[Cell]:
     """``table[rows]``; fresh memory is slow to touch, so several threads copy large ones."""
     taken = np.empty((len(rows), *table.shape[1:]), table.dtype)
     step = max(PIECES * PIECE // max(taken.nbytes // max(len(rows), 1), 1), 1)
@@ -66,7 +68,7 @@ def take_rows(table: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
     return taken
 
 
-def take_columns(table: NDArray[Any], columns: NDArray[np.int64]) -> NDArray[Any]:
+def take_columns(table: NDArray[Cell], columns: NDArray[np.int64]) -> NDArray[Cell]:
     """``table[:, columns]``, C-contiguous, on several threads if it is large."""
     taken = np.empty((len(table), len(columns)), table.dtype)
 
@@ -97,7 +99,9 @@ class EqualRows(NamedTuple):
     kind: NDArray[np.int64]  # (n,) kind of each row: it equals the row ``first[kind]``
 
 
-def find_equal_rows(*tables: NDArray[Any], min_saving: float = 0.0, mapper: Mapper | None = None) -> EqualRows | None:
+def find_equal_rows(
+    *tables: NDArray[np.generic], min_saving: float = 0.0, mapper: Mapper | None = None
+) -> EqualRows | None:
     """Find the rows that are equal in all of some tables."""
     # *tables: (n, k) arrays: Integers or float64, C-contiguous or Fortran-contiguous (pass ``columns.T``). Floats are
     #     compared as numbers.
@@ -129,7 +133,7 @@ def find_equal_rows(*tables: NDArray[Any], min_saving: float = 0.0, mapper: Mapp
     return equal
 
 
-def _is_exact(tables: Sequence[NDArray[Any]]) -> bool:
+def _is_exact(tables: Sequence[NDArray[np.generic]]) -> bool:
     """Whether rows of equal hashes are equal: the hash of a single word is one to one."""
     first = tables[0]
     return len(tables) == 1 and first.dtype.itemsize <= 2 and first.shape[1] * first.dtype.itemsize <= 8
@@ -147,7 +151,7 @@ def _expected_saving(sample: int, different: int, n: int) -> float:
     return float(1.0 + kinds / n * math.expm1(-n / kinds))
 
 
-def _hashes(tables: Sequence[NDArray[Any]], mapper: Mapper) -> NDArray[np.uint64]:
+def _hashes(tables: Sequence[NDArray[np.generic]], mapper: Mapper) -> NDArray[np.uint64]:
     """A hash of each row, (n,); the same in every process."""
     n = len(tables[0])
     hashes = np.full(n, SEED, np.uint64)
@@ -215,7 +219,7 @@ def _numbered(equal_to: NDArray[np.int64]) -> EqualRows:
     return EqualRows(np.flatnonzero(is_first), (np.cumsum(is_first) - 1)[equal_to])
 
 
-def _differing(tables: Sequence[NDArray[Any]], equal_to: NDArray[np.int64], mapper: Mapper) -> NDArray[np.int64]:
+def _differing(tables: Sequence[NDArray[np.generic]], equal_to: NDArray[np.int64], mapper: Mapper) -> NDArray[np.int64]:
     """Rows that differ from those that they are said to equal."""
 
     def compare(start: int) -> NDArray[np.int64]:

@@ -44,7 +44,7 @@ class RecordType(NamedTuple):
 Type = NumberType | Array | RecordType
 
 
-def parse(signature: str, names: Mapping[str, Any]) -> tuple[Type, ...]:
+def parse(signature: str, names: Mapping[str, object]) -> tuple[Type, ...]:
     """The types of a signature; `names`: the globals of the function."""
     return tuple(_parsed(node, names) for node in _elements(ast.parse(f"({signature},)", mode="eval").body))
 
@@ -55,7 +55,7 @@ def _elements(node: ast.expr) -> list[ast.expr]:
     return node.elts
 
 
-def _parsed(node: ast.expr, names: Mapping[str, Any]) -> Type:
+def _parsed(node: ast.expr, names: Mapping[str, object]) -> Type:
     if isinstance(node, ast.Tuple):
         return RecordType(tuple(_parsed(item, names) for item in node.elts))
     if isinstance(node, ast.Name) and node.id in NUMBERS:
@@ -85,7 +85,7 @@ def _fields(kind: Any) -> RecordType:
     return RecordType(tuple(items), kind)
 
 
-def numba_types(signature: str, names: Mapping[str, Any]) -> tuple[Any, ...]:
+def numba_types(signature: str, names: Mapping[str, object]) -> tuple[Any, ...]:
     """A signature as Numba's types."""
     return tuple(_numba_type(t) for t in parse(signature, names))
 

@@ -78,7 +78,7 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def format_cell(value: Any, digits: int = DIGITS) -> str:
+def format_cell(value: object, digits: int = DIGITS) -> str:
     """The text of one cell: numbers with this many digits, those up to 1 after the point; nothing for None and NaN."""
     if value is None:
         return ""
@@ -110,7 +110,7 @@ def shown_rows(n: int, max_rows: int | None = MAX_ROWS) -> list[int]:
     return [*range(some), *range(n - some, n)]
 
 
-def shown_cells(column: Sequence[Any], rows: Sequence[int]) -> list[Any]:
+def shown_cells(column: Sequence[object], rows: Sequence[int]) -> list[Any]:
     """The cells of some rows; None for those that are masked."""
     return [None if (cell := column[i]) is np.ma.masked else cell for i in rows]
 
@@ -166,7 +166,7 @@ def aligned(cells: Sequence[str], are_numbers: Sequence[bool]) -> list[str]:
     ]
 
 
-def _block(name: str, column: Sequence[Any], rows: list[int], digits: int, gap: int | None) -> list[str]:
+def _block(name: str, column: Sequence[object], rows: list[int], digits: int, gap: int | None) -> list[str]:
     """Header and cells of one column, padded to the same width; dots after `gap` rows."""
     values = shown_cells(column, rows)
     cells = [format_cell(value, digits) for value in values]
@@ -238,7 +238,7 @@ class Intervals:
 
 
 def intervals_of(labels: Sequence[str], number: Callable[[str], float] = float) -> Intervals | None:
-    """The intervals that names of states denote; None unless there are two or more, all intervals, and disjoint."""
+    """The intervals that names of states denote, or None. There must be two or more, all intervals, and disjoint."""
     # number: The number that an end is, or a ValueError
     if len(labels) < 2 or not all(label.lstrip()[:1] in ("[", "]", "(") for label in labels):
         return None

@@ -31,7 +31,7 @@ def test_info_and_convert(file: str, tmp_path: Path) -> None:
     assert jtgpu.read(tmp_path / "w.xdsl") == jtgpu.read(file)
     done = run("convert", file, str(tmp_path / "w.net"))
     assert done.exit_code == 5
-    assert "cannot contain a dynamic network; formats that can are XDSL and JSON (.dynamic.json)" in done.stderr
+    assert "a dynamic network; formats that can are XDSL (.xdsl) and dynamic JSON (.dynamic.json)" in done.stderr
     assert run("convert", ASIA, str(tmp_path / "a.dynamic.json")).exit_code != 0
     assert not (tmp_path / "a.dynamic.json").exists()
 

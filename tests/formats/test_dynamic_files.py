@@ -46,9 +46,9 @@ def test_json_by_hand() -> None:
     assert (dyn.name, dyn.variables, dyn.static, dyn.order) == ("weather", ("area", "rain"), ("area",), 1)
     assert dyn.parents("rain") == (("area", 0), ("rain", 1))
     assert np.asarray(dyn.start("rain")[0]).tolist() == [[0.5, 0.5], [0.25, 0.75]]
-    assert dynamic_json.parse(dynamic_json.dumps(dyn)) == dyn
+    assert dynamic_json.parse(dynamic_json.dumps_dynamic(dyn)) == dyn
     odd = umbrella(name='a "b" é').replace(name='a "b"\n')
-    assert dynamic_json.parse(dynamic_json.dumps(odd)).name == odd.name
+    assert dynamic_json.parse(dynamic_json.dumps_dynamic(odd)).name == odd.name
 
 
 @pytest.mark.parametrize(

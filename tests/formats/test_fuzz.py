@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 
 from jtgpu.errors import FormatError, JtgpuError, ParseError
 from jtgpu.formats import FORMATS, Format, open_text, read
-from jtgpu.formats.dynamic_writers import dumps_dynamic
 from jtgpu.formats.files import declared_text
 from jtgpu.formats.network_files import find_comments
+from jtgpu.formats.registry import dumps_dynamic
 from jtgpu.formats.text import decode
 from jtgpu.model.dynamic import DynamicNetwork
 from jtgpu.model.markov import MarkovNetwork

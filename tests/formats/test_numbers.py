@@ -143,6 +143,7 @@ HEAD = '{"format": "jtgpu mixed network", "version": 1, "variables": '
         (HEAD + '{"x": {"parents": [], "mean": NaN, "coefficients": {}, "sd": 1}}}', "found NaN"),
         (HEAD + '{"x": {"parents": [], "mean": 1, "coefficients": {}, "sd": 0}}}', "must be > 0"),
         (HEAD + '{"x": {"parents": [], "states": "ab", "cpt": [0.5, 0.5]}}}', "states of 'x' must be a list"),
+        (HEAD + '{"x": {"parents": []}, "x": {"parents": []}}}', "'x' occurs twice in an object"),
         (HEAD + "[" * 100_000, "nested too deeply|invalid JSON"),
     ],
 )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 import jtgpu
 from jtgpu.errors import ParseError
 from jtgpu.formats import xdsl
-from jtgpu.formats.dynamic_writers import dumps_dynamic
+from jtgpu.formats.registry import dumps_dynamic
 
 
 def cpt(name: str, numbers: str, parents: str = "", more: str = "", states: str = "yes no") -> str:

@@ -13,9 +13,7 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import FormatError
-from jtgpu.formats.dynamic_writers import dumps_dynamic
-from jtgpu.formats.mixed_writers import dumps_mixed
-from jtgpu.formats.registry import FORMATS
+from jtgpu.formats.registry import FORMATS, dumps_dynamic, dumps_mixed
 from jtgpu.inference.network_plan import NetworkPlan
 from jtgpu.serve import App
 from jtgpu.serve.networks import description, file, written_formats

@@ -36,7 +36,7 @@ _loops = loops("jtgpu.backends.cpu.loops.backward")
 UNSHARED = -1  # CHANCES of a step whose slices are computed for every sample
 
 
-class Steps(NamedTuple):
+class BackwardSteps(NamedTuple):
     """The backward pass of a program, in the order of its contractions."""
 
     steps: NDArray[np.int64]
@@ -44,14 +44,16 @@ class Steps(NamedTuple):
     counts: NDArray[np.int64]  # (4,) largest slice, most inputs or variables of a step, shared numbers, shared slices
 
     @property
-    def unshared(self) -> Steps:
+    def unshared(self) -> BackwardSteps:
         """The steps for samples that share no slices."""
         steps = self.steps.copy()
         steps[self.step_ptr[:-1] + CHANCES] = UNSHARED
         return self._replace(steps=steps)
 
 
-def steps_of(program: FlatProgram, pattern: NDArray[np.uint8], records: Records, *, maximal_only: bool) -> Steps:
+def steps_of(
+    program: FlatProgram, pattern: NDArray[np.uint8], records: Records, *, maximal_only: bool
+) -> BackwardSteps:
     """The backward pass of a program."""
     # pattern: (V,) uint8: `jtgpu.plans.specialise.FREE`, ``HARD`` or ``SOFT`` for each variable, by rank
     # records: Lowered for the pattern
@@ -59,4 +61,4 @@ def steps_of(program: FlatProgram, pattern: NDArray[np.uint8], records: Records,
     #     observed
     with_step = (program.op_maximal != 0) | (not maximal_only)
     left = reduce(program, pattern, np.ones(len(pattern), np.bool_))
-    return Steps(*_loops.make_steps(program, left, with_step, records.records, records.record_ptr))
+    return BackwardSteps(*_loops.make_steps(program, left, with_step, records.records, records.record_ptr))

@@ -23,7 +23,7 @@ from ..base import BatchResult, Evidence, columns_of
 from .costs import MARGIN, ROW_BY_ROW, Config
 from .lanes import CACHE, config_of, memory_of, weight_columns
 from .programs import CachedProgram
-from .records import Cases, Memory, Posteriors
+from .records import Cases, LaneMemory, PosteriorCells
 from .runner import PreparedModel, Runner, on_all_cores, soft_of, with_sets
 from .workspace import Workspace
 
@@ -148,7 +148,7 @@ class CaseTable:
         )
 
 
-def lane_memory(space: Workspace, table: CaseTable, cached: CachedProgram, lanes: int) -> Memory:
+def lane_memory(space: Workspace, table: CaseTable, cached: CachedProgram, lanes: int) -> LaneMemory:
     """A workspace with room for a program of so many lanes."""
     return memory_of(space, cached, table.runner.cards, table.weight_ptr, table.weights.shape[1], lanes)
 
@@ -181,7 +181,7 @@ class _Posteriors:
             hard = runner.program.axis_rank[cached.hard]
             _lanes.run_lanes(
                 lane_memory(space, table, cached, group.lanes), cached.records, table.cases(group.rows),
-                Posteriors(self.cells, self.place, runner.cards, hard), runner.limit, first, last,
+                PosteriorCells(self.cells, self.place, runner.cards, hard), runner.limit, first, last,
             )  # fmt: skip
             for row in table.lost_rows(group.rows[first:last]):
                 self._run_row(space, row)
@@ -305,7 +305,7 @@ class _LaneSweep(NamedTuple):
     """A program for some lanes, and memory to run it in."""
 
     cached: CachedProgram
-    memory: Memory
+    memory: LaneMemory
 
 
 class FewCases:
@@ -369,7 +369,7 @@ class FewCases:
         result = BatchResult(np.empty((n, self._columns)), np.empty(n), np.empty(n, np.bool_))
         lost = np.zeros(n, np.bool_) if table is None else table.lost
         cases = Cases(np.arange(n), states, runner.by_rank, weights, result.log_evidence, result.impossible, lost)
-        out = Posteriors(result.posterior, self._place, runner.cards, self._hard)
+        out = PosteriorCells(result.posterior, self._place, runner.cards, self._hard)
         # a program for one lane does not tell what depends on the case: each call computes every table
         step = n if lanes > 1 else 1
         for first in range(0, n, step):

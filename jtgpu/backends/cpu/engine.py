@@ -24,7 +24,7 @@ from ..wrappers.pattern_cache import PatternCache
 from .batch import ENOUGH, CaseTable, FewCases, RowGroup, answer_batch, group_rows, lane_memory, run_groups
 from .parallel import run_tasks
 from .programs import without_zeros
-from .records import IMPOSSIBLE, Counting
+from .records import IMPOSSIBLE, CountedCells
 from .runner import Runner, soft_of, with_sets
 from .slices import CpuSliceTable
 from .workspace import Workspace, loses_digits, scaled_weights
@@ -153,7 +153,7 @@ class _InOrder:
                 self._next += 1
 
 
-def _count_row(table: CaseTable, space: Workspace, row: int, out: Counting) -> None:
+def _count_row(table: CaseTable, space: Workspace, row: int, out: CountedCells) -> None:
     """Add one row with a program of its own."""
     case = table.case(row)
     cached = table.get(case.state >= 0, soft_of(case))
@@ -257,14 +257,14 @@ class Cpu(Backend):
                 cached = group.program(table)
                 if cached is None:
                     for row in group.rows[first:last].tolist():
-                        _count_row(table, space, row, Counting(cells, each))
+                        _count_row(table, space, row, CountedCells(cells, each))
                 else:
                     _counts.count_lanes(
                         lane_memory(space, table, cached, group.lanes), cached.records, table.cases(group.rows),
-                        Counting(cells, each), runner.limit, first, last,
+                        CountedCells(cells, each), runner.limit, first, last,
                     )  # fmt: skip
                     for row in table.lost_rows(group.rows[first:last]):
-                        _count_row(table, space, row, Counting(cells, each))
+                        _count_row(table, space, row, CountedCells(cells, each))
             finally:
                 runner.release(space)
             sums.add(numbers[id(group), first], cells)
@@ -406,7 +406,7 @@ def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) 
 
 
 def warm_up(plan: Plan) -> None:
-    """Run one case, a session, a table of cases, counts, two threads, and what leaves out zeros, on tables of ones."""
+    """Run every loop on tables of ones: a case, a session, a table of cases, counts, two threads, non-zeros."""
     # plan: Any; a small one
     backend = Cpu(plan, [np.ones(plan.cardinality[list(scope)]) for scope in plan.factor_scopes], threads=2)
     nothing, rows = Evidence.none(plan.n_variables), np.full((ENOUGH, plan.n_variables), -1, np.int32)

@@ -16,7 +16,7 @@ from ...util.loops import loops
 from ..slices import Between, Side, observed
 from ..state_map import NOTHING
 from .batch import MOST_MEMORY
-from .records import Weights
+from .records import ExtendedWeights
 from .runner import on_all_cores
 from .slice_records import Ends, Line
 
@@ -286,7 +286,7 @@ class ExtendedSliceGroup:
             cached.leave_out_zeros(space.numbers, runner.cards, 1, int(self.lengths[0]))
             space.fit_program(cached)
             n = table.n_weights
-            weights = Weights(np.zeros(n), np.zeros(n, np.int64), way.first)
+            weights = ExtendedWeights(np.zeros(n), np.zeros(n, np.int64), way.first)
             last = (space.arena, space.block) if targets is None else (space.arena,)
             call(
                 space.extended(cached.cells), cached.records, runner.by_rank, table.states[self._rows], NOTHING,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .costs import LANES, ROW_BY_ROW, Config
-from .records import Memory
+from .records import LaneMemory
 from .workspace import ROOM, TINY, Workspace
 
 if TYPE_CHECKING:
@@ -71,14 +71,14 @@ def weight_columns(
 def memory_of(
     space: Workspace, cached: CachedProgram, cards: NDArray[np.int64], weight_ptr: NDArray[np.int64], columns: int,
     lanes: int,
-) -> Memory:  # fmt: skip
+) -> LaneMemory:  # fmt: skip
     """A workspace with room for a program of so many lanes, whose weights have so many columns."""
     space.fit_program(cached)
     numbers = space.numbers
     exponent = np.zeros((len(numbers.exponent), lanes), np.int64)
     exponent[:] = numbers.exponent[:, None]
     ptr = np.where(weight_ptr >= 0, weight_ptr * lanes, -1)
-    return Memory(
+    return LaneMemory(
         space.arena, exponent, numbers.exponent != 0, space.block, np.empty((lanes, len(cards)), np.int32),
         np.zeros(lanes, np.bool_), np.empty(max(columns * lanes, 1)), ptr, np.empty(lanes, np.int64),
         np.empty(lanes), np.empty(lanes * int(cards.max(initial=1))),

@@ -55,7 +55,7 @@ def make_tasks(program: Records, n_exponents: int, threads: int) -> Tasks:
     return Tasks(*cut, *_loops.needs(program.records, whole, first_part, part_of, task_ptr, n_exponents))
 
 
-class Job(NamedTuple):
+class ThreadedRun(NamedTuple):
     """One run of a program by several threads."""
 
     control: NDArray[np.int64]  # (CONTROL,) counters, see NEXT
@@ -75,7 +75,7 @@ def run_tasks(tasks: Tasks, records: NDArray[np.int64], space: Workspace, limit:
     # returns 0; `IMPOSSIBLE` when a table is zero everywhere; NaN when digits were lost.
     n_tasks = len(tasks.task_ptr) - 1
     control = np.zeros(CONTROL, np.int64)
-    job = Job(
+    job = ThreadedRun(
         control, np.zeros(len(tasks.part_of)), np.diff(tasks.first_part), np.zeros(n_tasks, np.int64), space.arena,
         space.exponent, records,
     )  # fmt: skip

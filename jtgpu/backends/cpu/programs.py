@@ -15,7 +15,7 @@ from ...plans.program import Program
 from ...plans.specialise import FREE, HARD, SOFT, FlatProgram, densities, flatten, without
 from ...util.loops import loops
 from ...util.lru import LRU
-from .backward import Steps, steps_of
+from .backward import BackwardSteps, steps_of
 from .costs import Times, threads_of, times_of
 from .parallel import Tasks, make_tasks
 from .records import (
@@ -34,8 +34,8 @@ from .records import (
     ROW_OUT,
     SIZE,
     A,
+    ArenaLayout,
     B,
-    Layout,
     Lowering,
     Records,
 )
@@ -355,14 +355,14 @@ class CachedProgram:
         return largest, most
 
     @cached_property
-    def unshared_steps(self) -> Steps:
+    def unshared_steps(self) -> BackwardSteps:
         """`steps` for samples of different cases."""
         steps = self.steps.unshared
         self._grow(steps.steps.nbytes)
         return steps
 
     @cached_property
-    def steps(self) -> Steps:
+    def steps(self) -> BackwardSteps:
         """The backward pass; of a program by sum, or one that eliminates some variables by maximum."""
         pattern = np.full(self._program.n_variables, FREE, np.uint8)
         pattern[self.hard] = HARD
@@ -386,7 +386,7 @@ class ProgramCache:
     # factors: sequence of arrays: The model's tables: which of them are conditional densities, and which entries are
     #     zero
 
-    def __init__(self, program: Program, factors: Sequence[NDArray[np.float64]], layout: Layout):
+    def __init__(self, program: Program, factors: Sequence[NDArray[np.float64]], layout: ArenaLayout):
         self.program, self._layout = program, layout
         self._heads = self._find_heads(factors)
         self._support = [table > 0 for table in factors]
@@ -411,7 +411,7 @@ class ProgramCache:
         soft: tuple[int, ...] = (),
         targets: Sequence[int] | None = None,
         lanes: int = 1,
-        layout: Layout | None = None,
+        layout: ArenaLayout | None = None,
     ) -> CachedProgram:
         """The program of a pattern."""
         # seen: (V,) bool: Observed variables

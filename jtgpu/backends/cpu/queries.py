@@ -18,7 +18,7 @@ from ...util.loops import loops
 from ..base import Evidence, slice_of
 from ..reference import exponents_of
 from ..sweep import Best, Derivatives, Uniforms
-from .backward import Steps
+from .backward import BackwardSteps
 from .batch import rows_by_pattern
 from .programs import CachedProgram
 from .runner import Runner, soft_of, with_sets
@@ -37,7 +37,7 @@ _backward, _draws = loops("jtgpu.backends.cpu.loops.backward"), loops("jtgpu.bac
 
 def further(
     tables: tuple[NDArray[np.float64], NDArray[np.int32]],
-    steps: Steps,
+    steps: BackwardSteps,
     scratch: tuple[NDArray[np.float64], NDArray[np.int64]],
     others: list[NDArray[np.int32]],
     logs: list[float],
@@ -295,7 +295,7 @@ class CpuSweep:
             exponent[(root == root[f]) & (np.arange(len(root)) != f)] += shift
 
     def _weigh(self, evidence: Evidence, cells: NDArray[np.float64], exponents: NDArray[np.int64]) -> None:
-        """Weights of sets, and exponents of all weights, in the derivatives by the factors that have them, in place."""
+        """Put the weights of sets and the exponents of all weights into the derivatives by their factors, in place."""
         program = self.program
         for v in soft_of(evidence):
             value, more = np.frexp(np.asarray(evidence.likelihood[v], np.float64).ravel())

@@ -76,8 +76,8 @@ NO_TERM = 1 | 1 << 32  # cell 1 is zero in every arena
 ) = range(10)
 
 
-# addresses at the beginning of `workspace.Scratch.block`; CONTRACT: of the compiled loops by sum; CONTRACT + 1: of
-# those by maximum, 0 without a program that needs them
+# addresses at the beginning of `workspace.KernelScratch.block`; CONTRACT: of the compiled loops by sum; CONTRACT + 1:
+# of those by maximum, 0 without a program that needs them
 CONTRACT, _, WORK, OFFSETS, BUFFER, SCRATCH_FIELDS = range(6)
 LIST = 2048  # offsets of reduced cells that a contraction lists at a time
 
@@ -107,7 +107,7 @@ IMPOSSIBLE = -math.inf  # ln P(e) of evidence that cannot be
 ) = range(16)
 
 
-class Layout(NamedTuple):
+class ArenaLayout(NamedTuple):
     """The cells of every arena of a backend that outlive a query."""
 
     factor: NDArray[np.int64]  # (F,) first cell of each factor
@@ -190,13 +190,13 @@ class Records(NamedTuple):
 # A *lane* is one case. Every lane is scaled by its own powers of two, so a rare case next to a common one loses no
 # digit, and a lane whose evidence has probability zero is marked and does not affect the others.
 
-class Memory(NamedTuple):
+class LaneMemory(NamedTuple):
     """Memory that one thread writes while it runs lanes. L lanes, E exponents."""
 
     arena: NDArray[np.float64]
     exponent: Matrix[np.int64]  # (E, L) of the factors, and scratch memory for those of the tables
     scaled: NDArray[np.bool_]  # (E,) whether a row of `exponent` is set; a row that is not counts as zeros
-    scratch: NDArray[np.int64]  # `workspace.Scratch.block`
+    scratch: NDArray[np.int64]  # `workspace.KernelScratch.block`
     chunk: Matrix[np.int32]  # (L, V) observed states of the present cases, by rank
     dead: NDArray[np.bool_]  # (L,) lanes whose evidence has probability zero
     weights: NDArray[np.float64]  # likelihoods of the present cases, (states, L) a variable
@@ -209,7 +209,7 @@ class Memory(NamedTuple):
 FAR = 1080  # log2 of how much larger a number is than another one that no longer changes it
 
 
-class Extended(NamedTuple):
+class ExtendedArena(NamedTuple):
     """An arena in extended numbers, ``cell * 2**power``; see `loops.extended`."""
 
     cell: NDArray[np.float64]  # in [.5, 1), or 0
@@ -217,7 +217,7 @@ class Extended(NamedTuple):
     powers: NDArray[np.float64]  # (FAR,) 2**-i
 
 
-class Weights(NamedTuple):
+class ExtendedWeights(NamedTuple):
     """Likelihoods in extended numbers."""
 
     value: NDArray[np.float64]  # variable after variable
@@ -237,7 +237,7 @@ class Cases(NamedTuple):
     lost: NDArray[np.bool_]  # (B,) gets whether digits were lost, in the row or its neighbour; it runs again by itself
 
 
-class Posteriors(NamedTuple):
+class PosteriorCells(NamedTuple):
     """Where posteriors are written to."""
 
     cells: Matrix[np.float64]  # (B, columns)
@@ -246,7 +246,7 @@ class Posteriors(NamedTuple):
     hard: NDArray[np.int64]  # observed variables, by rank
 
 
-class Counting(NamedTuple):
+class CountedCells(NamedTuple):
     """Where expected counts are added to."""
 
     cells: NDArray[np.float64]  # every factor's cells, as in an arena
@@ -276,7 +276,7 @@ class Lowering:
 
     def lower(
         self,
-        layout: Layout,
+        layout: ArenaLayout,
         seen: NDArray[np.bool_],
         soft: tuple[int, ...] = (),
         targets: Sequence[int] | None = None,

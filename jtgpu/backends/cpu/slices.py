@@ -18,7 +18,7 @@ from ..slices import Between, Side, observed
 from .batch import MOST_MEMORY
 from .costs import Config
 from .lanes import config_of, memory_of, weight_columns
-from .records import Memory
+from .records import LaneMemory
 from .runner import Runner, on_all_cores
 from .slice_records import Choices, LaneCounts, Marginals, Passing, Slices
 
@@ -62,7 +62,7 @@ class _Direction(NamedTuple):
     columns: int  # of weights, with those of messages
 
 
-class _Known(NamedTuple):
+class _KnownSource(NamedTuple):
     """A direction whose source has known states."""
 
     way: _Direction
@@ -129,7 +129,7 @@ class CpuSliceTable:
         columns = column + (0 if other is None else int(program.cardinality[other.number]))
         return _Direction(hard, soft, source, target, np.array([width, own]), ptr, column, columns)
 
-    def _known(self, after: Side, before: Side) -> _Known | None:
+    def _known(self, after: Side, before: Side) -> _KnownSource | None:
         """`choosing` with known states of the interface after a slice; None if both interfaces share variables."""
         program = self.program
         members, way = program.weighed_scope(after.number), self.choosing
@@ -141,7 +141,8 @@ class CpuSliceTable:
         seen[list(soft)] = False
         states = np.array(np.unravel_index(after.place, program.shape(members)), np.int32)
         nowhere = way.source._replace(place=_NONE)
-        return _Known(way._replace(seen=seen, soft=soft, source=nowhere), program.axis_rank[list(members)], states)
+        known = way._replace(seen=seen, soft=soft, source=nowhere)
+        return _KnownSource(known, program.axis_rank[list(members)], states)
 
     def _get(self, runner: Runner, way: _Direction, lanes: int, families: bool = False) -> CachedProgram:
         targets = None if families else (way.target.number,)
@@ -318,7 +319,7 @@ class CpuSliceGroup:
         cached, variables = table.ready(runner, way, families)
         space = runner.acquire(runner.model)
         try:
-            memory: Memory = memory_of(space, cached, runner.cards, way.weight_ptr, way.columns, table.lanes)
+            memory: LaneMemory = memory_of(space, cached, runner.cards, way.weight_ptr, way.columns, table.lanes)
             memory.chunk[:] = -1
             slices = Slices(
                 self.first, self.lengths, table.states, runner.program.axis_rank[variables], variables, table.weights,

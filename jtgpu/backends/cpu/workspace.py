@@ -23,9 +23,9 @@ from .records import (
     OFFSETS,
     SCRATCH_FIELDS,
     WORK,
-    Extended,
-    Layout,
-    Weights,
+    ArenaLayout,
+    ExtendedArena,
+    ExtendedWeights,
 )
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def loses_digits(table: NDArray[np.float64], top: float) -> bool:
     return bool(least < TINY * top and ((table > 0.0) & (table < TINY * top)).any())
 
 
-def extended_weights(evidence: Evidence, program: Program) -> tuple[Weights, float]:
+def extended_weights(evidence: Evidence, program: Program) -> tuple[ExtendedWeights, float]:
     """`scaled_weights` in extended numbers."""
     values, powers, first = [_NO_WEIGHTS], [_NO_PTR], np.zeros(program.n_variables, np.int64)
     at, log_scale = 1, 0.0
@@ -116,7 +116,7 @@ def extended_weights(evidence: Evidence, program: Program) -> tuple[Weights, flo
         values.append(value)
         powers.append(power.astype(np.int64))
         at += len(value)
-    return Weights(np.concatenate(values), np.concatenate(powers), first), log_scale
+    return ExtendedWeights(np.concatenate(values), np.concatenate(powers), first), log_scale
 
 
 TINY = 2.0**-1020
@@ -139,7 +139,7 @@ class ModelNumbers:
         n_posteriors = int(program.posterior_ptr[-1]) if POSTERIOR in program.kinds else 0
         answer = self.factor_cells + program.posterior_ptr[:-1]
         first = self.factor_cells + int(_padded(np.int64(n_posteriors)))
-        self.layout = Layout(cell, answer[program.by_rank], first, np.zeros(0, np.int64))
+        self.layout = ArenaLayout(cell, answer[program.by_rank], first, np.zeros(0, np.int64))
         self._program = program
         self.is_maximal = any(program.maximal)
         self.is_lossy = False  # whether the factors take extended numbers
@@ -181,7 +181,7 @@ class ModelNumbers:
             else:
                 cells[...] = table
 
-    def fill_extended(self, t: Extended) -> None:
+    def fill_extended(self, t: ExtendedArena) -> None:
         """Write the beginning of an arena of extended numbers."""
         t.cell[: self.factor_cells], t.power[: self.factor_cells] = 0.0, 0
         t.cell[0], t.power[0] = 0.5, 1
@@ -199,7 +199,7 @@ class ModelNumbers:
             views.append(np.transpose(view, [axes.index(v) for v in scope]))
         return views
 
-    def fixed_layout(self) -> tuple[Layout, int]:
+    def fixed_layout(self) -> tuple[ArenaLayout, int]:
         """A layout in which every table has the same cells in every program, and its arena's size."""
         n = self._program.n_factors
         sizes = _padded(np.array([self._program.size(s) for s in self._program.scopes], np.int64))
@@ -264,7 +264,7 @@ class Workspace(KernelScratch):
         self.exponent = numbers.exponent.copy()
         # of the backward pass
         self.tables: tuple[NDArray[np.float64], NDArray[np.int32]] = self.arena, _NO_POWER  # of the last run
-        self._extended: Extended | None = None
+        self._extended: ExtendedArena | None = None
         self.values: NDArray[np.float64] = np.zeros(1)
         self.places: NDArray[np.int64] = np.zeros(1, np.int64)
 
@@ -288,11 +288,11 @@ class Workspace(KernelScratch):
         else:
             self.numbers.fill(self.arena)
 
-    def extended(self, cells: int) -> Extended:
+    def extended(self, cells: int) -> ExtendedArena:
         """An arena of extended numbers with room for a program."""
         t = self._extended
         if t is None or len(t.cell) < cells:
-            t = Extended(np.empty(cells), np.empty(cells, np.int32), np.ldexp(1.0, -np.arange(FAR)))
+            t = ExtendedArena(np.empty(cells), np.empty(cells, np.int32), np.ldexp(1.0, -np.arange(FAR)))
             self.numbers.fill_extended(t)
             self._extended = t
         return t

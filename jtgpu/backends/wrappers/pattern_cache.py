@@ -97,7 +97,7 @@ class PatternCache(DelegatingBackend):
         return None, reason
 
     def acquire(self, seen: NDArray[np.bool_], targets: Sequence[int] | None, coming: int = 1) -> Pattern | None:
-        """The pattern of `coming` cases, until `release`, if it has its own plan, which is made now if that pays."""
+        """Reserve the own plan of a pattern for `coming` cases, until `release`, and make it now if that pays."""
         observed = seen.tobytes()
         if 1 not in observed:
             return None

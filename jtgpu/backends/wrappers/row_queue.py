@@ -44,7 +44,7 @@ class RowQueue:
             return (self._n_joined - 1) % self._n_lanes
 
     def take(self, most: int, lane: int = 0, idle: bool = True) -> tuple[int, int] | None:
-        """The next rows, as (first, last + 1); None: no rows are left for this worker now, or `stop` was called."""
+        """The next rows as (first, last + 1). None if no rows are left for this worker now, or `stop` was called."""
         # most: Rows at most
         # lane: The worker's lane
         # idle: Whether the worker has nothing else to do. A busy worker gets no rows of other workers' lanes: they may

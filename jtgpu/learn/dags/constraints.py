@@ -115,7 +115,7 @@ def make_constraints(
     return ArcLimits(no, yes, limits)
 
 
-def _arcs(arcs: Iterable[Any] | None, what: str) -> list[Arc]:
+def _arcs(arcs: Iterable[object] | None, what: str) -> list[Arc]:
     listed = [] if arcs is None else several(arcs)
     pairs = None if listed is None else [several(arc) for arc in listed]
     if pairs is None or any(pair is None or len(pair) != 2 for pair in pairs):
@@ -123,7 +123,7 @@ def _arcs(arcs: Iterable[Any] | None, what: str) -> list[Arc]:
     return [(u, v) for u, v in cast("list[Any]", pairs)]
 
 
-def _number(name: Any, number: Mapping[str, int]) -> int:
+def _number(name: object, number: Mapping[str, int]) -> int:
     v = number.get(name) if isinstance(name, str) else None
     if v is None:
         raise UnknownVariable(f"there is no variable {name!r}{closest(str(name), number)}")
@@ -139,7 +139,7 @@ def variable_number(names: Sequence[str], name: str | int) -> int:
     raise UnknownVariable(f"there is no variable {name!r}{closest(str(name), names)}")
 
 
-def _limits(max_parents: Any, names: list[str], number: Mapping[str, int]) -> Ints:
+def _limits(max_parents: object, names: list[str], number: Mapping[str, int]) -> Ints:
     limits = np.full(len(names), min(MAX_PARENTS, len(names) - 1), np.int64)
     given = max_parents if isinstance(max_parents, Mapping) else dict.fromkeys(names, max_parents)
     for name, limit in given.items():
@@ -147,7 +147,7 @@ def _limits(max_parents: Any, names: list[str], number: Mapping[str, int]) -> In
     return limits
 
 
-def _against_tiers(tiers: Iterable[Any], number: Mapping[str, int], within: bool) -> Bools:
+def _against_tiers(tiers: Iterable[object], number: Mapping[str, int], within: bool) -> Bools:
     """[u, v]: whether u is in a later tier than v, or in the same one unless arcs within tiers are possible."""
     tier = np.full(len(number), -1, np.int64)
     listed = several(tiers)
@@ -201,14 +201,14 @@ class StructurePrior:
         return np.zeros(len(members))
 
     def parts(self, n: int) -> tuple[Floats, Floats]:
-        """ln weights of the number of parents, (n,), and of each arc, (n, n): a set's weight is their sum."""
+        """ln weights (n,) of the number of parents and (n, n) of each arc: their sum is the weight of a parent set."""
         of_size = np.zeros(n)
         if self.name == "fair":
             of_size = np.array([-log(math.comb(n - 1, k)) for k in range(n)])
         return of_size, np.zeros((n, n)) if self._log_odds is None else self._log_odds
 
 
-def make_prior(prior: Any, n: int) -> StructurePrior:
+def make_prior(prior: object, n: int) -> StructurePrior:
     """Check a prior over structures."""
     # prior: {"uniform", "fair", "order"} or ("edge", p)
     # n: Number of variables

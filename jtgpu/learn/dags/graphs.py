@@ -99,7 +99,7 @@ def _mixed_network(table: NumericTable, arcs: Bools, ess: float) -> MixedNetwork
 # `start_graph`: the graph from which a search or a chain starts, checked.
 
 
-def start_graph(start: Any, names: Sequence[str], constraints: ArcLimits) -> Bools | None:
+def start_graph(start: object, names: Sequence[str], constraints: ArcLimits) -> Bools | None:
     """The arcs [parent, child] of a start graph, (n, n); None if there is none."""
     # start: network, graph, mapping from child to parents, iterable of (parent, child), or None: Variables without arcs
     #     need not be named
@@ -142,7 +142,7 @@ def topological_order(arcs: Bools) -> Ints:
     return np.array(order, np.int64)
 
 
-def _parents(start: Any) -> dict[str, tuple[str, ...]]:
+def _parents(start: object) -> dict[str, tuple[str, ...]]:
     if isinstance(start, (list, tuple, set, frozenset)):
         parents: dict[str, tuple[str, ...]] = {}
         for arc in _pairs(start):

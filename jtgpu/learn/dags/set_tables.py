@@ -12,12 +12,12 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...errors import TableTooLarge, format_bytes
-from ...util.arrays import Bools, Floats, Ints
+from ...util.arrays import Bools, Cell, Floats, Ints
 from ...util.elementary import exps, log
 from ...util.loops import loops
 from ...util.system import cores
@@ -119,7 +119,7 @@ def _subsets(members: Ints, n: int) -> list[Ints]:
 
 
 def _is_clearly_dominated(weights: Floats, members: Ints, subsets: list[Ints], rows: Ints) -> Bools:
-    """Whether for each member a single subset with it, of one member less, has 100,000 times the weight of a set."""
+    """Whether each member of a set is in a subset with one member less that has 100,000 times the weight of the set."""
     sizes, dominated = (members[rows] >= 0).sum(axis=1), np.zeros(len(rows), np.bool_)
     for size in range(2, members.shape[1] + 1):
         own = rows[sizes == size]
@@ -151,7 +151,7 @@ WORD = 64  # variables of a word of bits
 def covered_shares(
     log_weights: Floats, max_parents: int, candidates: Ints, outer: OuterSets | None, orders: Ints
 ) -> Floats:
-    """Share of the weight of each variable's parent sets that chains know, averaged over some orders, (n,)."""
+    """(n,) share of the weight of each variable's parent sets that the tables of chains hold, averaged over orders."""
     # orders (D, n)
     # log_weights: (n, M) of the sets of at most `max_parents` parents, in the order of a `ScoreTable`
     # candidates: (n, k) -1 where there are fewer. All their sets are known.
@@ -202,7 +202,7 @@ LARGEST = 47.0 * log(2.0)  # ln of the largest whole number
 MAX_SETS = 1 << 15  # of a segment, whose sum does not overflow
 
 
-def padded(rows: Sequence[NDArray[Any]], filler: float) -> NDArray[Any]:
+def padded(rows: Sequence[NDArray[Cell]], filler: float) -> NDArray[Cell]:
     """Rows of different lengths as one array."""
     values = np.full((len(rows), max(map(len, rows), default=0)), filler, rows[0].dtype)
     for i, row in enumerate(rows):
@@ -216,7 +216,7 @@ def _log_total(logs: Floats) -> float:
 
 
 def segments(masks: Sequence[Ints], log_weights: Sequence[Floats]) -> tuple[Ints, Ints, Ints, Floats, Floats]:
-    """Divide the sets of each variable into segments of similar weights, descending; in each, sets are ascending."""
+    """Divide the sets of each variable into segments of similar weight, heaviest first. Sets ascend in each."""
     # masks, log_weights: n ndarrays of int64 and float64: Finite ln weights
     # returns masks, counts, ends, units, totals: See ``outer_masks`` and so on of
     #     `jtgpu.learn.dags.chain_records.SetTables`

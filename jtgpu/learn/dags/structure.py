@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -154,7 +154,7 @@ class Structure:
             raise ArgumentError("a network with numbers has no single junction tree; see MixedNetwork.compile")
         return int(self.network().plan().cost().entries)
 
-    def network(self, data: Any = None, *, ess: float | None = None) -> BayesianNetwork:
+    def network(self, data: object = None, *, ess: float | None = None) -> BayesianNetwork:
         """The network of this graph, with CPTs from data; a `jtgpu.MixedNetwork` if there are numbers.
 
         Each CPT is the posterior mean under the Dirichlet prior of BDeu: (count + ess / (q r)) / (n + ess / q). Numbers
@@ -178,10 +178,10 @@ def structure(  # noqa: PLR0913
     ess: float = 1.0,
     graph_prior: StructurePriorLike = "uniform",
     max_parents: int | Mapping[str, int] = 4,
-    states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
+    states: Mapping[str, Sequence[object]] | BayesianNetwork | None = None,
     continuous: bool | Iterable[str] | None = None,
     missing: MissingCells = "error",
-    weights: Any = None,
+    weights: object = None,
     seed: int = 0,
     seconds: float | None = None,
     constraints: Constraints = Constraints(),

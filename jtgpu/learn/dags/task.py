@@ -114,7 +114,7 @@ class LearningTask:
             few += 1
         return few
 
-    def number_of_candidates(self, candidates: Any, default: int = MAX_CANDIDATES) -> int:
+    def number_of_candidates(self, candidates: object, default: int = MAX_CANDIDATES) -> int:
         """Number of candidate parents of each variable."""
         if candidates == "all":
             return self.n - 1
@@ -145,7 +145,7 @@ class LearningTask:
         k = max(max(map(len, sets.values())), 1)
         return np.array([[*sorted(sets[v]), *[-1] * (k - len(sets[v]))] for v in range(n)], np.int64)
 
-    def restricted(self, candidates: Any) -> LearningTask:
+    def restricted(self, candidates: object) -> LearningTask:
         """The task whose constraints exclude parents that are not listed; a number of candidates excludes nothing."""
         if not isinstance(candidates, Mapping):
             self.number_of_candidates(candidates)  # checked, though exact posteriors do not depend on it

@@ -1,4 +1,4 @@
-"""Which states of each variable are possible; see `jtgpu.plans.possible`."""
+"""Which states of each variable are possible; see `jtgpu.plans.reduction`."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...util.elementary.loops.functions import exp, log
 from ...util.jit import compiled
-from ..ordering.anneal import Chain, Graph
+from ..ordering.anneal import AnnealingRun, AtomGraph
 from .rotations import Cooling, Region, anneal, forest_of, lowest_bit, next_random, uniform
 
 __all__ = [
@@ -155,7 +155,7 @@ def _seeded(seed):
     return rng
 
 
-@compiled("Graph, i8[:], Chain, u1[:]")
+@compiled("AtomGraph, i8[:], AnnealingRun, u1[:]")
 def improve(graph, parent, chain, stop):
     """Run one chain: anneal the whole forest if ``chain.n_start`` > 0, then regions, accepting what is not worse."""
     # parent: (n,) int64: The forest to start from; receives the best one

@@ -40,10 +40,12 @@ from ..search_records import (
     WORK,
     Factors,
     Position,
-    Trace,
+    SearchTrace,
 )
 
-__all__ = ["Factors", "Position", "Trace", "draw", "follow", "maximise", "posterior", "prepare", "rehash", "search"]
+__all__ = [
+    "Factors", "Position", "SearchTrace", "draw", "follow", "maximise", "posterior", "prepare", "rehash", "search",
+]
 
 SMALL, LARGE = 1e-150, 1e150  # products of two such numbers lose no digits
 GONE = 1100  # powers of two that a term is smaller and rounded off
@@ -318,7 +320,7 @@ def _place(trace, one, other):
     return i
 
 
-@compiled("Trace, const(i8[:]), const(u8[:, :])")
+@compiled("SearchTrace, const(i8[:]), const(u8[:, :])")
 def rehash(trace, known, keys):
     """Put the parts of a hash table into the trace's, a longer one."""
     for k in range(len(known)):
@@ -510,7 +512,7 @@ def _has_room(at, trace, n):
     )
 
 
-@compiled("Factors, Position, Trace, i8")
+@compiled("Factors, Position, SearchTrace, i8")
 def search(factors, at, trace, most):
     """Search until it is done, has taken so many steps more, or needs longer arrays."""
     c, levels = at.counters, at.levels
@@ -558,7 +560,7 @@ def _share(trace, n, e):
     return math.ldexp(value / trace.node_value[n], max(exponent - trace.node_exponent[n], -GONE))
 
 
-@compiled("Trace, f8[:], f8[:]")
+@compiled("SearchTrace, f8[:], f8[:]")
 def posterior(trace, mass, states):
     """Add the probability of every state."""
     # mass: (nodes,) zeros: Receives the probability of each node; the last is the root
@@ -574,7 +576,7 @@ def posterior(trace, mass, states):
             e = trace.edge_before[e]
 
 
-@compiled("Trace, f8[:], i8[:], i8[:]")
+@compiled("SearchTrace, f8[:], i8[:], i8[:]")
 def maximise(trace, value, exponent, chosen):
     """The largest product below every node, and the edge that it begins with; -1: all are zero."""
     for n in range(len(value)):
@@ -589,7 +591,7 @@ def maximise(trace, value, exponent, chosen):
             e = trace.edge_before[e]
 
 
-@compiled("Factors, Trace, i8[:], i4[:], i8")
+@compiled("Factors, SearchTrace, i8[:], i4[:], i8")
 def follow(factors, trace, chosen, states, root):
     """Set the states along the chosen edges."""
     # states: (V,)
@@ -606,7 +608,7 @@ def follow(factors, trace, chosen, states, root):
             top += 1
 
 
-@compiled("Factors, Trace, const(f8[:, :]), i4[:, :], i8")
+@compiled("Factors, SearchTrace, const(f8[:, :]), i4[:, :], i8")
 def draw(factors, trace, uniforms, states, root):
     """Draw configurations of the variables, by one number of [0, 1) for each."""
     # uniforms, states: (n, V)

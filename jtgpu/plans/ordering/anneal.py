@@ -33,7 +33,7 @@ def _log1p(count: int) -> float:
     return log(1.0 + count)
 
 
-class Rule(NamedTuple):
+class GreedyRule(NamedTuple):
     """A score for the next vertex to eliminate; the smallest goes first.
 
     score = fill * ln(1 + f) + weighted_fill * ln(1 + F) + weight * ln w + degree * ln(1 + d) + noise * uniform(0, 1)
@@ -57,16 +57,16 @@ DENSE_WORK = 5_000_000  # vertices x edges above which scores are updated lazily
 RULES = {
     rule.name: rule
     for rule in (
-        Rule("min-fill", fill=1.0),
-        Rule("min-weight", weight=1.0),
-        Rule("weighted-min-fill", weighted_fill=1.0),
-        Rule("min-neighbours", degree=1.0),
+        GreedyRule("min-fill", fill=1.0),
+        GreedyRule("min-weight", weight=1.0),
+        GreedyRule("weighted-min-fill", weighted_fill=1.0),
+        GreedyRule("min-neighbours", degree=1.0),
     )
 }
 
 
 def greedy_order(
-    masks: Sequence[int], log_card: Sequence[float], card: Sequence[int], rule: Rule, seed: int | None = None
+    masks: Sequence[int], log_card: Sequence[float], card: Sequence[int], rule: GreedyRule, seed: int | None = None
 ) -> list[int]:
     """An elimination order by a greedy rule; simplicial vertices are eliminated immediately.
 
@@ -87,7 +87,7 @@ class _Elimination:
     """
 
     def __init__(
-        self, masks: Sequence[int], log_card: Sequence[float], card: Sequence[int], rule: Rule, seed: int | None
+        self, masks: Sequence[int], log_card: Sequence[float], card: Sequence[int], rule: GreedyRule, seed: int | None
     ):
         n = len(masks)
         self.dense = n * sum(m.bit_count() for m in masks) // 2 > DENSE_WORK
@@ -196,7 +196,7 @@ _loops = loops("jtgpu.plans.loops.regions")
 Cost = tuple[int, int]
 
 
-class Graph(NamedTuple):
+class AtomGraph(NamedTuple):
     """A graph of n vertices with two costs."""
 
     adjacent: Matrix[np.uint64]  # (n, W) rows of bits
@@ -204,7 +204,7 @@ class Graph(NamedTuple):
     soft: NDArray[np.float64]  # (n,) the same to a power below 1: a smoother cost, annealed before the true one
 
 
-class Chain(NamedTuple):
+class AnnealingRun(NamedTuple):
     """One run of the annealer."""
 
     # n_steps, n_start: Rotations in total, and those of the whole forest with the softened cost
@@ -217,7 +217,7 @@ class Chain(NamedTuple):
     seed: int
 
 
-def chains_of_round(n: int, turn: int, n_chains: int, steps: int, seed: int) -> list[Chain]:
+def chains_of_round(n: int, turn: int, n_chains: int, steps: int, seed: int) -> list[AnnealingRun]:
     """The chains of one round on an atom of n vertices: half anneal the whole forest first, half only regions.
 
     The parameters were found by experiment: small regions suit graphs of many loosely connected parts (Munin2); a
@@ -228,7 +228,7 @@ def chains_of_round(n: int, turn: int, n_chains: int, steps: int, seed: int) -> 
         chance = random.Random(f"{seed}/{turn}/{k}")
         from_scratch = (k + turn) % 2 == 1
         out.append(
-            Chain(
+            AnnealingRun(
                 n_steps=steps,
                 n_start=steps // 2 if from_scratch else 0,
                 start_hot=exp(chance.uniform(log(0.05), log(0.4))),
@@ -244,7 +244,7 @@ def chains_of_round(n: int, turn: int, n_chains: int, steps: int, seed: int) -> 
 def run_chain(
     atom: Atom,
     order: Sequence[int],
-    chain: Chain,
+    chain: AnnealingRun,
     exponent: float,
     stop: NDArray[np.uint8],
     measure: Callable[[Atom, Sequence[int]], Cost],
@@ -262,7 +262,7 @@ def run_chain(
     weight = np.array([float(c) for c in atom.card] if exponent == 1.0 else [exp(exponent * x) for x in logs])
     soft = np.array([exp(exponent * chain.power * x) for x in logs])
     parent = forest_of_order(atom.masks, order)
-    _loops.improve(Graph(adjacent, weight, soft), parent, chain, stop)
+    _loops.improve(AtomGraph(adjacent, weight, soft), parent, chain, stop)
     order = order_of_forest(parent.tolist())
     cleaned = remove_needless_fill(atom.masks, order)
     return min((measure(atom, order), order), (measure(atom, cleaned), cleaned))

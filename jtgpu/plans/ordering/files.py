@@ -115,7 +115,7 @@ AUTO_VERSION = 2
 
 
 class SavedOrder(NamedTuple):
-    """An order from the cache, its cost, annealing steps of the search, what it proved, and its rounds so far."""
+    """An order from the cache, with its cost, the steps and rounds of its search, and what the search proved."""
 
     order: list[int]
     cost: OrderCost

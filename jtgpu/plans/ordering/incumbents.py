@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ...util.elementary import log
 from . import files as store
-from .anneal import RULES, Rule, greedy_order
+from .anneal import RULES, GreedyRule, greedy_order
 from .elimination import (
     OrderCost,
     as_float,
@@ -122,7 +122,7 @@ class Incumbents:
         parts = [c[0] for c in self.costs] + self.prefix_cliques
         return as_float(max(parts, default=0) if self.objective == "largest" else sum(parts))
 
-    def greedy(self, rules: Sequence[Rule], seed: int | None, clean: bool = False) -> None:
+    def greedy(self, rules: Sequence[GreedyRule], seed: int | None, clean: bool = False) -> None:
         """Run rules on every atom, each rule on all atoms first."""
         for rule in rules:
             for i, atom in enumerate(self.atoms):
@@ -144,7 +144,7 @@ class Incumbents:
         self.greedy(list(RULES.values()), None)
         chance = random.Random(self.options.seed)
         for turn in range(6):
-            rule = Rule(
+            rule = GreedyRule(
                 f"mixture {turn}",
                 weighted_fill=chance.uniform(0.3, 1.0),
                 weight=chance.uniform(0.0, 0.7),

@@ -16,7 +16,7 @@ from ...errors import OrderError
 from ...util.arguments import choice, flag, number, whole_number
 from ...util.system import cache_folder, cores
 from . import files as store
-from .anneal import RULES, Chain, chains_of_round, run_chain
+from .anneal import RULES, AnnealingRun, chains_of_round, run_chain
 from .elimination import OrderCost, as_order_array, atom_cost, check_objective, order_cost
 from .files import Improvement, OrderResult, SavedOrder
 from .incumbents import Incumbents, Progress, SearchOptions
@@ -34,7 +34,7 @@ EXACT_STATES = 100_000  # sets of eliminated vertices visited before the proof i
 EXACT_SHARE = 0.4  # of the time limit, for proofs
 PATIENCE = 40  # rounds without improvement after which an atom is left alone
 
-Job = tuple[int, Chain]  # number of the atom, what to run on it
+Job = tuple[int, AnnealingRun]  # number of the atom, what to run on it
 Found = tuple[tuple[int, int], list[int]]  # cost and order that a chain found
 
 
@@ -48,7 +48,7 @@ class Budget(NamedTuple):
 def warm_up() -> None:
     """Compile the annealer, or load it from the cache, so that no later search waits for it; for installers."""
     path = Atom(((0,), (1,), (2,)), (2, 2, 2), (2, 5, 2), frozenset())
-    run_chain(path, [0, 1, 2], Chain(1, 0, 0.1, 0.5, 3, 0.0, 0), 1.0, np.zeros(1, np.uint8), atom_cost)
+    run_chain(path, [0, 1, 2], AnnealingRun(1, 0, 0.1, 0.5, 3, 0.0, 0), 1.0, np.zeros(1, np.uint8), atom_cost)
 
 
 def anneal_once(search: Incumbents) -> None:

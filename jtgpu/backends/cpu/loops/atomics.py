@@ -7,22 +7,22 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from .vector import intrinsic
+from ....util.jit import Builder, Operands, Value, intrinsic
 
 __all__ = ["add", "read", "write"]
 
 _I64 = ir.IntType(64)
 
 
-def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    return builder.gep(context.make_array(array_type)(context, builder, array).data, [index])
+def _pointer(context: Any, builder: Builder, kind: types.Array, array: Value, index: Value) -> Value:
+    return builder.gep(context.make_array(kind)(context, builder, array).data, [index])
 
 
 @intrinsic
-def add(typing: Any, array: Any, index: Any, value: Any) -> Any:
+def add(typing: Any, array: types.Array, index: types.Type, value: types.Type) -> Any:
     """Add to ``array[index]`` (int64) in one step; returns what was there before."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def generate(context: Any, builder: Builder, signature: Any, args: Operands) -> Value:
         pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
         return builder.atomic_rmw("add", pointer, args[2], "seq_cst")
 
@@ -30,10 +30,10 @@ def add(typing: Any, array: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic
-def read(typing: Any, array: Any, index: Any) -> Any:
+def read(typing: Any, array: types.Array, index: types.Type) -> Any:
     """``array[index]`` (int64), with everything that its writer wrote before."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def generate(context: Any, builder: Builder, signature: Any, args: Operands) -> Value:
         pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
         return builder.load_atomic(pointer, "acquire", 8)
 
@@ -41,10 +41,10 @@ def read(typing: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
-def write(typing: Any, array: Any, index: Any, value: Any) -> Any:
+def write(typing: Any, array: types.Array, index: types.Type, value: types.Type) -> Any:
     """Set ``array[index]`` (int64) behind everything that was written before."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def generate(context: Any, builder: Builder, signature: Any, args: Operands) -> Value:
         pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
         builder.store_atomic(args[2], pointer, "release", 8)
         return context.get_dummy_value()

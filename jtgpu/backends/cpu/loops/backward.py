@@ -137,7 +137,7 @@ def _room(sk, left):  # type: ignore[no-untyped-def]
 
 @compiled("FlatProgram, Reduced, b1[:], i8[:], i8[:]")
 def make_steps(sk, left, with_step, records, record_ptr):  # type: ignore[no-untyped-def]
-    """The fields of `Steps`."""
+    """The fields of `BackwardSteps`."""
     # with_step: (P,) bool: Contractions whose variables are chosen
     # records, record_ptr: See `records.Records`
     n_vars = len(sk.card)
@@ -266,7 +266,7 @@ def _plain_slice(arena, steps, step, states, values, work):  # type: ignore[no-u
 def slice_of(arena, power, steps, step, states, values, work):  # type: ignore[no-untyped-def]
     """Fill `values` with a step's slice; relative to its largest cell where tables are extended numbers."""
     # arena, power: Cells and, of extended numbers, their exponents: not a tuple, whose parts loops would count
-    # steps: See `Steps`
+    # steps: See `BackwardSteps`
     # step: Where the step begins
     # states: (V,) int32: By rank; those of the output's variables are read
     # values: Written: a number a cell

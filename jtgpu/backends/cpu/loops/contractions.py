@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST_LISTED, MOST_LISTED_OF_MANY = 100, 500
 
 
-class Tables(NamedTuple):
+class ReducedTables(NamedTuple):
     """The result of `reduce_flat`, and the places of its tables. F factors, T tables."""
 
     rep: NDArray[np.int64]  # see `jtgpu.plans.specialise.Reduced`
@@ -33,7 +33,7 @@ class Tables(NamedTuple):
     exponent: NDArray[np.int64]  # (T,) place of its exponent
 
 
-class Room(NamedTuple):
+class ContractionRoom(NamedTuple):
     """Scratch memory for one contraction of k inputs over n variables and m loops."""
 
     strides: NDArray[np.int64]  # (k+1, V+1) zeros: of the output, then of each input

@@ -15,7 +15,7 @@ import numpy as np
 
 from ....util.jit import compiled, inlined
 from .. import records as rec
-from ..records import Extended, Records, Weights
+from ..records import ExtendedArena, ExtendedWeights, Records
 from .fields import input_field
 from .sweep import LOG2, states_by_rank
 from .vector import LANES
@@ -243,7 +243,7 @@ def contract(t, record, kept_at, at, count):  # type: ignore[no-untyped-def]
     return _highest(t, record[rec.OUT], record[rec.SIZE]) > -1 << 40
 
 
-@compiled("Extended, Records, const(i8[:]), const(i4[:]), const(i8[:]), Weights, b1, f8[:]")
+@compiled("ExtendedArena, Records, const(i8[:]), const(i4[:]), const(i8[:]), ExtendedWeights, b1, f8[:]")
 def run(t, code, by_rank, state, mapped, weights, zeros, arena):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """`sweep.run` in extended numbers."""
     # t: Its first cells are the model's factors

@@ -9,7 +9,7 @@ import math
 
 from ....util.jit import compiled, inlined
 from .. import records as rec
-from ..records import Extended, Records, Weights
+from ..records import ExtendedArena, ExtendedWeights, Records
 from ..slice_records import Ends, Line
 from .extended import run
 from .lane_counts import add_counts
@@ -104,7 +104,8 @@ def _keep(s, cells, powers, i, base, stride):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "Extended, Records, const(i8[:]), const(i4[:, :]), const(i8[:]), Line, Ends, Weights, f8[:, :], i8[:, :], "
+    "ExtendedArena, Records, const(i8[:]), const(i4[:, :]), const(i8[:]), Line, Ends, ExtendedWeights, "
+    "f8[:, :], i8[:, :], "
     "(i8, i8, i8, i8), f8[:]"
 )
 def forward(t, code, by_rank, states, mapped, s, p, w, cells, powers, where, arena):  # type: ignore[no-untyped-def]  # noqa: PLR0913
@@ -160,7 +161,8 @@ def _chosen(s, cell, power, uniform):  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    "Extended, Records, const(i8[:]), const(i4[:, :]), const(i8[:]), Line, Ends, Weights, f8[:, :], i8[:, :], "
+    "ExtendedArena, Records, const(i8[:]), const(i4[:, :]), const(i8[:]), Line, Ends, ExtendedWeights, "
+    "f8[:, :], i8[:, :], "
     "f8[:, :], i8[:, :], i8[:], f8[:], (i8, i8, i8, i8), f8[:]"
 )
 def backward(  # type: ignore[no-untyped-def]  # noqa: PLR0913
@@ -201,7 +203,8 @@ def _weigh_both(w, s, p, before, before_power, after, after_power, i):  # type: 
 
 
 @compiled(
-    "Extended, Records, const(i8[:]), const(i4[:, :]), const(i8[:]), Line, Ends, Weights, f8[:, :], i8[:, :], "
+    "ExtendedArena, Records, const(i8[:]), const(i4[:, :]), const(i8[:]), Line, Ends, ExtendedWeights, "
+    "f8[:, :], i8[:, :], "
     "f8[:, :], i8[:, :], (i8, i8), i8[:], f8[:, :], f8[:]"
 )
 def answer(  # type: ignore[no-untyped-def]  # noqa: PLR0913
@@ -228,7 +231,8 @@ def answer(  # type: ignore[no-untyped-def]  # noqa: PLR0913
 
 
 @compiled(
-    "Extended, Records, const(i8[:]), const(i4[:, :]), const(i8[:]), Line, Ends, Weights, f8[:, :], i8[:, :], "
+    "ExtendedArena, Records, const(i8[:]), const(i4[:, :]), const(i8[:]), Line, Ends, ExtendedWeights, "
+    "f8[:, :], i8[:, :], "
     "f8[:, :], i8[:, :], (i8, i8, i8), f8, f8[:], f8[:], i8[:]"
 )
 def count(  # type: ignore[no-untyped-def]  # noqa: PLR0913

@@ -307,7 +307,7 @@ def contract(arena, record, scratch):  # type: ignore[no-untyped-def]
     """Run a contraction; returns the largest entry of its output (float64)."""
     # arena: Address of float64: cells of all tables
     # record: Address of int64: a record, see `records`
-    # scratch: Address of `workspace.Scratch.block`
+    # scratch: Address of `workspace.KernelScratch.block`
     maximal = peek_int(record, rec.MAXIMAL)
     if maximal == 0 and peek_int(record, rec.LISTED) > 0:  # small: a call would take as long
         return _contract_listed(by_sum(), arena, record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....util.jit import compiled, inlined
 from .. import records as rec
-from ..records import Cases, Counting, Memory, Posteriors, Records
+from ..records import Cases, CountedCells, LaneMemory, PosteriorCells, Records
 from .lanes import chunk, fill_chunk, note_evidence, note_loss
 from .vector import plain_arithmetic, restore_arithmetic
 
@@ -15,7 +15,7 @@ def _add_store(arena, store, lanes, i, states, weight, cells, count):  # type: i
     # store: See `records`
     # lanes, i: Lanes of the arena's tables, and the case's
     # states: (V,) int32: Observed states by rank
-    # cells: See `Counting.cells`
+    # cells: See `CountedCells.cells`
     # count: Scratch memory, a number a loop
     to, at = store[rec.LOAD_FACTOR], rec.LOAD_FIELDS
     for _ in range(store[rec.LOAD_OBSERVED]):
@@ -58,8 +58,8 @@ def add_counts(arena, code, states, weight, cells, scratch):  # type: ignore[no-
     """Add the distributions of all families in the one case that a program has run for to the expected counts."""
     # code: Lowered for one lane
     # states: (V,) int32: Observed states by rank
-    # cells: See `Counting.cells`
-    # scratch: `workspace.Scratch.block`
+    # cells: See `CountedCells.cells`
+    # scratch: `workspace.KernelScratch.block`
     _add_all(arena, code, 1, 0, states, weight, cells, scratch[rec.SCRATCH_FIELDS:])
 
 
@@ -81,7 +81,7 @@ def _count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-un
                 _add_all(m.arena, code, lanes, i, m.chunk[i], weight, out.cells, m.scratch[rec.SCRATCH_FIELDS:])
 
 
-@compiled("Memory, Records, Cases, Counting, i8, i8, i8")
+@compiled("LaneMemory, Records, Cases, CountedCells, i8, i8, i8")
 def count_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
     """`run_lanes` for expected counts, added in the order of the rows; without rows in which digits were lost."""
     # m, code, cases, limit, first, last: See `run_lanes`

@@ -6,7 +6,7 @@ import math
 
 from ....util.jit import compiled, inlined
 from .. import records as rec
-from ..records import Cases, Counting, Memory, Posteriors, Records
+from ..records import Cases, CountedCells, LaneMemory, PosteriorCells, Records
 from .fields import input_field
 from .kernels import contract
 from .lane_loads import load_lanes
@@ -297,7 +297,7 @@ def _run_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-unty
         restore_arithmetic(word)
 
 
-@compiled("Memory, Records, Cases, Posteriors, i8, i8, i8")
+@compiled("LaneMemory, Records, Cases, PosteriorCells, i8, i8, i8")
 def run_lanes(m, code, cases, out, limit, first, last):  # type: ignore[no-untyped-def]
     """Posteriors of the cases ``cases.rows[first:last]``, as many at a time as there are lanes."""
     # code: Lowered for that many lanes

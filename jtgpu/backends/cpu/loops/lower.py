@@ -9,7 +9,7 @@ from ....plans.program import FAMILY
 from ....plans.specialise import FREE, HARD, SOFT
 from ....util.jit import compiled, inlined
 from .. import records as rec
-from .contractions import Room, Tables, measure, take_inputs, write_record
+from .contractions import ContractionRoom, ReducedTables, measure, take_inputs, write_record
 from .panels import CELLS as PANEL_CELLS
 from .reassociate import SPLIT_FIELDS, SPLIT_MADE, SPLIT_NUMBERS, SPLIT_OP, choose_orders, order_room
 
@@ -213,7 +213,7 @@ def _lowering_room(sk, most, widest):  # type: ignore[no-untyped-def]
 
 @compiled()
 def _take_room(sk, most, widest, room):  # type: ignore[no-untyped-def]
-    """A `Room` at the beginning of `room`, and where it ends."""
+    """A `ContractionRoom` at the beginning of `room`, and where it ends."""
     # most, widest: Inputs of a contraction, and variables of all its inputs, at most
     # room: The strides come first: they are zeros before and after every program
     n_vars = len(sk.card)
@@ -227,7 +227,7 @@ def _take_room(sk, most, widest, room):  # type: ignore[no-untyped-def]
     base, at = part(room, at, most)
     there[:] = 0
     return (
-        Room(
+        ContractionRoom(
             strides.reshape((most + 1, n_vars)), joint, loops.reshape((widest + 1, most + 2)), tables, there, order,
             rounds, base,
         ),
@@ -326,7 +326,7 @@ def specialise(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     order, at = part(room, at, order_room(sk, sizes[5:]))
     left, pattern = _reduce_pattern(sk, axis_rank, seen, soft, targets, room[at:begin])
     exponent[:] = len(sk.table_ptr)
-    s = Tables(left.rep, left.length, left.scope, left.use, left.needed, left.cut, cell, exponent)
+    s = ReducedTables(left.rep, left.length, left.scope, left.use, left.needed, left.cut, cell, exponent)
     n_loads, n_stores, load_room = _measure_loads(sk, s)
     splits[0, SPLIT_OP], n_splits = -1, 0
     if lanes == 1 and len(places) == 0 and len(sizes) > 5:

@@ -58,7 +58,7 @@ BATCH, LEFT, RIGHT, COMMON, ONLY_A, ONLY_B, LANE, NONE = range(8)
 CELLS = GROUPS + 7 * 4 * MOST_LOOPS + LANES  # in all, with room to begin at a cache line
 
 
-class Shape(NamedTuple):
+class PanelShape(NamedTuple):
     """Extents of the groups."""
 
     batch: int
@@ -70,7 +70,7 @@ class Shape(NamedTuple):
     lane: int  # loops that the lanes of vectors run over
 
 
-class Block(NamedTuple):
+class PanelBlock(NamedTuple):
     """Values that all tiles of a block share; all int64."""
 
     arena: int
@@ -144,7 +144,7 @@ def loop_of(record, j):  # type: ignore[no-untyped-def]
 
 @inlined
 def sort(record, room, swapped, lanes):  # type: ignore[no-untyped-def]
-    """Write the loops of each group to the scratch memory, slowest first; returns a `Shape` and their numbers."""
+    """Write the loops of each group to the scratch memory, slowest first; returns a `PanelShape` and their numbers."""
     # lanes: The output's innermost loops that are a group of their own
     n_batch, n_left, n_right, n_common, n_a, n_b, n_lane = 0, 0, 0, 0, 0, 0, 0
     batch, left, right, common, only_a, only_b, lane = 1, 1, 1, 1, 1, 1, 1
@@ -179,7 +179,7 @@ def sort(record, room, swapped, lanes):  # type: ignore[no-untyped-def]
             poke_int(to, 1, o)
             poke_int(to, 2, a)
             poke_int(to, 3, b)
-    shape = Shape(batch, left, right, common, only_a, only_b, lane)
+    shape = PanelShape(batch, left, right, common, only_a, only_b, lane)
     return shape, (n_batch, n_left, n_right, n_common, n_a, n_b, n_lane)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ....util.jit import compiled, inlined
 from .. import records as rec
-from ..parallel import ACTIVE, FAILED, FINISHED, LOST, NEXT, Job, Tasks
+from ..parallel import ACTIVE, FAILED, FINISHED, LOST, NEXT, Tasks, ThreadedRun
 from . import atomics
 from .fields import input_field
 from .growth import longer
@@ -235,12 +235,12 @@ def _run_task(job, tasks, t, limit, scratch):  # type: ignore[no-untyped-def]
     return True
 
 
-@compiled("Job, Tasks, i8[:], i8, i8[:]")
+@compiled("ThreadedRun, Tasks, i8[:], i8, i8[:]")
 def work(job, tasks, place, limit, scratch):  # type: ignore[no-untyped-def]
     """Take tasks until there are no more, or until one has waited for long."""
     # place: (2,) int64: The thread's task, and the next one in ``tasks.need`` that it waits for; -1 for none
     # limit: See `sweep.run`
-    # scratch: The thread's `workspace.Scratch.block`
+    # scratch: The thread's `workspace.KernelScratch.block`
     # returns Whether the thread still has a task.
     while True:
         if place[0] < 0:

@@ -208,7 +208,7 @@ def contract_packed(op, arena, record, room):  # type: ignore[no-untyped-def]
     high = zero()
     for k in range(0, shape.common, most_terms):
         terms = min(shape.common - k, most_terms)
-        block = pn.Block(arena, room, terms, k > 0)
+        block = pn.PanelBlock(arena, room, terms, k > 0)
         pn.offsets(room, pn.COMMON, n[pn.COMMON], 2, k, terms, pn.COMMON_A)
         pn.offsets(room, pn.COMMON, n[pn.COMMON], 3, k, terms, pn.COMMON_B)
         most_columns = min(pn.MOST_RIGHT, pn.RIGHT_CELLS // terms // pn.WIDE * pn.WIDE)

@@ -181,7 +181,7 @@ def contract_batches(op, arena, record, room, lanes, swapped):  # type: ignore[n
     most_terms = -(-shape.common // -(-shape.common // most_terms))  # blocks of about the same size
     for k in range(0, shape.common, most_terms):
         terms = min(shape.common - k, most_terms)
-        block = pn.Block(arena, room, terms, k > 0)
+        block = pn.PanelBlock(arena, room, terms, k > 0)
         pn.offsets(room, pn.COMMON, n[pn.COMMON], 2, k, terms, pn.COMMON_A)
         pn.offsets(room, pn.COMMON, n[pn.COMMON], 3, k, terms, pn.COMMON_B)
         most = min(-(-shape.lane // LANES) * LANES, pn.MOST_LANES)

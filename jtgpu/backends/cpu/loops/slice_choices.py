@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....util.jit import compiled, inlined
-from ..records import Memory, Records
+from ..records import LaneMemory, Records
 from ..slice_records import Choices, Passing, Slices
 from .lane_loads import fill_row
 from .slices import MOST_LOST, end_lanes, fill, run_back, weigh
@@ -100,7 +100,7 @@ def _choose(m, code, s, p, c, limit, begin, end):  # type: ignore[no-untyped-def
     restore_arithmetic(word)
 
 
-@compiled("Memory, Records, Slices, Passing, Choices, i8, i8, i8")
+@compiled("LaneMemory, Records, Slices, Passing, Choices, i8, i8, i8")
 def choose(m, code, s, p, c, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Choose an entry of the message before each slice, from slice ``end - 1`` to slice `begin`.
 

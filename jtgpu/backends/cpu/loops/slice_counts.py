@@ -6,7 +6,7 @@ import math
 
 from ....util.jit import compiled, inlined
 from .. import records as rec
-from ..records import Memory, Records
+from ..records import LaneMemory, Records
 from ..slice_records import LaneCounts, Passing, Slices
 from .lanes import chunk
 from .slices import fill, weigh
@@ -130,7 +130,7 @@ def _add_counts(m, code, s, p, out, limit, begin, end):  # type: ignore[no-untyp
     restore_arithmetic(word)
 
 
-@compiled("Memory, Records, Slices, Passing, LaneCounts, i8, i8, i8")
+@compiled("LaneMemory, Records, Slices, Passing, LaneCounts, i8, i8, i8")
 def add_counts(m, code, s, p, out, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Add the expected counts of slice ``end - 1`` to slice `begin`, between the messages in `p.kept` and `p.later`."""
     # code: Lowered for L lanes; has the distributions of all families

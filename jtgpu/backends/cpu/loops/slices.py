@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ....util.jit import compiled, inlined
-from ..records import Memory, Records
+from ..records import LaneMemory, Records
 from ..slice_records import Marginals, Passing, Slices
 from .lane_loads import copy_row, fill_row, times_row
 from .lanes import chunk
@@ -353,7 +353,7 @@ def _forward(m, code, s, p, ones, x, limit, begin, end):  # type: ignore[no-unty
     restore_arithmetic(word)
 
 
-@compiled("Memory, Records, Slices, Passing, Passing, Marginals, i8, i8, i8")
+@compiled("LaneMemory, Records, Slices, Passing, Passing, Marginals, i8, i8, i8")
 def forward(m, code, s, p, ones, x, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Messages from slice `begin` to slice `end`; distributions given the evidence so far."""
     # code: Lowered for L lanes; its one answer is the message to the next slice. Without roots P of the slices is not
@@ -386,7 +386,7 @@ def _backward(m, code, s, p, x, limit, begin, end):  # type: ignore[no-untyped-d
     restore_arithmetic(word)
 
 
-@compiled("Memory, Records, Slices, Passing, Marginals, i8, i8, i8")
+@compiled("LaneMemory, Records, Slices, Passing, Marginals, i8, i8, i8")
 def backward(m, code, s, p, x, limit, begin, end):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Messages from slice ``end - 1`` to slice `begin`; distributions given all evidence."""
     # code: Lowered for L lanes; its one answer is the message to the slice before

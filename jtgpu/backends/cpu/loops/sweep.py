@@ -115,7 +115,7 @@ def _load_all(  # type: ignore[no-untyped-def]  # noqa: PLR0913
 ):
     """Run every load."""
     # zeros: Whether to continue where a table is zero everywhere
-    # scratch: `workspace.Scratch.block`
+    # scratch: `workspace.KernelScratch.block`
     # others: See `run`
     # returns Whether the evidence is possible so far.
     count, lowest = scratch[rec.SCRATCH_FIELDS:], 2.0**-limit
@@ -229,7 +229,7 @@ def run(  # type: ignore[no-untyped-def]  # noqa: PLR0913
     # weights, weight_ptr: float64, (V,) int64: See `workspace.scaled_weights`
     # limit: A table whose largest entry leaves 2**-limit .. 2**limit is scaled.
     # zeros: Whether to continue where a table is zero everywhere, as derivatives do
-    # scratch: `workspace.Scratch.block`
+    # scratch: `workspace.KernelScratch.block`
     # returns ln P(e); `IMPOSSIBLE` if it is zero; NaN if digits were lost, so that neither is certain: the case needs
     #     extended numbers.
     word = plain_arithmetic()

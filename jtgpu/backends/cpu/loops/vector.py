@@ -12,17 +12,20 @@ the instructions of `accumulate`, `combine` and `reduce_lanes`, so one source co
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic as _numba_intrinsic
+from numba.core.datamodel.manager import DataModelManager
 from numba.extending import models, register_model
+
+from ....util.jit import Build, Builder, Operands, Value, intrinsic, operation
 
 __all__ = [
     "LANES", "accumulate", "add", "by_maximum", "by_sum", "call", "combine", "copy_transposed", "fma", "fma1",
-    "gather", "intrinsic", "is_maximum", "largest", "load", "lost_digits", "maximum", "peek", "peek_int",
+    "gather", "is_maximum", "largest", "load", "lost_digits", "maximum", "peek", "peek_int",
     "plain_arithmetic", "poke", "poke_int", "reduce_lanes", "restore_arithmetic", "scatter", "splat", "store",
     "total", "zero",
 ]  # fmt: skip
@@ -32,11 +35,7 @@ LANES = 8
 _F64, _I64, _I1 = ir.DoubleType(), ir.IntType(64), ir.IntType(1)
 _I32 = ir.IntType(32)
 _VECTOR, _MASK = ir.VectorType(_F64, LANES), ir.VectorType(_I1, LANES)
-
-
-def intrinsic(function: Any) -> Any:
-    """`numba.extending.intrinsic`, typed for callers in compiled code (without the typing context)."""
-    return _numba_intrinsic(function)
+_int, _float = types.int64, types.float64
 
 
 class _Vector(types.Type):  # type: ignore[misc,unused-ignore]
@@ -49,149 +48,121 @@ _vector: Any = _Vector()  # type: ignore[no-untyped-call,unused-ignore]
 
 @register_model(_Vector)
 class _VectorModel(models.PrimitiveModel):  # type: ignore[misc,unused-ignore]
-    def __init__(self, manager: Any, front: Any) -> None:
+    def __init__(self, manager: DataModelManager, front: types.Type) -> None:
         super().__init__(manager, front, _VECTOR)  # type: ignore[no-untyped-call,unused-ignore]
 
 
-def _address(builder: Any, base: Any, index: Any, kind: Any) -> Any:
+def _address(builder: Builder, base: Value, index: Value, kind: ir.Type) -> Value:
     """``&base[index]`` for an address as a number and cells of eight bytes, as a pointer."""
     cell = builder.gep(builder.inttoptr(base, _F64.as_pointer()), [index])
     return builder.bitcast(cell, kind.as_pointer())
 
 
-def _mask(builder: Any, n: Any) -> Any:
+def _mask(builder: Builder, n: Value) -> Value:
     """Lanes 0..n-1."""
     numbers = ir.VectorType(_I64, LANES)
-    return builder.icmp_signed("<", ir.Constant(numbers, list(range(LANES))), _spread(builder, numbers, n))
+    return builder.icmp_signed("<", ir.Constant(numbers, list(range(LANES))), spread(builder, numbers, n))
 
 
-def _spread(builder: Any, kind: Any, value: Any) -> Any:
+def spread(builder: Builder, kind: ir.VectorType, value: Value) -> Value:
     """One value in every lane."""
     undefined = ir.Constant(kind, ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_I32, kind.count), [0] * kind.count))
 
 
-def _declared(builder: Any, name: str, result: Any, arguments: list[Any]) -> Any:
+def declared(builder: Builder, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
+    """A function of LLVM, declared once in a module."""
     module = builder.module
     if name in module.globals:
         return module.globals[name]
     return ir.Function(module, ir.FunctionType(result, arguments), name)
 
 
-@intrinsic
-def load(typing: Any, base: Any, index: Any, n: Any) -> Any:
+@operation(_vector, _int, _int, _int)
+def load(builder: Builder, args: Operands) -> Value:
     """Cells ``base[index]`` to ``base[index + n - 1]``, at most eight; zeros in the other lanes."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = _address(builder, args[0], args[1], _VECTOR)
-        function = _declared(
-            builder,
-            f"llvm.masked.load.v{LANES}f64.p0",
-            _VECTOR,
-            [pointer.type, _I32, _MASK, _VECTOR],
-        )
-        nothing = ir.Constant(_VECTOR, [0.0] * LANES)
-        return builder.call(function, [pointer, ir.Constant(_I32, 8), _mask(builder, args[2]), nothing])
-
-    return _vector(types.int64, types.int64, types.int64), generate
+    base, index, n = args
+    pointer = _address(builder, base, index, _VECTOR)
+    function = declared(
+        builder, f"llvm.masked.load.v{LANES}f64.p0", _VECTOR, [pointer.type, _I32, _MASK, _VECTOR]
+    )
+    nothing = ir.Constant(_VECTOR, [0.0] * LANES)
+    return builder.call(function, [pointer, ir.Constant(_I32, 8), _mask(builder, n), nothing])
 
 
-@intrinsic
-def store(typing: Any, base: Any, index: Any, n: Any, value: Any) -> Any:
+@operation(types.void, _int, _int, _int, _vector)
+def store(builder: Builder, args: Operands) -> None:
     """Write the first n lanes to ``base[index]`` and the cells that follow."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = _address(builder, args[0], args[1], _VECTOR)
-        function = _declared(
-            builder,
-            f"llvm.masked.store.v{LANES}f64.p0",
-            ir.VoidType(),
-            [_VECTOR, pointer.type, _I32, _MASK],
-        )
-        builder.call(function, [args[3], pointer, ir.Constant(_I32, 8), _mask(builder, args[2])])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64, _vector), generate
+    base, index, n, value = args
+    pointer = _address(builder, base, index, _VECTOR)
+    function = declared(
+        builder, f"llvm.masked.store.v{LANES}f64.p0", ir.VoidType(), [_VECTOR, pointer.type, _I32, _MASK]
+    )
+    builder.call(function, [value, pointer, ir.Constant(_I32, 8), _mask(builder, n)])
 
 
-@intrinsic
-def gather(typing: Any, base: Any, index: Any, offsets: Any) -> Any:
+@operation(_vector, _int, _int, _int)
+def gather(builder: Builder, args: Operands) -> Value:
     """``base[index + offsets[i]]`` in lane i; `offsets` is the address of eight int64."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        made = ir.Constant(_VECTOR, ir.Undefined)
-        for i in range(LANES):
-            offset = builder.load(_address(builder, args[2], ir.Constant(_I64, i), _I64))
-            lane = builder.load(_address(builder, args[0], builder.add(args[1], offset), _F64))
-            made = builder.insert_element(made, lane, ir.Constant(_I32, i))
-        return made
-
-    return _vector(types.int64, types.int64, types.int64), generate
+    base, index, offsets = args
+    made = ir.Constant(_VECTOR, ir.Undefined)
+    for i in range(LANES):
+        offset = builder.load(_address(builder, offsets, ir.Constant(_I64, i), _I64))
+        lane = builder.load(_address(builder, base, builder.add(index, offset), _F64))
+        made = builder.insert_element(made, lane, ir.Constant(_I32, i))
+    return made
 
 
-@intrinsic
-def scatter(typing: Any, base: Any, index: Any, offsets: Any, value: Any) -> Any:
+@operation(types.void, _int, _int, _int, _vector)
+def scatter(builder: Builder, args: Operands) -> None:
     """Write lane i to ``base[index + offsets[i]]``; `offsets` is the address of eight int64."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        for i in range(LANES):
-            offset = builder.load(_address(builder, args[2], ir.Constant(_I64, i), _I64))
-            lane = builder.extract_element(args[3], ir.Constant(_I32, i))
-            builder.store(lane, _address(builder, args[0], builder.add(args[1], offset), _F64))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64, _vector), generate
+    base, index, offsets, value = args
+    for i in range(LANES):
+        offset = builder.load(_address(builder, offsets, ir.Constant(_I64, i), _I64))
+        lane = builder.extract_element(value, ir.Constant(_I32, i))
+        builder.store(lane, _address(builder, base, builder.add(index, offset), _F64))
 
 
-@intrinsic
-def copy_transposed(typing: Any, base: Any, index: Any, offsets: Any, to: Any, step: Any) -> Any:
+@operation(types.void, *[_int] * 5)
+def copy_transposed(builder: Builder, args: Operands) -> None:
     """Copy 4 x 4 cells: ``to[step * t + r] = base[index + offsets[r] + t]``; `offsets` and `to` are addresses."""
+    four = ir.VectorType(_F64, 4)
+    base, index, offsets, to, step = args
+    rows = []
+    for r in range(4):
+        cell = builder.add(index, builder.load(_address(builder, offsets, ir.Constant(_I64, r), _I64)))
+        rows.append(builder.load(_address(builder, base, cell, four), align=8))
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        four = ir.VectorType(_F64, 4)
-        base, index, offsets, to, step = args
-        rows = []
-        for r in range(4):
-            cell = builder.add(index, builder.load(_address(builder, offsets, ir.Constant(_I64, r), _I64)))
-            rows.append(builder.load(_address(builder, base, cell, four), align=8))
+    def mixed(x: Value, y: Value, lanes: Sequence[int]) -> Value:
+        return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(_I32, 4), lanes))
 
-        def mixed(x: Any, y: Any, lanes: list[int]) -> Any:
-            return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(_I32, 4), lanes))
-
-        for first, lanes in ((0, [0, 4, 2, 6]), (1, [1, 5, 3, 7])):
-            low, high = mixed(rows[0], rows[1], lanes), mixed(rows[2], rows[3], lanes)
-            for t, halves in ((first, [0, 1, 4, 5]), (first + 2, [2, 3, 6, 7])):
-                cell = builder.mul(step, ir.Constant(_I64, t))
-                builder.store(mixed(low, high, halves), _address(builder, to, cell, four), align=8)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 5), generate
+    for first, lanes in ((0, [0, 4, 2, 6]), (1, [1, 5, 3, 7])):
+        low, high = mixed(rows[0], rows[1], lanes), mixed(rows[2], rows[3], lanes)
+        for t, halves in ((first, [0, 1, 4, 5]), (first + 2, [2, 3, 6, 7])):
+            cell = builder.mul(step, ir.Constant(_I64, t))
+            builder.store(mixed(low, high, halves), _address(builder, to, cell, four), align=8)
 
 
-def _reader(kind: Any, typed: Any) -> Any:
-    def peeked(typing: Any, base: Any, index: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.load(_address(builder, args[0], args[1], kind))
+def _reader(kind: ir.Type) -> Build:
+    def peek(builder: Builder, args: Operands) -> Value:
+        return builder.load(_address(builder, args[0], args[1], kind))
 
-        return typed(types.int64, types.int64), generate
-
-    return intrinsic(peeked)
+    return peek
 
 
-def _writer(kind: Any, typed: Any) -> Any:
-    def poked(typing: Any, base: Any, index: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            builder.store(args[2], _address(builder, args[0], args[1], kind))
-            return context.get_dummy_value()
+def _writer(kind: ir.Type) -> Build:
+    def poke(builder: Builder, args: Operands) -> None:
+        builder.store(args[2], _address(builder, args[0], args[1], kind))
 
-        return types.void(types.int64, types.int64, typed), generate
-
-    return intrinsic(poked)
+    return poke
 
 
-peek, peek_int = _reader(_F64, types.float64), _reader(_I64, types.int64)  # ``base[index]``
-poke, poke_int = _writer(_F64, types.float64), _writer(_I64, types.int64)  # set ``base[index]``
+# ``base[index]``
+peek, peek_int = operation(_float, _int, _int)(_reader(_F64)), operation(_int, _int, _int)(_reader(_I64))
+# set ``base[index]``
+poke = operation(types.void, _int, _int, _float)(_writer(_F64))
+poke_int = operation(types.void, _int, _int, _int)(_writer(_I64))
 
 
 class _Operation(types.Type):  # type: ignore[misc,unused-ignore]
@@ -207,38 +178,31 @@ class _OperationModel(models.OpaqueModel):  # type: ignore[misc,unused-ignore]
     pass
 
 
-def _tag(maximal: bool) -> Any:
-    def typed(typing: Any) -> Any:
-        kind: Any = _Operation(maximal)  # type: ignore[no-untyped-call,unused-ignore]
-        return kind(), lambda context, builder, signature, args: context.get_dummy_value()
+# the tags for sums and for maxima
+by_sum, by_maximum = (
+    operation(_Operation(maximal))(lambda builder, args: None)  # type: ignore[no-untyped-call,unused-ignore]
+    for maximal in (False, True)
+)
 
-    return intrinsic(typed)
 
-
-by_sum = _tag(False)  # the tag for sums
-by_maximum = _tag(True)  # the tag for maxima
+# Intrinsics whose code depends on the type of a tag: Numba gives them the types of their arguments.
 
 
 @intrinsic
 def is_maximum(typing: Any, op: Any) -> Any:
     """Whether a tag is `by_maximum`'s: a constant, so that LLVM drops the branch that is not taken."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return ir.Constant(_I1, int(op.maximal))
-
-    return types.boolean(op), generate
+    return types.boolean(op), lambda context, builder, signature, args: ir.Constant(_I1, int(op.maximal))
 
 
 @intrinsic
 def accumulate(typing: Any, op: Any, a: Any, b: Any, c: Any) -> Any:
     """c + a * b, rounded once where the processor can, or max(c, a * b), lane by lane."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def generate(context: Any, builder: Builder, signature: Any, args: Operands) -> Value:
         _, x, y, so_far = args
         if op.maximal:
-            product = builder.fmul(x, y)
-            return builder.select(builder.fcmp_ordered(">", product, so_far), product, so_far)
-        return builder.call(_declared(builder, f"llvm.fmuladd.v{LANES}f64", _VECTOR, [_VECTOR] * 3), [x, y, so_far])
+            return _larger(builder, builder.fmul(x, y), so_far)
+        return _fma(builder, [x, y, so_far])
 
     return _vector(op, _vector, _vector, _vector), generate
 
@@ -247,116 +211,91 @@ def accumulate(typing: Any, op: Any, a: Any, b: Any, c: Any) -> Any:
 def combine(typing: Any, op: Any, a: Any, b: Any) -> Any:
     """a + b or max(a, b) of two numbers >= 0."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def generate(context: Any, builder: Builder, signature: Any, args: Operands) -> Value:
         _, x, y = args
-        if op.maximal:
-            return builder.select(builder.fcmp_ordered(">", y, x), y, x)
-        return builder.fadd(x, y)
+        return _larger(builder, y, x) if op.maximal else builder.fadd(x, y)
 
-    return types.float64(op, types.float64, types.float64), generate
+    return _float(op, _float, _float), generate
 
 
 @intrinsic
 def reduce_lanes(typing: Any, op: Any, a: Any) -> Any:
     """The sum or the maximum of a vector's lanes."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def generate(context: Any, builder: Builder, signature: Any, args: Operands) -> Value:
         return _reduced(builder, "fmax" if op.maximal else "fadd", args[1])
 
-    return types.float64(op, _vector), generate
+    return _float(op, _vector), generate
 
 
-@intrinsic
-def call(typing: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+@operation(_float, *[_int] * 6)
+def call(builder: Builder, args: Operands) -> Value:
     """Call the function at an address with five int64; returns a float64. See `util.jit.address_of`."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(_F64, [_I64] * 5)
-        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
-
-    return types.float64(*[types.int64] * 6), generate
+    kind = ir.FunctionType(_F64, [_I64] * 5)
+    return builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
 
 
-@intrinsic
-def splat(typing: Any, x: Any) -> Any:
+@operation(_vector, _float)
+def splat(builder: Builder, args: Operands) -> Value:
     """The same number in every lane."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _spread(builder, _VECTOR, args[0])
-
-    return _vector(types.float64), generate
+    return spread(builder, _VECTOR, args[0])
 
 
-@intrinsic
-def zero(typing: Any) -> Any:
+@operation(_vector)
+def zero(builder: Builder, args: Operands) -> Value:
     """Zeros."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return ir.Constant(_VECTOR, [0.0] * LANES)
-
-    return _vector(), generate
+    return ir.Constant(_VECTOR, [0.0] * LANES)
 
 
-@intrinsic
-def fma(typing: Any, a: Any, b: Any, c: Any) -> Any:
+def _fma(builder: Builder, args: Operands) -> Value:
+    return builder.call(declared(builder, f"llvm.fmuladd.v{LANES}f64", _VECTOR, [_VECTOR] * 3), args)
+
+
+@operation(_vector, _vector, _vector, _vector)
+def fma(builder: Builder, args: Operands) -> Value:
     """a * b + c, rounded once where the processor can."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        function = _declared(builder, f"llvm.fmuladd.v{LANES}f64", _VECTOR, [_VECTOR] * 3)
-        return builder.call(function, args)
-
-    return _vector(_vector, _vector, _vector), generate
+    return _fma(builder, args)
 
 
-@intrinsic
-def fma1(typing: Any, a: Any, b: Any, c: Any) -> Any:
+@operation(_float, _float, _float, _float)
+def fma1(builder: Builder, args: Operands) -> Value:
     """`fma` of plain numbers."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.call(_declared(builder, "llvm.fmuladd.f64", _F64, [_F64] * 3), args)
-
-    return types.float64(types.float64, types.float64, types.float64), generate
+    return builder.call(declared(builder, "llvm.fmuladd.f64", _F64, [_F64] * 3), args)
 
 
-@intrinsic
-def add(typing: Any, a: Any, b: Any) -> Any:
+@operation(_vector, _vector, _vector)
+def add(builder: Builder, args: Operands) -> Value:
     """The sum of each lane."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fadd(args[0], args[1])
-
-    return _vector(_vector, _vector), generate
+    return builder.fadd(*args)
 
 
-@intrinsic
-def maximum(typing: Any, a: Any, b: Any) -> Any:
+def _larger(builder: Builder, x: Value, y: Value) -> Value:
+    return builder.select(builder.fcmp_ordered(">", x, y), x, y)
+
+
+@operation(_vector, _vector, _vector)
+def maximum(builder: Builder, args: Operands) -> Value:
     """The larger of each lane."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.select(builder.fcmp_ordered(">", args[0], args[1]), args[0], args[1])
-
-    return _vector(_vector, _vector), generate
+    return _larger(builder, *args)
 
 
-def _reduced(builder: Any, name: str, vector: Any) -> Any:
+def _reduced(builder: Builder, name: str, vector: Value) -> Value:
     start = [ir.Constant(_F64, 0.0)] if name == "fadd" else []
     kinds = [_F64] * len(start) + [_VECTOR]
-    function = _declared(builder, f"llvm.vector.reduce.{name}.v{LANES}f64", _F64, kinds)
+    function = declared(builder, f"llvm.vector.reduce.{name}.v{LANES}f64", _F64, kinds)
     return builder.call(function, [*start, vector], fastmath=("reassoc", "nnan"))
 
 
-def _reduction(name: str) -> Any:
-    def typed(typing: Any, a: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return _reduced(builder, name, args[0])
-
-        return types.float64(_vector), generate
-
-    return intrinsic(typed)
+@operation(_float, _vector)
+def total(builder: Builder, args: Operands) -> Value:
+    """Sum of the lanes."""
+    return _reduced(builder, "fadd", args[0])
 
 
-total = _reduction("fadd")  # sum of the lanes
-largest = _reduction("fmax")  # maximum of the lanes
+@operation(_float, _vector)
+def largest(builder: Builder, args: Operands) -> Value:
+    """Maximum of the lanes."""
+    return _reduced(builder, "fmax", args[0])
 
 
 # The processor notes underflow, overflow and invalid operations until somebody clears the note. If numbers >= 0 are
@@ -377,73 +316,60 @@ def _is_arm() -> bool:
     return platform.machine().lower() in ("arm64", "aarch64")
 
 
-def _slot(builder: Any) -> Any:
+def _slot(builder: Builder) -> Value:
     """Room for a word on the stack; not `alloca`, which in a loop would take more each time."""
     alloca: Any = cgutils.alloca_once
     return alloca(builder, _I32)
 
 
-def _read_word(builder: Any, register: str) -> Any:
+def _read_word(builder: Builder, register: str) -> Value:
     """The status word (``fpsr``) or the modes (``fpcr``) of the processor, int64; x86 has both in one."""
     if _is_arm():
         kind = ir.FunctionType(_I64, [])
         return builder.asm(kind, f"mrs $0, {register}", "=r", [], True)
     slot = _slot(builder)
     pointer = builder.bitcast(slot, ir.IntType(8).as_pointer())
-    builder.call(_declared(builder, "llvm.x86.sse.stmxcsr", ir.VoidType(), [pointer.type]), [pointer])
+    builder.call(declared(builder, "llvm.x86.sse.stmxcsr", ir.VoidType(), [pointer.type]), [pointer])
     return builder.zext(builder.load(slot), _I64)
 
 
-def _write_word(builder: Any, register: str, word: Any) -> None:
+def _write_word(builder: Builder, register: str, word: Value) -> None:
     if _is_arm():
         builder.asm(ir.FunctionType(ir.VoidType(), [_I64]), f"msr {register}, $0", "r", [word], True)
         return
     slot = _slot(builder)
     builder.store(builder.trunc(word, _I32), slot)
     pointer = builder.bitcast(slot, ir.IntType(8).as_pointer())
-    builder.call(_declared(builder, "llvm.x86.sse.ldmxcsr", ir.VoidType(), [pointer.type]), [pointer])
+    builder.call(declared(builder, "llvm.x86.sse.ldmxcsr", ir.VoidType(), [pointer.type]), [pointer])
 
 
-@intrinsic
-def plain_arithmetic(typing: Any) -> Any:
+@operation(_int)
+def plain_arithmetic(builder: Builder, args: Operands) -> Value:
     """Clear what the processor noted, and let it compute with subnormal numbers; returns the modes before (int64)."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        word = _read_word(builder, "fpcr")
-        if _is_arm():
-            _write_word(builder, "fpsr", ir.Constant(_I64, 0))
-            _write_word(builder, "fpcr", builder.and_(word, ir.Constant(_I64, ~_ARM["modes"])))
-            return word
-        # writing takes as long as a small contraction: not where nothing is to be changed
-        wrong = builder.and_(word, ir.Constant(_I64, _X86["modes"] | _X86["lost"]))
-        with builder.if_then(builder.icmp_unsigned("!=", wrong, ir.Constant(_I64, 0)), likely=False):
-            _write_word(builder, "", builder.and_(word, ir.Constant(_I64, ~(_X86["modes"] | _X86["old"]))))
+    word = _read_word(builder, "fpcr")
+    if _is_arm():
+        _write_word(builder, "fpsr", ir.Constant(_I64, 0))
+        _write_word(builder, "fpcr", builder.and_(word, ir.Constant(_I64, ~_ARM["modes"])))
         return word
+    # writing takes as long as a small contraction: not where nothing is to be changed
+    wrong = builder.and_(word, ir.Constant(_I64, _X86["modes"] | _X86["lost"]))
+    with builder.if_then(builder.icmp_unsigned("!=", wrong, ir.Constant(_I64, 0)), likely=False):
+        _write_word(builder, "", builder.and_(word, ir.Constant(_I64, ~(_X86["modes"] | _X86["old"]))))
+    return word
 
-    return types.int64(), generate
 
-
-@intrinsic
-def lost_digits(typing: Any) -> Any:
+@operation(types.boolean)
+def lost_digits(builder: Builder, args: Operands) -> Value:
     """Whether a number underflowed, overflowed or was invalid since `plain_arithmetic`, so that digits may be lost."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        mask = _ARM["lost"] if _is_arm() else _X86["lost"]
-        noted = builder.and_(_read_word(builder, "fpsr"), ir.Constant(_I64, mask))
-        return builder.icmp_unsigned("!=", noted, ir.Constant(_I64, 0))
-
-    return types.boolean(), generate
+    mask = _ARM["lost"] if _is_arm() else _X86["lost"]
+    noted = builder.and_(_read_word(builder, "fpsr"), ir.Constant(_I64, mask))
+    return builder.icmp_unsigned("!=", noted, ir.Constant(_I64, 0))
 
 
-@intrinsic
-def restore_arithmetic(typing: Any, word: Any) -> Any:
+@operation(types.void, _int)
+def restore_arithmetic(builder: Builder, args: Operands) -> None:
     """Set the modes that were before `plain_arithmetic`, whose result `word` is."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        modes = _ARM["modes"] if _is_arm() else _X86["modes"]
-        changed = builder.and_(args[0], ir.Constant(_I64, modes))
-        with builder.if_then(builder.icmp_unsigned("!=", changed, ir.Constant(_I64, 0)), likely=False):
-            _write_word(builder, "fpcr", args[0])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), generate
+    modes = _ARM["modes"] if _is_arm() else _X86["modes"]
+    changed = builder.and_(args[0], ir.Constant(_I64, modes))
+    with builder.if_then(builder.icmp_unsigned("!=", changed, ir.Constant(_I64, 0)), likely=False):
+        _write_word(builder, "fpcr", args[0])

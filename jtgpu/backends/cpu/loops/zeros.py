@@ -67,7 +67,7 @@ def support(arena, code, cards, lanes, scratch):  # type: ignore[no-untyped-def]
     """Run a program so that every cell is 1 where it can be above 0, else 0."""
     # arena: Its factors are 1 where they are above 0
     # cards: (V,) int64: Cardinalities by rank
-    # scratch: `workspace.Scratch.block`
+    # scratch: `workspace.KernelScratch.block`
     for p in range(len(code.load_ptr) - 1):
         _load_support(arena, code.loads[code.load_ptr[p] : code.load_ptr[p + 1]], cards, lanes)
     for p in range(len(code.record_ptr) - 1):

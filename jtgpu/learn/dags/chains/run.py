@@ -69,7 +69,7 @@ class ChainHistory(NamedTuple):
         return np.array(traces, np.float64).reshape(-1, len(self.state.arcs)).T
 
     def means(self) -> tuple[Floats, int]:
-        """Probability of each arc in each chain after the burn-in, (C, n, n), and the number of samples of a chain."""
+        """(C, n, n) probability of each arc in each chain after the burn-in, and the number of samples of one chain."""
         sums, n_burned = self.snapshots.get(self.burned, (np.zeros_like(self.state.arcs), 0))
         n_samples = max(self.state.n_samples - n_burned, 1)
         return (self.state.arcs - sums).astype(np.float64) / (ONE * n_samples), n_samples

@@ -28,7 +28,7 @@ class Random(NamedTuple):
     row: int  # of the script
 
 
-class Chain(NamedTuple):
+class PartitionChain(NamedTuple):
     """The state of a chain."""
 
     part: NDArray[np.int64]  # (n,) part of each variable
@@ -44,7 +44,7 @@ class Chain(NamedTuple):
 
 
 class Replicas(NamedTuple):
-    """The states of R replicas of a chain: the fields of `Chain` with another axis, apart from the scratch."""
+    """The states of R replicas of a chain: the fields of `PartitionChain` with another axis, apart from the scratch."""
 
     part: Matrix[np.int64]  # (R, n)
     parents: Matrix[np.int64]
@@ -61,7 +61,7 @@ class Replicas(NamedTuple):
 @compiled()
 def replica_of(s, r):  # type: ignore[no-untyped-def]
     """The state of a replica."""
-    return Chain(
+    return PartitionChain(
         s.part[r], s.parents[r], s.before[r], s.last[r], s.rough[r], s.values[r], s.order[r], s.start[r], s.new, s.gains
     )
 

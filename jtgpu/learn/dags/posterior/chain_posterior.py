@@ -111,7 +111,7 @@ SHARE_OF_FIRST = 0.2  # of the time that is left, if it is limited
 INTERVAL = 30.0  # seconds between two checkpoints
 
 
-def replicas_of(tempering: Any, prior: Any, backend: str) -> int | str:
+def replicas_of(tempering: object, prior: object, backend: str) -> int | str:
     """Number of replicas: 0 without tempering; or ``"auto"``."""
     if tempering is False:
         return 0
@@ -127,7 +127,7 @@ def replicas_of(tempering: Any, prior: Any, backend: str) -> int | str:
 
 
 def chain_source(
-    task: LearningTask, candidates: Any, stop: Stop, *, n_chains: int, replicas: int | str, cluster: Any,
+    task: LearningTask, candidates: object, stop: Stop, *, n_chains: int, replicas: int | str, cluster: Any,
     checkpoint: str | Path | None,
 ) -> ChainSource:  # fmt: skip
     """Tables and first states of the chains, which continue from a checkpoint if there is one."""
@@ -241,7 +241,7 @@ def _duration(seconds: float) -> str:
 def digests(task: LearningTask, tables: SetTables, chains: str) -> dict[str, str]:
     """Digests of all that decides the result of a run, by name."""
 
-    def digest(*arrays: NDArray[Any]) -> str:
+    def digest(*arrays: NDArray[np.generic]) -> str:
         return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()
 
     c = task.constraints

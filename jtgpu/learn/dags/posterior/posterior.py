@@ -60,10 +60,10 @@ def posterior(  # noqa: PLR0913
     ess: float = 1.0,
     graph_prior: StructurePriorLike = "uniform",
     max_parents: int | Mapping[str, int] = 4,
-    states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None,
+    states: Mapping[str, Sequence[object]] | BayesianNetwork | None = None,
     continuous: bool | Iterable[str] | None = None,
     missing: MissingCells = "error",
-    weights: Any = None,
+    weights: object = None,
     seed: int = 0,
     seconds: float | None = None,
     constraints: Constraints = Constraints(),
@@ -297,5 +297,5 @@ def _draw(tables: CandidateTables, by_orders: ExactPosterior | None, seed: int, 
     return draw_by_partitions(tables, n, seed, threads)
 
 
-def _draw_on_gpu(options: tuple[Any, bool, int, int | None], tables: CandidateTables, n: int) -> Ints:
+def _draw_on_gpu(options: tuple[object, bool, int, int | None], tables: CandidateTables, n: int) -> Ints:
     return GpuExact(*options).posterior(tables, n)[1]

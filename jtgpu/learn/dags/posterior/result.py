@@ -169,7 +169,7 @@ class StructurePosterior(ArcProbabilities):
 
     # Networks -----------------------------------------------------------------------------------------------------
 
-    def network(self, data: Any = None, *, threshold: float | None = None) -> BayesianNetwork:
+    def network(self, data: object = None, *, threshold: float | None = None) -> BayesianNetwork:
         """The network of the best graph, with CPTs from data; a `jtgpu.MixedNetwork` if there are numbers.
 
         Parameters
@@ -185,7 +185,7 @@ class StructurePosterior(ArcProbabilities):
 
     def average(
         self,
-        data: Any = None,
+        data: object = None,
         *,
         n_dags: int = 200,
         max_entries: int | None = None,

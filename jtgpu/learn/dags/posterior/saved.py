@@ -33,15 +33,15 @@ ARRAYS = {
 }  # fmt: skip
 
 
-def _is_text(x: Any) -> bool:
+def _is_text(x: object) -> bool:
     return isinstance(x, str)
 
 
-def _is_whole(x: Any) -> bool:
+def _is_whole(x: object) -> bool:
     return isinstance(x, int) and not isinstance(x, bool) and x >= 0
 
 
-def _is_number(x: Any) -> bool:
+def _is_number(x: object) -> bool:
     return isinstance(x, int | float) and not isinstance(x, bool) and not math.isnan(x)
 
 
@@ -49,7 +49,7 @@ def _is_positive(x: Any) -> bool:
     return _is_number(x) and 0.0 < x < math.inf
 
 
-def _is_flag(x: Any) -> bool:
+def _is_flag(x: object) -> bool:
     return isinstance(x, bool)
 
 
@@ -114,11 +114,11 @@ def _check(given: Mapping[str, Any], checks: Mapping[str, Any], required: Any, w
             raise ValueError(f"{where}{name} is wrong")
 
 
-def _check_parent_sets(every: Any, n: int) -> None:
+def _check_parent_sets(every: object, n: int) -> None:
     if every is None:
         return
 
-    def is_set(x: Any) -> bool:
+    def is_set(x: object) -> bool:
         return (
             isinstance(x, list)
             and len(x) == 2
@@ -173,7 +173,7 @@ def check_arrays(arrays: Mapping[str, NDArray[Any]], states: Sequence[Sequence[s
         raise ValueError("weights are those of other rows")
 
 
-def _check_values(arrays: Mapping[str, NDArray[Any]], n_numbers: int) -> None:
+def _check_values(arrays: Mapping[str, NDArray[np.generic]], n_numbers: int) -> None:
     n_rows = arrays["codes"].shape[1]
     values = arrays.get("values", np.empty((0, n_rows)))
     if values.dtype != np.float64 or values.shape != (n_numbers, n_rows) or not np.isfinite(values).all():

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -75,7 +75,7 @@ class CodedTable:
         return sha.hexdigest()
 
 
-def declared_states(states: Any) -> dict[str, list[str]]:
+def declared_states(states: object) -> dict[str, list[str]]:
     """The names of declared states, by variable."""
     if states is None:
         return {}
@@ -92,7 +92,7 @@ def declared_states(states: Any) -> dict[str, list[str]]:
 def code_column(
     name: str, column: Column, declared: Mapping[str, list[str]], words: frozenset[str], schema: Schema
 ) -> tuple[NDArray[np.int16], tuple[str, ...]]:
-    """State of each row, -1 if missing, and the words that were read as missing; `schema` gets the states."""
+    """The state of each row, -1 if missing, and the words that were read as missing. Adds the states to `schema`."""
     known = declared.get(name, ())
     absent = [is_na_word(v, words) and v.strip() not in known for v in column.cells]
     used = np.unique(column.index[column.index >= 0]).tolist() if any(absent) else []
@@ -132,7 +132,7 @@ def complete_rows(
     names: list[str], columns: list[NDArray[np.int16]], weights: Ints | None, missing: str, cells: MissingReport,
     has_numbers: bool = False,
 ) -> tuple[NDArray[np.uint8], Ints | None, int]:  # fmt: skip
-    """The rows that are used, (n, N) uint8, their weights, and how many rows were left out for their missing cells."""
+    """The states of the rows that are used, (n, N) uint8, their weights, and the number of rows with missing cells."""
     gaps = [c < 0 for c in columns]
     if missing == "available":
         incomplete = np.logical_and.reduce(gaps)
@@ -165,7 +165,7 @@ def complete_rows(
     return codes, weights, int(incomplete.sum())
 
 
-def whole_weights(weights: Any, n_rows: int) -> Ints | None:
+def whole_weights(weights: object, n_rows: int) -> Ints | None:
     """Weights as integers."""
     if weights is None:
         return None

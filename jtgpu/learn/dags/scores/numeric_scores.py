@@ -300,7 +300,7 @@ def products(columns: Floats, weights: Floats | None) -> Pair:
 
 
 def residuals(sums: Pair, cells: Ints, sets: Ints, noise: Floats) -> tuple[Floats, Floats, Floats]:
-    """Pivots (l, B) of members of sets in cells, the diagonals, and what the rounding of the rows adds to them."""
+    """(l, B) pivots of the members of sets in cells, the diagonals, and the error by the rounding of the rows."""
     # sums (q, n, n), cells (B,), sets (B, l), noise (n,): root mean square of a column
     size, at = sets.shape[1], sets.T
     a = [[(sums[0][cells, at[i], at[j]], sums[1][cells, at[i], at[j]]) for j in range(i + 1)] for i in range(size)]

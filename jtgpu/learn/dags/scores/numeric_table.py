@@ -104,12 +104,12 @@ class NumericTable(CodedTable):
         return sums
 
     def _sum(self, x: Floats) -> float:
-        """Sum over the rows, with their weights; by additions in a fixed order, on every processor the same."""
+        """The weighted sum over the rows, in a fixed order of additions: the same on every processor."""
         return float(np.add.reduce(x if self.weights is None else x * self.weights))
 
 
 def number_columns(
-    numbers: Any, table: Table, declared: Mapping[str, Any], *, only_numbers: bool
+    numbers: object, table: Table, declared: Mapping[str, object], *, only_numbers: bool
 ) -> dict[str, Floats]:
     """The columns that are numbers, by name, NaN where a cell is missing."""
     # numbers: True, or the names of columns
@@ -162,9 +162,9 @@ def _counts_rows(x: Floats) -> bool:
 
 
 def code_table(  # noqa: PLR0913
-    data: Data | CodedTable, *, numbers: Any = None, only_numbers: bool = False,
-    states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None, missing: str = "error", weights: Any = None,
-    na_values: Any = None, dialect: CsvDialect | None = None, constant: str = "error",
+    data: Data | CodedTable, *, numbers: object = None, only_numbers: bool = False,
+    states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None, missing: str = "error", weights: object = None,
+    na_values: object = None, dialect: CsvDialect | None = None, constant: str = "error",
 ) -> CodedTable:  # fmt: skip
     """Convert a table to state numbers, and the columns of numbers as they are."""
     # data: data frame, mapping of columns, list of mappings, (N, n) array, path of a CSV or Parquet file, or
@@ -240,7 +240,7 @@ def code_table(  # noqa: PLR0913
     return numeric
 
 
-def _variables(table: Table, states: Any, declared: Mapping[str, Any]) -> list[str]:
+def _variables(table: Table, states: object, declared: Mapping[str, object]) -> list[str]:
     """The columns that are variables: all, or those of a network."""
     names = list(table.names)
     for name in declared:

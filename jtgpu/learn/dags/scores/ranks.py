@@ -15,7 +15,7 @@ from ....util.arrays import Ints
 
 
 def binomial_table(n: int, size: int) -> Ints:
-    """C(c, j) for c = 0..n and j = 0..size, (n + 1, size + 1); numbers above 2^63 - 1 are replaced by that."""
+    """(n + 1, size + 1) C(c, j) for c = 0..n and j = 0..size; numbers above 2^63 - 1 are set to 2^63 - 1."""
     most = np.iinfo(np.int64).max
     return np.array([[min(math.comb(c, j), most) for j in range(size + 1)] for c in range(n + 1)], np.int64)
 

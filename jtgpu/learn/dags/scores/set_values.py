@@ -232,7 +232,7 @@ def run_chunks(work: Callable[[tuple[int, int]], None], begin: int, end: int, co
 
 
 def _cells_of_sets(card: Ints, sizes: int, max_cells: int) -> list[Ints]:
-    """First cell of the table of each set, by size and rank, and one beyond; too large tables have no cells."""
+    """First cell of each set's table, by size and rank, and the end of the last one. Large tables have no cells."""
     n = len(card)
     cells = [np.ones(1, np.int64)]
     for size in range(1, sizes + 1):

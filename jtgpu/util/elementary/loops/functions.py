@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic as _numba_intrinsic
 
 from ... import elementary as series
-from ...jit import compiled
+from ...jit import Builder, Operands, Value, compiled, operation
 from .. import LN2_HIGH, LN2_LOW, LOG2E
 
 __all__ = [
@@ -27,51 +25,30 @@ __all__ = [
 
 # Numba intrinsics on the bits of 64-bit words and doubles.
 
-def _intrinsic(function: Any) -> Any:
-    """`numba.extending.intrinsic`, typed for callers in compiled code (without the typing context)."""
-    return _numba_intrinsic(function)
-
-
-@_intrinsic
-def popcount(typing: Any, x: Any) -> Any:
+@operation(types.int64, types.uint64)
+def popcount(builder: Builder, args: Operands) -> Value:
     """Number of bits that are set in a uint64, as int64."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.ctpop(args[0])
-
-    return types.int64(types.uint64), generate
+    return builder.ctpop(args[0])
 
 
-@_intrinsic
-def as_float(typing: Any, bits: Any) -> Any:
+@operation(types.float64, types.int64)
+def as_float(builder: Builder, args: Operands) -> Value:
     """The double of 64 bits, an int64."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return types.float64(types.int64), generate
+    return builder.bitcast(args[0], ir.DoubleType())
 
 
-@_intrinsic
-def as_bits(typing: Any, x: Any) -> Any:
+@operation(types.int64, types.float64)
+def as_bits(builder: Builder, args: Operands) -> Value:
     """The 64 bits of a double, as int64."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.IntType(64))
-
-    return types.int64(types.float64), generate
+    return builder.bitcast(args[0], ir.IntType(64))
 
 
-@_intrinsic
-def high_product(typing: Any, a: Any, b: Any) -> Any:
+@operation(types.uint64, types.uint64, types.uint64)
+def high_product(builder: Builder, args: Operands) -> Value:
     """The upper 64 bits of the product of two uint64."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        wide = ir.IntType(128)
-        product = builder.mul(*(builder.zext(x, wide) for x in args))
-        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
-
-    return types.uint64(types.uint64, types.uint64), generate
+    wide = ir.IntType(128)
+    product = builder.mul(*(builder.zext(x, wide) for x in args))
+    return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
 
 
 _log_of_parts = compiled(allocates=False, inline="always")(series.log_of_parts)
