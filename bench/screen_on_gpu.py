@@ -13,8 +13,8 @@ from rows import row
 import jtgpu
 from jtgpu import screen, timing
 from jtgpu.device.context import device_numbers, open_device
-from jtgpu.screen.columns import Columns, open_rows
-from jtgpu.screen.engine import Target
+from jtgpu.screen.columns import LearnedColumns, open_rows
+from jtgpu.screen.engine import ScreenTarget
 from jtgpu.screen.table import Screened, make_engine
 
 TOP, SAMPLE = 10, 3000
@@ -40,9 +40,9 @@ def _stages(x: Any, k: int, metric: Any, devices: list[int], *, every: bool) -> 
     """Seconds of one run's stages: reading the table, the tree, the search of all rows."""
     marks = [time.perf_counter()]
     table = open_rows(x)
-    learned = Columns.learn(table, x, metric, "auto", None)
+    learned = LearnedColumns.learn(table, x, metric, "auto", None)
     marks.append(time.perf_counter())
-    screened = Screened(learned, k, Target("gpu", None, tuple(devices)))
+    screened = Screened(learned, k, ScreenTarget("gpu", None, tuple(devices)))
     first, _ = screened.kinds
     references = learned.rows if len(first) == len(learned.rows) else learned.rows.take(first)
     counts = screened.counts
@@ -101,7 +101,7 @@ def _all_weights(
     x: Any, k: int, metric: Any, name: str, devices: list[int], where: dict[str, Any], runs: int
 ) -> Iterator[dict[str, Any]]:
     found = screen.weights(x, k, metric, compute=jtgpu.Compute(backend="gpu", devices=devices))
-    screened = Screened(Columns.learn(open_rows(x), x, metric, "auto", None), k, Target("cpu", None))
+    screened = Screened(LearnedColumns.learn(open_rows(x), x, metric, "auto", None), k, ScreenTarget("cpu", None))
     some = np.random.default_rng(1).choice(len(x), min(SAMPLE, len(x)), replace=False)
     _alike(found[some], screened.against(screened.rows.take(some), None), name)
     spread = _spread(lambda: screen.weights(x, k, metric, compute=jtgpu.Compute(backend="gpu", devices=devices)), runs)

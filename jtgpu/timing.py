@@ -146,7 +146,7 @@ def check_answers(posteriors: Posteriors, *, observed: Mapping[str, int] | None 
 def warm_up(backend: BackendName = "auto") -> None:
     """Import and compile everything, so that the first measured network does not pay for it."""
     # raises BackendUnavailable: If the backend cannot run on this machine.
-    from .backends.cpu.warm import warm_up as compile_cpu_kernels  # both import Numba
+    from .backends.cpu.engine import warm_up as compile_cpu_kernels  # both import Numba
     from .plans.ordering import warm_up as compile_order_search
 
     compile_order_search()

@@ -18,10 +18,10 @@ from ..columns.files import read_file
 from ..draw import arcs
 from ..errors import DataError, FormatError, JtgpuError, TableTooLarge, closest
 from ..formats import writer_of
+from ..learn.dags.best_graph import TimeLimit
 from ..learn.dags.posterior.posterior import posterior
 from ..learn.dags.structure import Structure, structure
 from ..learn.dags.task import require_feasible
-from ..learn.dags.time_limit import TimeLimit
 from ..learn.discretisation import discretise
 from ..learn.number_validation import NumberValidation
 from ..learn.parameters.fit import fit

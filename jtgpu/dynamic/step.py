@@ -16,7 +16,7 @@ from ..inference.queries.posteriors import messages_of
 from ..inference.sets import Sets
 from ..inference.tree import JunctionTree
 from ..model.markov import MarkovNetwork
-from ..plans.reroot import rerooted
+from ..plans.compiler import rerooted
 from ..util.lru import LRU
 
 if TYPE_CHECKING:

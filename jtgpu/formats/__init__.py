@@ -29,8 +29,7 @@ from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
     from .bundled import load, networks
-    from .evidence_cases import Case
-    from .evidence_files import read_evidence, read_evidence_cases, read_query
+    from .evidence_files import Case, read_evidence, read_evidence_cases, read_query
     from .network_files import Opened, open_text, read, save_text, write, writer_of
     from .registry import FORMATS, Format, formats
 
@@ -41,7 +40,6 @@ __all__ = [
 
 # imported when they are used: a shell that completes names of files needs no parser
 __getattr__, __dir__ = public_names(__name__, {
-    "bundled": "load networks", "evidence_cases": "Case",
-    "evidence_files": "read_evidence read_evidence_cases read_query",
+    "bundled": "load networks", "evidence_files": "Case read_evidence read_evidence_cases read_query",
     "network_files": "Opened open_text read save_text write writer_of", "registry": "FORMATS Format formats",
 })  # fmt: skip

@@ -22,7 +22,7 @@ from ..errors import shown
 from .block_reader import skipped, token_pattern
 from .canonical_nodes import Expander
 from .draft import Draft, FamilyDraft
-from .dsl_values import Value, ValueReader
+from .dsl import Value, ValueReader
 from .finish import parsers_of
 from .text import SourceText, floats, nth_word
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, NetworkError, UnknownState, UnknownVariable, closest, shown
 from ..util import late_imports
-from ..util.lazy_sequence import configurations
-from ..util.text_table import DIGITS, SMALL, WIDTH, display_width, format_table
+from ..util.text_table import DIGITS, SMALL, WIDTH, configurations, display_width, format_table
 from .cpts import ROW_TOLERANCE, check_numbers, freeze
 from .discrete import DiscreteModel
 from .noisy import NoisyOr

@@ -15,8 +15,7 @@ from .cpt import Axis, Cpt, checked_cpt
 from .discrete import MAX_STATES, DiscreteModel
 from .network import BayesianNetwork
 from .network_text import summary
-from .template_checks import Parent, check_cycle, checked_static, children, read_parents
-from .templates import from_slices, stationary
+from .templates import Parent, check_cycle, checked_static, children, from_slices, read_parents, stationary
 
 if TYPE_CHECKING:
     from ..util.arrays import Floats

@@ -18,7 +18,7 @@ from .dynamic import DynamicNetwork
 from .gaussian import Gaussian, checked_gaussian
 from .mixed import NUMBER, MixedNetwork
 from .network_text import summary
-from .template_checks import check_cycle, children
+from .templates import check_cycle, children
 
 if TYPE_CHECKING:
     from typing import Self, Unpack

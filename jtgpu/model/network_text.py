@@ -289,14 +289,14 @@ def summary(
     # variables, states, parents: Of each variable; ``parents=None`` leaves the column out
     if not variables:
         return head
-    columns: list[Sequence[str]] = [variables, _Lists(states)]
+    columns: list[Sequence[str]] = [variables, _WordLists(states)]
     if parents is not None:
-        columns.append(_Lists(parents))
+        columns.append(_WordLists(parents))
     names = ["variable", "states", "parents"][: len(columns)]
     return f"{head}\n{format_table(names, columns, fixed=1, width=None)}"
 
 
-class _Lists(Sequence[str]):
+class _WordLists(Sequence[str]):
     """A column of lists of words."""
 
     def __init__(self, lists: Sequence[Sequence[str]]):

@@ -7,6 +7,7 @@ import heapq
 import math
 import os
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .ordering.files import OrderResult
+
 
 # A lower bound of the largest clique that every elimination order makes.
 
@@ -406,3 +408,33 @@ def _check_limits(
             needed,
             memory_limit,
         )
+
+
+def rerooted(plan: Plan, factor: int) -> Plan:
+    """The plan with one more clique, the scope of a factor, as root: its posterior takes the contractions of P(e)."""
+    cards, rank = plan.cardinality.tolist(), plan.axis_rank.tolist()
+    parent, homes = plan.clique_parent.tolist(), plan.factor_clique.tolist()
+    at, above = homes[factor], len(parent)
+    homes[factor] = above
+    while at >= 0:  # turn the path to the root
+        parent[at], above, at = above, at, parent[at]
+    parent.append(-1)
+    depth = [0] * len(parent)
+    for c in range(len(parent)):
+        up = parent[c]
+        while up >= 0:
+            depth[c], up = depth[c] + 1, parent[up]
+    scopes = [*plan.cliques, sorted(plan.factor_scopes[factor], key=rank.__getitem__)]
+    clique_ptr, clique_var = ragged([list(c) for c in scopes])
+    cliques = [frozenset(c) for c in scopes]
+    separators = [cliques[c] & cliques[up] if up >= 0 else () for c, up in enumerate(parent)]
+    separator_ptr, separator_var = ragged([sorted(s, key=rank.__getitem__) for s in separators])
+    sets = plan.evidence_factor[len(cards) :].tolist()
+    program = lower(cards, plan.factor_scopes, homes, parent, rank, sets=sets)
+    sizes = [math.prod(cards[v] for v in s) for s in program.scopes]
+    offsets, cells = lay_out(sizes, plan.n_factors, program.outs, program.posterior_table)
+    return replace(
+        plan, clique_ptr=clique_ptr, clique_var=clique_var, factor_clique=np.array(homes),
+        clique_parent=np.array(parent), clique_depth=np.array(depth), separator_ptr=separator_ptr,
+        separator_var=separator_var, **program_arrays(program, offsets, cells),
+    )  # fmt: skip

@@ -23,6 +23,7 @@ from ..util.loops import loops
 from .arrays import ragged, ranges
 from .clique_tree import elimination_cliques, interaction_graph
 from .compiler import build_plan, check_bound, fast_order
+from .lowering import lay_out
 from .ordering import find_order, order_cost
 from .specialise import conditional_heads
 
@@ -260,7 +261,7 @@ class Reducer:
         index = self._cell_ptr[:-1] + np.diff(at[self._scope_ptr])
         n_free = np.diff(np.concatenate([[0], np.cumsum(left.n_possible[self._scope] > 1)])[self._scope_ptr])
         known = factors[n_free[factors] == 0]
-        tables = _Tables(left, merge=not families)
+        tables = _CollectedTables(left, merge=not families)
         tables.constants.extend(self._cells[index[known]].tolist())
         for f in factors[n_free[factors] > 0].tolist():
             tables.add(self.scopes[f], self.factors[f], f)
@@ -271,7 +272,7 @@ class Reducer:
         return tables.reduction(sets, keep)
 
 
-class _Tables:
+class _CollectedTables:
     """The tables of a reduction while they are collected."""
     # left: What is known of the variables and states
     # merge: Whether tables of equal scope are multiplied, and those of one number left out
@@ -392,3 +393,35 @@ class _Tables:
             homes={f: places[place] for f, place in self._homes.items()}, log_constant=log_constant,
             sets=tuple(dict.fromkeys(s for s in inner if len(s) > 1)),
         )  # fmt: skip
+
+
+def possible_states(
+    cards: NDArray[np.int64], scopes: Sequence[Sequence[int]], factors: Sequence[NDArray[np.float64]]
+) -> list[NDArray[np.bool_]] | None:
+    """Which states of each variable are possible; None if all are, or if no configuration is."""
+    # cards: (V,) int64
+    # scopes: Of the factors
+    flat = [np.zeros(0), *(table.reshape(-1) for table in factors)]
+    support = np.concatenate(flat, dtype=np.bool_, casting="unsafe")
+    if support.all():
+        return None
+    possible = np.ones(int(cards.sum()), np.bool_)
+    scope_ptr, scope = ragged(scopes)
+    _loops.narrow(
+        support.view(np.uint8), np.cumsum([*map(len, flat)]), np.array(cards), scope, scope_ptr,
+        possible.view(np.uint8),
+    )  # fmt: skip
+    if possible.all():
+        return None
+    by_variable = np.split(possible, np.cumsum(cards)[:-1])
+    return by_variable if all(states.any() for states in by_variable) else None
+
+
+def restricted_plan(plan: Plan, cards: NDArray[np.int64]) -> Plan:
+    """The same contractions of tables with fewer states of some variables, (V,) int64."""
+    own = cards.tolist()
+    sizes = [math.prod([own[v] for v in scope]) for scope in plan.table_scopes]
+    offsets, cells = lay_out(sizes, plan.n_factors, plan.op_out.tolist(), plan.posterior_table.tolist())
+    return replace(
+        plan, cardinality=cards, table_off=np.array(offsets, np.int64), arena_cells=np.array([cells], np.int64)
+    )

@@ -88,7 +88,7 @@ def _by_columns(cells: NDArray[Any]) -> NDArray[Any]:
 
 
 @dataclass
-class Columns:
+class LearnedColumns:
     """Scales and states learned from the columns of a table."""
 
     names: list[str]
@@ -104,7 +104,7 @@ class Columns:
     def learn(
         cls, table: Table, cases: Any, metric: str, missing: str, scale: str | None, net: Any = None,
         columns: Iterable[str] | None = None,
-    ) -> Columns:  # fmt: skip
+    ) -> LearnedColumns:  # fmt: skip
         """Read the rows of a table, and everything that is needed to read new rows in the same way."""
         choice("metric", metric, METRICS)
         choice("missing", missing, MISSING_RULES)

@@ -28,7 +28,7 @@ LARGEST_K = 1024  # of a GPU: the lists are in registers
 FEWEST_ALL, FEWEST_TOP = 30_000, 400_000  # rows from which a GPU takes less time, its start included
 
 
-class Target(NamedTuple):
+class ScreenTarget(NamedTuple):
     """The backend that computes."""
 
     backend: str  # {"cpu", "gpu", "reference"}
@@ -40,7 +40,7 @@ class Target(NamedTuple):
     @classmethod
     def resolve(
         cls, backend: str, threads: int | None, devices: Any, n_rows: int, k: int, *, every: bool, cluster: Any = None
-    ) -> Target:  # fmt: skip
+    ) -> ScreenTarget:  # fmt: skip
         """The backend for a table of so many rows, of which all weights are computed or the largest."""
         # raises ArgumentError: If options contradict each other, or a GPU cannot add so many distances.
         # raises BackendUnavailable: If a GPU is requested and there is none.

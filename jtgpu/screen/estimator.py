@@ -12,8 +12,8 @@ from ..errors import ArgumentError, DataError
 from ..util.arguments import check_keywords, number, whole_number
 from ..util.arrays import Floats, Ints
 from ..util.estimator import Estimator, check_table, check_width
-from .columns import Columns, open_rows
-from .engine import Target
+from .columns import LearnedColumns, open_rows
+from .engine import ScreenTarget
 from .outliers import Outliers
 from .table import Screened, check_finite
 
@@ -119,8 +119,8 @@ class KNNWeight(Estimator):
         else:
             n = whole_number("n_outliers", self.n_outliers, 1, table.n)
         k = min(self.k, table.n)
-        target = Target.resolve(self.backend, self.threads, None, table.n, k, every=False)
-        learned = Columns.learn(table, X, self.metric, self.missing, self.scale, None, self.columns)
+        target = ScreenTarget.resolve(self.backend, self.threads, None, table.n, k, every=False)
+        learned = LearnedColumns.learn(table, X, self.metric, self.missing, self.scale, None, self.columns)
         screened = Screened(learned, k, target)
         top, stats = screened.top(n)
         threshold = float(top.weight[-1])

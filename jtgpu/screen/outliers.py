@@ -18,8 +18,8 @@ from ..util.arrays import Bools, Floats, Ints
 from ..util.equality import ByValue
 from ..util.options import Against, EngineName, Metric, OutlierMethod, Scale, ScreenMissing, TableLike
 from . import reference
-from .columns import Columns, as_array_like, like_cases, open_rows, take_rows
-from .engine import Target
+from .columns import LearnedColumns, as_array_like, like_cases, open_rows, take_rows
+from .engine import ScreenTarget
 from .table import Progress, Screened, Top, check_finite
 
 # Screening on a cluster: each worker has all rows, and searches a part of them.
@@ -65,7 +65,7 @@ def _results(cluster: Any, screened: Screened, work: Any, more: Any) -> Any:
 
 def _on_worker(screened: Screened, threads: int) -> Screened:
     devices = (0,) if screened.target.backend == "gpu" else ()  # a worker sees its own GPU only
-    return replace(screened, target=Target(screened.target.backend, threads, devices))
+    return replace(screened, target=ScreenTarget(screened.target.backend, threads, devices))
 
 
 def _top_of_part(shared: tuple[Screened, int], part: Part, threads: int) -> tuple[Top, dict[str, int]]:
@@ -193,14 +193,14 @@ USED = "backend threads devices cluster progress"  # of Compute
 
 
 def _screen(
-    cases: Any, k: Any, columns: Callable[[Table], Columns], compute: Compute, every: bool
+    cases: Any, k: Any, columns: Callable[[Table], LearnedColumns], compute: Compute, every: bool
 ) -> tuple[Table, Screened]:
     whole_number("k", k, 1)
     callback("progress", compute.progress)
     table = open_rows(cases)
     if not table.n:
         raise DataError("the table has no rows")
-    target = Target.resolve(
+    target = ScreenTarget.resolve(
         compute.backend, compute.threads, compute.devices, table.n, int(k), every=every, cluster=compute.cluster
     )
     learned = columns(table)
@@ -274,7 +274,7 @@ def top_outliers(  # noqa: PLR0913 (public)
     every = method == "all"
     compute = Compute.of(compute, USED, "top_outliers")
     table, screened = _screen(
-        cases, k, lambda t: Columns.learn(t, cases, metric, missing, scale, net, columns), compute, every
+        cases, k, lambda t: LearnedColumns.learn(t, cases, metric, missing, scale, net, columns), compute, every
     )
     if table.n < n:
         raise DataError(f"the table has {table.n} rows, fewer than n={n}; use a smaller n")
@@ -324,7 +324,7 @@ def weights(  # noqa: PLR0913 (public)
     """
     compute = Compute.of(compute, USED, "weights")
     table, screened = _screen(
-        cases, k, lambda t: Columns.learn(t, cases, metric, missing, scale, net, columns), compute, True
+        cases, k, lambda t: LearnedColumns.learn(t, cases, metric, missing, scale, net, columns), compute, True
     )
     result, _ = _weights(screened, compute)
     return result if as_array_like(cases) else like_cases(cases, table, {"weight": result})

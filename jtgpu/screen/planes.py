@@ -191,7 +191,7 @@ SLICE_BLOCK, SLICE_WORD = 1024, 64  # rows, of a block and of a word of `Sliced`
 MOST_COLUMNS = 1 << 16
 
 
-class BitPlanes(Engine):
+class PlaneEngine(Engine):
     """Blocks of rows as bit planes, ordered so that equal states are close to each other."""
 
     def __init__(self, measure: Measure, references: Rows, counts: Ints, k: int):

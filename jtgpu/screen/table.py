@@ -14,14 +14,14 @@ from ..errors import BackendUnavailable, DataError, TableTooLarge
 from ..util.arrays import Floats, Ints
 from ..util.rows import find_equal_rows
 from . import reference
-from .columns import Columns
-from .engine import Engine, Measure, Ranking, Rows, Target
+from .columns import LearnedColumns
+from .engine import Engine, Measure, Ranking, Rows, ScreenTarget
 from .gpu_engine import GpuEngine, SeveralGpus
-from .planes import BitPlanes, BoxTree
+from .planes import BoxTree, PlaneEngine
 
 # The engine of a backend: reference, CPU or GPUs.
 
-def make_engine(measure: Measure, references: Rows, counts: Ints, k: int, target: Target) -> Engine:
+def make_engine(measure: Measure, references: Rows, counts: Ints, k: int, target: ScreenTarget) -> Engine:
     """The engine for some rows, each of which stands for `counts` equal rows of the table."""
     if target.backend == "reference":
         return Everything(measure, references, counts, k)
@@ -29,7 +29,7 @@ def make_engine(measure: Measure, references: Rows, counts: Ints, k: int, target
         if len(target.devices) == 1:
             return GpuEngine(measure, references, counts, k, target.devices[0])
         return SeveralGpus(measure, references, counts, k, target.devices)
-    return BitPlanes(measure, references, counts, k) if measure.is_share else BoxTree(measure, references, k)
+    return PlaneEngine(measure, references, counts, k) if measure.is_share else BoxTree(measure, references, k)
 
 
 class Everything(Engine):
@@ -88,9 +88,9 @@ class Top:
 class Screened:
     """Encoded rows of a table, and an engine over them."""
 
-    columns: Columns
+    columns: LearnedColumns
     k: int
-    target: Target
+    target: ScreenTarget
 
     def __getstate__(self) -> dict[str, Any]:
         """All attributes except the engine, which is made again on use."""
@@ -147,7 +147,7 @@ class Screened:
         except (BackendUnavailable, TableTooLarge) as error:
             if not self.target.is_auto:
                 raise
-            self.target = Target("cpu", self.target.threads, reason=f"auto: {error}")
+            self.target = ScreenTarget("cpu", self.target.threads, reason=f"auto: {error}")
             return self._made(references, self.counts)
 
     @contextmanager

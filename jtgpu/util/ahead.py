@@ -24,7 +24,7 @@ from pathlib import Path
 from .loop_sources import source_digest
 from .loops import LEVELS, add_checksum, extension
 from .machine_code import Entry
-from .signatures import Array, Number, Record, Type
+from .signatures import Array, NumberType, RecordType, Type
 from .system import cores
 
 # Builds the extension modules of compiled loops: one process a core compiles, then the C compiler links.
@@ -53,7 +53,7 @@ class _Arguments:
     def _add(self, kind: Type, value: str) -> None:
         name = f"a{self._n}"
         self._n += 1
-        if isinstance(kind, Record):
+        if isinstance(kind, RecordType):
             self.checks.append(f"PyTuple_Check({value}) && PyTuple_GET_SIZE({value}) == {len(kind.items)}")
             for i, item in enumerate(kind.items):
                 self._add(item, f"PyTuple_GET_ITEM({value}, {i})")
@@ -93,7 +93,7 @@ class _Arguments:
 
 
 def _result_type(kind: Type) -> str:
-    if isinstance(kind, Record):
+    if isinstance(kind, RecordType):
         return "struct { " + " ".join(f"{_result_type(item)} f{i};" for i, item in enumerate(kind.items)) + " }"
     if isinstance(kind, Array):
         return f"Array{kind.ndim}"
@@ -102,7 +102,7 @@ def _result_type(kind: Type) -> str:
 
 def _python_object(kind: Type, value: str) -> str:
     """An expression that makes Python's object of a result; NULL with an error set if it cannot."""
-    if isinstance(kind, Record):
+    if isinstance(kind, RecordType):
         items = ", ".join(_python_object(item, f"{value}.f{i}") for i, item in enumerate(kind.items))
         built = f'Py_BuildValue("({"N" * len(kind.items)})", {items})'
         if kind.kind is None:
@@ -122,7 +122,7 @@ def _function(entry: Entry) -> str:
     short = entry.symbol
     taken = ", ".join([f"result_{short} *", "const Error **", *arguments.taken])
     passed = ", ".join(["&result", "&error", *arguments.passed])
-    nothing = isinstance(entry.result, Number) and not entry.result.code
+    nothing = isinstance(entry.result, NumberType) and not entry.result.code
     returned = "Py_RETURN_NONE;" if nothing else f"return {_python_object(entry.result, 'result')};"
     checks = "\n        || ".join(f"!({check})" for check in arguments.checks)
     text = f"""
@@ -164,7 +164,7 @@ static {_result_type(entry.result)} plain_{short}({", ".join(map(" ".join, zip(a
 
 def has_address(entry: Entry) -> bool:
     """Whether compiled code may call an entry by its address: its arguments and its result are numbers."""
-    return all(isinstance(t, Number) and t.code for t in (*entry.arguments, entry.result))
+    return all(isinstance(t, NumberType) and t.code for t in (*entry.arguments, entry.result))
 
 
 def source(entries: Sequence[Entry], module: str, level: str, digest: str) -> str:

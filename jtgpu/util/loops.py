@@ -191,7 +191,7 @@ def loops(module: str) -> Loops:
 
 # Compiling all loops before they are needed, for images and machines whose package has no extension module.
 
-class Warmup(NamedTuple):
+class CompileOutcome(NamedTuple):
     """The outcome of `compile_loops`."""
 
     place: str  # the extension module, or the folder of the cache
@@ -200,7 +200,7 @@ class Warmup(NamedTuple):
     seconds: float
 
 
-def compile_loops(progress: Callable[[str], None] = lambda line: None) -> Warmup:
+def compile_loops(progress: Callable[[str], None] = lambda line: None) -> CompileOutcome:
     """Compile every loop that is not compiled yet, on all cores."""
     # progress: Gets a line for every loop
     started = time.perf_counter()
@@ -208,7 +208,7 @@ def compile_loops(progress: Callable[[str], None] = lambda line: None) -> Warmup
     if mode() == "jit":
         module, reason = None, "JTGPU_LOOPS is jit"
     if module is not None:
-        return Warmup(str(Path(module.__file__)), "", 0, time.perf_counter() - started)
+        return CompileOutcome(str(Path(module.__file__)), "", 0, time.perf_counter() - started)
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from multiprocessing import get_context
 
@@ -223,7 +223,7 @@ def compile_loops(progress: Callable[[str], None] = lambda line: None) -> Warmup
         for n, done in enumerate(as_completed(running), 1):
             done.result()
             progress(f"{n} of {len(names)}: {running[done]}")
-    return Warmup(str(folder), reason, len(names), time.perf_counter() - started)
+    return CompileOutcome(str(folder), reason, len(names), time.perf_counter() - started)
 
 
 def compile_loop(name: str) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypedDict
 
 __all__ = [
-    "Against", "BackendName", "CompileOptions", "Data", "Decisions", "Devices", "Dtype", "EngineName", "Frame",
-    "FrameLibrary", "ImputeMethod", "InformationUnit", "JointMethod", "LearnBackend", "Lowering", "Metric",
+    "Against", "BackendName", "CompileOptions", "DLPackArray", "Data", "Decisions", "Devices", "Dtype", "EngineName",
+    "Frame", "FrameLibrary", "ImputeMethod", "InformationUnit", "JointMethod", "LearnBackend", "Lowering", "Metric",
     "MissingCells", "Objective", "OnProblem", "Order", "OrderMethod", "OutlierMethod", "PlanOptions", "PosteriorMethod",
-    "Scale", "ScreenMissing", "SearchMethod", "StructurePriorLike", "TableLike", "Tensor", "TreeOptions", "ZeroRows",
+    "Scale", "ScreenMissing", "SearchMethod", "StructurePriorLike", "TableLike", "TreeOptions", "ZeroRows",
 ]  # fmt: skip
 
 
@@ -25,14 +25,14 @@ class Frame(Protocol):
     def columns(self) -> Any: ...
 
 
-class Tensor(Protocol):
+class DLPackArray(Protocol):
     """An array of NumPy, PyTorch, JAX or another library."""
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 # data frame, mapping of columns, list of mappings, or rows of states; see `jtgpu.JunctionTree.posteriors_batch`
-TableLike = Frame | Tensor | Mapping[Any, Any] | list[Any] | tuple[Any, ...]
+TableLike = Frame | DLPackArray | Mapping[Any, Any] | list[Any] | tuple[Any, ...]
 Data = TableLike | str | os.PathLike[str] | Sequence[str | os.PathLike[str]]  # a table, or files of one
 FrameLibrary = Literal["pandas", "polars", "pyarrow"]
 

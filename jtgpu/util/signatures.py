@@ -20,7 +20,7 @@ FIELDS = {"int": "i8", "float": "f8", "bool": "b1"}
 AXES = {"NDArray": 1, "Matrix": 2, "Cube": 3}  # of an annotation
 
 
-class Number(NamedTuple):
+class NumberType(NamedTuple):
     """A number."""
 
     code: str  # of NUMBERS; empty: None
@@ -34,14 +34,14 @@ class Array(NamedTuple):
     constant: bool = False
 
 
-class Record(NamedTuple):
+class RecordType(NamedTuple):
     """A tuple, or a NamedTuple."""
 
     items: tuple[Type, ...]
     kind: type | None = None
 
 
-Type = Number | Array | Record
+Type = NumberType | Array | RecordType
 
 
 def parse(signature: str, names: Mapping[str, Any]) -> tuple[Type, ...]:
@@ -57,9 +57,9 @@ def _elements(node: ast.expr) -> list[ast.expr]:
 
 def _parsed(node: ast.expr, names: Mapping[str, Any]) -> Type:
     if isinstance(node, ast.Tuple):
-        return Record(tuple(_parsed(item, names) for item in node.elts))
+        return RecordType(tuple(_parsed(item, names) for item in node.elts))
     if isinstance(node, ast.Name) and node.id in NUMBERS:
-        return Number(node.id)
+        return NumberType(node.id)
     if isinstance(node, ast.Name):
         return _fields(names[node.id])
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in NUMBERS:
@@ -71,7 +71,7 @@ def _parsed(node: ast.expr, names: Mapping[str, Any]) -> Type:
     raise TypeError(f"no type: {ast.unparse(node)}")
 
 
-def _fields(kind: Any) -> Record:
+def _fields(kind: Any) -> RecordType:
     """The types of a NamedTuple's fields, by their annotations."""
     items: list[Type] = []
     for name in kind._fields:
@@ -81,8 +81,8 @@ def _fields(kind: Any) -> Record:
             scalar = getattr(np, ast.unparse(node.slice).removeprefix("np."))
             items.append(Array(np.dtype(scalar).str[1:], AXES[ast.unparse(node.value)]))
         else:
-            items.append(Number(FIELDS[ast.unparse(node)]))
-    return Record(tuple(items), kind)
+            items.append(NumberType(FIELDS[ast.unparse(node)]))
+    return RecordType(tuple(items), kind)
 
 
 def numba_types(signature: str, names: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -91,7 +91,7 @@ def numba_types(signature: str, names: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _numba_type(kind: Type) -> Any:
-    if isinstance(kind, Record):
+    if isinstance(kind, RecordType):
         from_types: Any = types.BaseTuple.from_types
         return from_types([_numba_type(item) for item in kind.items], kind.kind)
     number = from_dtype(np.dtype(kind.code))
@@ -103,13 +103,13 @@ def _numba_type(kind: Type) -> Any:
 def type_of(result: Any) -> Type:
     """The type of a result that Numba infers."""
     if isinstance(result, types.NoneType):
-        return Number("")
+        return NumberType("")
     if isinstance(result, types.BaseTuple):
         items: Any = result
-        return Record(tuple(map(type_of, items.types)), getattr(result, "instance_class", None))
+        return RecordType(tuple(map(type_of, items.types)), getattr(result, "instance_class", None))
     if isinstance(result, types.Array):
         return Array(as_dtype(result.dtype).str[1:], result.ndim)
     code = as_dtype(result).str[1:]
     if code not in NUMBERS:
         raise TypeError(f"a compiled function that Python calls cannot return {result}")
-    return Number(code)
+    return NumberType(code)

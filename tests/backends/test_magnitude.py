@@ -18,7 +18,7 @@ import jtgpu
 from jtgpu import errors
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import engine, programs, runner
-from jtgpu.backends.cpu.workspace import Numbers, Workspace
+from jtgpu.backends.cpu.workspace import ModelNumbers, Workspace
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.util.options import BackendName
@@ -271,7 +271,7 @@ def test_extended_numbers_are_those_of_ordinary_runs(name: str, monkeypatch: pyt
     ordinary, best = tree.posteriors(evidence), tree.mpe(evidence)
     samples = tree.sample(20, evidence, seed=4).states
     monkeypatch.setattr(programs, "LOOK", 0)  # structural zeros are left out at once
-    monkeypatch.setattr(Numbers, "is_lossy", property(lambda _: True, lambda *_: None), raising=False)
+    monkeypatch.setattr(ModelNumbers, "is_lossy", property(lambda _: True, lambda *_: None), raising=False)
     for again in range(2):
         lossy = net.compile("cpu", threads=1)
         answer = lossy.posteriors(evidence)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.draw.courses import MOST_PANELS, draw_courses
+from jtgpu.draw.html import MOST_PANELS, draw_courses
 
 from ..cli.test_dynamic_numbers import machine
 from ..formats.test_dynamic_files import umbrella

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.backends.cpu.slices import SliceGroup
+from jtgpu.backends.cpu.slices import CpuSliceGroup
 from jtgpu.dynamic import counts, explain, posteriors, propagation, sequences
 from jtgpu.dynamic.counts import expected_counts
 from jtgpu.util.elementary import exps, logs
@@ -176,7 +176,7 @@ def test_extended_passes_have_the_answers_of_ordinary_ones(seed: int, monkeypatc
     expected = answers()
     read = sequences.read_sequences(dyn, frame, **plain)
     expected_sums = expected_counts(tree.step, read, np.arange(1.0, read.n + 1))
-    monkeypatch.setattr(SliceGroup, "finish", lambda group: np.ones(group.n, np.bool_))
+    monkeypatch.setattr(CpuSliceGroup, "finish", lambda group: np.ones(group.n, np.bool_))
     monkeypatch.setattr(sequences.Sequences, "extended", property(lambda read: np.ones(read.n, np.bool_)))
     monkeypatch.setattr(propagation, "KEPT", 0 if seed % 5 == 0 else 1 << 20)  # 0: blocks of slices
     for a, b in zip(answers(), expected, strict=True):

@@ -18,8 +18,7 @@ from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.plans import compiler
 from jtgpu.plans.balance import shorten
-from jtgpu.plans.lean import slim
-from jtgpu.plans.lowering import GPU_US_PER_CRITICAL_US, SLIM, relowered
+from jtgpu.plans.lowering import GPU_US_PER_CRITICAL_US, SLIM, relowered, slim
 from jtgpu.plans.plan import Plan
 from tests.plans.test_program import planned
 from tests.support import random_nets

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from jtgpu.plans.reroot import rerooted
+from jtgpu.plans.compiler import rerooted
 from tests.support.bundled import bundled
 
 

@@ -162,7 +162,7 @@ def test_compiled_code_calls_by_address(extension: Any) -> None:
 def test_what_numba_lacks_at_run_time_is_found_while_building(tmp_path: Path) -> None:
     from jtgpu.util import ahead, machine_code, signatures
 
-    entry = machine_code.Entry("name", "symbol", (), signatures.Number(""), "", ("NRT_unknown", "PyErr_Clear"))
+    entry = machine_code.Entry("name", "symbol", (), signatures.NumberType(""), "", ("NRT_unknown", "PyErr_Clear"))
     with pytest.raises(ahead.BuildError, match="NRT_unknown"):
         ahead._check([entry])
 

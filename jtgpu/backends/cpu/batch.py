@@ -12,22 +12,24 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...errors import ImpossibleEvidence
 from ...util.loops import loops
+from ...util.system import new_lock, reset_in_child
 from ..base import BatchResult, Evidence, columns_of
 from .costs import MARGIN, ROW_BY_ROW, Config
-from .lanes import config_of, memory_of, weight_columns
+from .lanes import CACHE, config_of, memory_of, weight_columns
 from .programs import CachedProgram
 from .records import Cases, Memory, Posteriors
-from .runner import Runner, on_all_cores, soft_of, with_sets
+from .runner import PreparedModel, Runner, on_all_cores, soft_of, with_sets
 from .workspace import Workspace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
 
 # Groups of rows of a table of cases that observe the same variables.
 
@@ -48,13 +50,13 @@ def rows_by_pattern(
 
 _lanes = loops("jtgpu.backends.cpu.loops.lanes")
 
-FEW = 4  # rows that are answered one by one
+FEW = 4  # rows up to which one after the other is as fast as eight at once
 ENOUGH = 8  # rows of one pattern that may pay for a program of their own
 MOST_MEMORY = 512 << 20  # bytes of those of all threads of a call
 TASK = 1000.0  # us of work that a thread takes at a time, about
 
 
-class Group:
+class RowGroup:
     """Rows that are answered by the same program, which the first thread derives."""
 
     def __init__(self, rows: NDArray[np.int64], seen: NDArray[np.bool_], soft: tuple[int, ...], config: Config):
@@ -71,7 +73,7 @@ class Group:
         for first in range(0, len(self.rows), self._step):
             yield first, min(first + self._step, len(self.rows))
 
-    def program(self, table: Table) -> CachedProgram | None:
+    def program(self, table: CaseTable) -> CachedProgram | None:
         """The program; None: row by row."""
         if not self.lanes:
             return None
@@ -90,7 +92,7 @@ class Group:
                 self._cached = None
 
 
-class Table:
+class CaseTable:
     """The rows of one call."""
     # states: (B, V) int32: -1 = not observed
     # likelihood: Variable to weights, (B, card)
@@ -146,7 +148,7 @@ class Table:
         )
 
 
-def lane_memory(space: Workspace, table: Table, cached: CachedProgram, lanes: int) -> Memory:
+def lane_memory(space: Workspace, table: CaseTable, cached: CachedProgram, lanes: int) -> Memory:
     """A workspace with room for a program of so many lanes."""
     return memory_of(space, cached, table.runner.cards, table.weight_ptr, table.weights.shape[1], lanes)
 
@@ -154,7 +156,7 @@ def lane_memory(space: Workspace, table: Table, cached: CachedProgram, lanes: in
 class _Posteriors:
     """The posteriors of a table's rows."""
 
-    def __init__(self, table: Table):
+    def __init__(self, table: CaseTable):
         program = table.runner.program
         self._table = table
         self.place = np.full(program.n_variables, -1, np.int64)  # by rank
@@ -166,7 +168,7 @@ class _Posteriors:
         once = list(range(program.n_plain) if table.targets is None else dict.fromkeys(table.targets))
         self._columns = columns_of(program.posterior_ptr, once)
 
-    def work(self, group: Group, first: int, last: int) -> None:
+    def work(self, group: RowGroup, first: int, last: int) -> None:
         """Answer some rows of a group."""
         table, runner = self._table, self._table.runner
         cached = group.program(table)
@@ -206,7 +208,7 @@ def answer_batch(
     likelihood: Mapping[int, NDArray[np.float64]],
     targets: Sequence[int] | None,
 ) -> BatchResult:
-    table = Table(runner, states, likelihood, targets)
+    table = CaseTable(runner, states, likelihood, targets)
     posteriors = _Posteriors(table)
     run_groups(table, group_rows(table, by_row=True), posteriors.work)
     posterior = posteriors.cells
@@ -218,12 +220,12 @@ def answer_batch(
     return BatchResult(posterior, table.log_evidence + table.log_scale, table.impossible)
 
 
-def run_groups(table: Table, groups: list[Group], work: Callable[[Group, int, int], None]) -> None:
+def run_groups(table: CaseTable, groups: list[RowGroup], work: Callable[[RowGroup, int, int], None]) -> None:
     """Call ``work(group, first row, last row)`` for every task of some groups, on all cores."""
     # the largest first: what is left at the end is small and keeps no thread waiting
     order = sorted(range(len(groups)), key=lambda g: (-len(groups[g].rows), g))
 
-    def run(group: Group, first: int, last: int) -> None:
+    def run(group: RowGroup, first: int, last: int) -> None:
         work(group, first, last)
         group.done()
 
@@ -232,7 +234,7 @@ def run_groups(table: Table, groups: list[Group], work: Callable[[Group, int, in
         on_all_cores(tasks, table.runner, max(MOST_MEMORY // max(g.bytes for g in groups), 1))
 
 
-def group_rows(table: Table, by_row: bool = False) -> list[Group]:
+def group_rows(table: CaseTable, by_row: bool = False) -> list[RowGroup]:
     """The rows of a table by the programs that answer them. It does not depend on the number of threads."""
     # by_row: Whether rows of one pattern may run one by one where that is quicker
     soft = table.weighed
@@ -241,7 +243,7 @@ def group_rows(table: Table, by_row: bool = False) -> list[Group]:
     ignored = np.zeros(table.runner.program.n_variables, np.bool_)
     ignored[list(soft)] = True  # weighed and observed: the weights of a lane include the state
     if len(table.states) < FEW:
-        return [Group(np.arange(len(table.states)), ignored, soft, ROW_BY_ROW)]
+        return [RowGroup(np.arange(len(table.states)), ignored, soft, ROW_BY_ROW)]
     rows, ptr = rows_by_pattern(table.states, ignored)
     size = np.diff(ptr)
     seen = (table.states[rows[ptr[:-1]]] >= 0) & ~ignored  # of each pattern
@@ -250,7 +252,8 @@ def group_rows(table: Table, by_row: bool = False) -> list[Group]:
     if by_row and config.lanes and table.get(often, soft).times.case * MARGIN < config.row:
         config = ROW_BY_ROW
     enough = _enough(config, _config(table, *_weighed(seen, soft)), len(rows)) if len(size) > 1 else 1
-    groups = [Group(rows[ptr[g] : ptr[g + 1]], seen[g], soft, config) for g in np.flatnonzero(size >= enough).tolist()]
+    common = np.flatnonzero(size >= enough).tolist()
+    groups = [RowGroup(rows[ptr[g] : ptr[g + 1]], seen[g], soft, config) for g in common]
     rare = size < enough
     if rare.any():
         left = np.sort(rows[np.repeat(rare, size)])
@@ -274,21 +277,115 @@ def _weighed(seen: NDArray[np.bool_], soft: tuple[int, ...]) -> tuple[NDArray[np
     return always, tuple(sorted({*soft, *some}))
 
 
-def _rest(table: Table, rows: NDArray[np.int64], seen: NDArray[np.bool_], soft: tuple[int, ...]) -> Group:
+def _rest(table: CaseTable, rows: NDArray[np.int64], seen: NDArray[np.bool_], soft: tuple[int, ...]) -> RowGroup:
     """Rows of rare patterns; `seen`: what each of the patterns observes."""
     always, weighed = _weighed(seen, soft)
     config = _config(table, always, weighed)
     if config.lanes and (len(rows) < FEW or _alone(table, seen[0], soft) < config.row):
         config = ROW_BY_ROW
-    return Group(rows, always, weighed, config)
+    return RowGroup(rows, always, weighed, config)
 
 
-def _alone(table: Table, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> float:
+def _alone(table: CaseTable, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> float:
     """Time of the only row of a pattern by a program of its own."""
     times = table.get(seen, soft).times
     return times.case + times.derivation
 
 
-def _config(table: Table, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> Config:
+def _config(table: CaseTable, seen: NDArray[np.bool_], soft: tuple[int, ...]) -> Config:
     """How rows of a pattern can be answered."""
     return config_of(lambda lanes: table.get(seen, soft, lanes), table.model.numbers.factor_cells)
+
+
+WIDTHS = (8, 16, 32, 64)  # lanes
+MOST_TERMS = 400_000  # of a case: above, a program of the pattern is faster, since evidence removes most of the work
+
+
+class _LaneSweep(NamedTuple):
+    """A program for some lanes, and memory to run it in."""
+
+    cached: CachedProgram
+    memory: Memory
+
+
+class FewCases:
+    """A few cases that observe different variables, as a server gets them. Thread-safe.
+
+    A program that is specialised to a pattern runs fastest, but deriving it takes longer than a run of a small network.
+    Here every variable counts as weighed, the weights of a lane being those of its states, so that one program for each
+    number of lanes answers every table, and nothing is derived after the first call.
+    """
+    # model: Its present numbers
+
+    def __init__(self, runner: Runner, model: PreparedModel):
+        program = runner.program
+        self.model, self._runner = model, runner
+        self._lock = new_lock()
+        self._idle: dict[int, list[_LaneSweep]] = {}
+        reset_in_child(self, FewCases._forget)
+        self._seen = np.zeros(program.n_variables, np.bool_)
+        self._soft = tuple(range(program.n_plain))
+        cards = program.cardinality
+        place = np.empty(program.n_variables, np.int64)
+        place[program.axis_rank] = np.cumsum(cards) - cards
+        place[program.n_plain :] = -1  # set variables, whose ranks are their numbers
+        self._place, self._columns = place, int(cards[: program.n_plain].sum())
+        self._hard = np.zeros(0, np.int64)
+        self._no_likelihood = np.full(program.n_variables, -1, np.int64)
+        one = model.programs.get(self._seen, self._soft)
+        cells = one.records.cells - model.numbers.factor_cells
+        self._widths = [n for n in WIDTHS if 8 * n * cells <= CACHE] or [1]
+        self.is_suitable = one.terms <= MOST_TERMS
+
+    def _forget(self) -> None:
+        self._idle = {}
+
+    def _acquire(self, lanes: int) -> _LaneSweep:
+        """A program for so many lanes, and memory that nothing else uses."""
+        with self._lock:
+            idle = self._idle.setdefault(lanes, [])
+            if idle:
+                return idle.pop()
+        runner, model = self._runner, self.model
+        cached = model.programs.get(self._seen, self._soft, lanes=lanes)
+        cached.leave_out_zeros(model.numbers, runner.cards, lanes, 1 << 20)
+        space = runner.acquire(model)
+        empty = CaseTable(runner, np.zeros((0, len(self._seen)), np.int32), {}, None)
+        return _LaneSweep(cached, lane_memory(space, empty, cached, lanes))
+
+    def run(
+        self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]] | None = None
+    ) -> BatchResult:
+        n, runner = len(states), self._runner
+        states = with_sets(states, runner.program.n_sets)
+        lanes = 1 if n <= FEW else next((w for w in self._widths if w >= n), self._widths[-1])
+        sweep = self._acquire(lanes)
+        memory, weights, table = sweep.memory, _NO_WEIGHTS, None
+        if likelihood:
+            table = CaseTable(runner, states, likelihood, None)
+            weights = table.weights
+            ptr = np.where(table.weight_ptr >= 0, table.weight_ptr * lanes, -1)
+            memory = memory._replace(weights=np.empty(max(weights.shape[1] * lanes, 1)), weight_ptr=ptr)
+        result = BatchResult(np.empty((n, self._columns)), np.empty(n), np.empty(n, np.bool_))
+        lost = np.zeros(n, np.bool_) if table is None else table.lost
+        cases = Cases(np.arange(n), states, runner.by_rank, weights, result.log_evidence, result.impossible, lost)
+        out = Posteriors(result.posterior, self._place, runner.cards, self._hard)
+        # a program for one lane does not tell what depends on the case: each call computes every table
+        step = n if lanes > 1 else 1
+        for first in range(0, n, step):
+            _lanes.run_lanes(memory, sweep.cached.records, cases, out, runner.limit, first, first + step)
+        with self._lock:
+            self._idle.setdefault(lanes, []).append(sweep)
+        if table is not None:
+            result.log_evidence[:] += table.log_scale
+        if self.model.numbers.is_lossy:
+            lost[:] = True
+        if lost.any():
+            rows = np.flatnonzero(lost)
+            exact = answer_batch(runner, states[rows], {v: w[rows] for v, w in (likelihood or {}).items()}, None)
+            result.posterior[rows], result.log_evidence[rows] = exact.posterior, exact.log_evidence
+            result.impossible[rows] = exact.impossible
+        return result
+
+
+_NO_WEIGHTS = np.zeros((0, 0))

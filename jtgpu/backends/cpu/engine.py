@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,21 +17,115 @@ from ...plans.plan import Plan
 from ...plans.program import family_program, posterior_program
 from ...util.loops import loops
 from ...util.system import new_lock, reset_in_child
-from ..base import Backend, BatchResult, Capabilities, Counts, Evidence, Likelihood, Prepare, Result
+from ..base import Backend, BatchResult, Capabilities, Counts, Evidence, Likelihood, Prepare, Result, slice_of
+from ..reference import ExtendedEvidence, exponents_of
+from ..state_map import NOTHING
 from ..wrappers.pattern_cache import PatternCache
-from .batch import Group, Table, answer_batch, group_rows, lane_memory, run_groups
-from .few import FewCases
-from .held import CpuHeldCase
+from .batch import ENOUGH, CaseTable, FewCases, RowGroup, answer_batch, group_rows, lane_memory, run_groups
+from .parallel import run_tasks
+from .programs import without_zeros
 from .records import IMPOSSIBLE, Counting
 from .runner import Runner, soft_of, with_sets
-from .slices import SliceTable
-from .workspace import Workspace, scaled_weights
+from .slices import CpuSliceTable
+from .workspace import Workspace, loses_digits, scaled_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..slices import Side
     from ..state_map import StateMap
+
+    Floats = NDArray[np.float64]
+
+
+_sweep = loops("jtgpu.backends.cpu.loops.sweep")
+
+
+class CpuHeldCase:
+    """`jtgpu.backends.base.HeldCase` in compiled code: a run is one compiled call."""
+
+    def __init__(self, runner: Runner, evidence: Evidence, targets: Sequence[int]):
+        program = runner.program
+        self._runner, self._model = runner, runner.model
+        self._space = runner.acquire(self._model)
+        self._cached = self._model.programs.get(evidence.state >= 0, soft_of(evidence), targets)
+        self._space.fit_program(self._cached)
+        self._evidence = evidence.state
+        self._slices: dict[int, tuple[tuple[int, ...], Any] | None] = {}  # see `_slice`
+        self._state = with_sets(evidence.state, program.n_sets)
+        self._weights, self._ptr, total = scaled_weights(evidence, program)
+        self._log_scale = dict.fromkeys(evidence.likelihood, 0.0)
+        self._rest = total  # of the weights that were not replaced
+        self._first = dict(evidence.likelihood)
+        self._present, self._exponents = dict(evidence.likelihood), dict(exponents_of(evidence))
+        self._lost = {-1} if math.isnan(total) else set[int]()  # variables whose weights lose digits when scaled
+        ptr = program.posterior_ptr
+        self._cell: dict[int, tuple[int, int]] = {}  # of each target: first cell of its posterior, and cells
+        for rank, cell, _ in self._cached.records.answers.tolist():
+            v = int(runner.by_rank[rank])
+            self._cell[v] = cell, int(ptr[v + 1] - ptr[v])
+
+    def set(self, v: int, weights: Floats) -> None:
+        vector = self._sliced(v, weights)
+        top = float(vector.max())
+        self._present[v] = weights
+        (self._lost.add if top >= 1.0 and loses_digits(vector, top) else self._lost.discard)(v)
+        shift = math.frexp(top)[1] if top > 0 else 0
+        if v in self._first:
+            before = self._sliced(v, np.asarray(self._first.pop(v), np.float64))
+            self._rest -= math.frexp(float(before.max()))[1] * math.log(2.0)
+        self._log_scale[v] = shift * math.log(2.0)
+        at = int(self._ptr[self._runner.program.axis_rank[v]])
+        np.ldexp(vector, -shift, out=self._weights[at : at + len(vector)])
+
+    def _sliced(self, v: int, weights: Floats) -> Floats:
+        part = self._slice(v)
+        if part is None:
+            return weights.ravel()
+        shape, agreeing = part
+        return np.ravel(weights.reshape(shape)[agreeing])
+
+    def _slice(self, v: int) -> tuple[tuple[int, ...], Any] | None:
+        """Extents of a set variable and its cells that agree with the evidence; None if these are all."""
+        if v not in self._slices:
+            program = self._runner.program
+            scope = program.weighed_scope(v)
+            whole = v < program.n_plain or (self._evidence[list(scope)] < 0).all()
+            self._slices[v] = None if whole else (program.shape(scope), slice_of(scope, self._evidence))
+        return self._slices[v]
+
+    def run(self) -> float:
+        space, runner = self._space, self._runner
+        log_evidence = math.nan
+        if not self._lost and not space.numbers.is_lossy:
+            log_evidence = _sweep.run(
+                self._cached.code, space.arena, space.exponent, runner.by_rank, self._state, NOTHING, self._weights,
+                self._ptr, runner.limit, False, space.block,
+            )  # fmt: skip
+        if log_evidence != log_evidence:
+            try:
+                return runner.run(space, self._cached, ExtendedEvidence(self._evidence, self._present, self._exponents))
+            except ImpossibleEvidence:
+                return -math.inf
+        if log_evidence == IMPOSSIBLE:
+            return -math.inf
+        return float(log_evidence) + self._rest + math.fsum(self._log_scale.values())
+
+    def cells(self, v: int) -> Floats:
+        cell, size = self._cell[v]
+        own = self._space.arena[cell : cell + size]
+        part = self._slice(v)
+        if part is None:
+            return own
+        shape, inside = part
+        table = np.zeros(shape)
+        agreeing = table[inside]
+        table[inside] = own[: agreeing.size].reshape(agreeing.shape)
+        return table.ravel()
+
+    def close(self) -> None:
+        self._runner.release(self._space)
+
 
 # Expected counts: the distributions of all families, summed over a table of cases.
 #
@@ -58,7 +153,7 @@ class _InOrder:
                 self._next += 1
 
 
-def _count_row(table: Table, space: Workspace, row: int, out: Counting) -> None:
+def _count_row(table: CaseTable, space: Workspace, row: int, out: Counting) -> None:
     """Add one row with a program of its own."""
     case = table.case(row)
     cached = table.get(case.state >= 0, soft_of(case))
@@ -71,8 +166,6 @@ def _count_row(table: Table, space: Workspace, row: int, out: Counting) -> None:
     states = with_sets(case.state, table.runner.program.n_sets)[table.runner.by_rank]
     _counts.add_counts(space.arena, cached.records, states, float(out.weights[row]), out.cells, space.block)
 
-
-_sweep = loops("jtgpu.backends.cpu.loops.sweep")
 
 _ZERO = np.array(0, np.int32)  # without axes: comparing takes half as long as with a number
 SMALL = 400_000  # terms up to which a session makes all tables: finding out what changed takes as long
@@ -148,7 +241,7 @@ class Cpu(Backend):
         likelihood: Likelihood | None = None,
     ) -> Counts:  # fmt: skip
         runner = self.families
-        table = Table(runner, states, likelihood or {}, None)
+        table = CaseTable(runner, states, likelihood or {}, None)
         each = np.ones(len(states)) if weights is None else np.ascontiguousarray(weights, np.float64)
         groups = group_rows(table)
         numbers: dict[tuple[int, int], int] = {}  # of each task, in the order in which tasks are started
@@ -157,7 +250,7 @@ class Cpu(Backend):
                 numbers[id(group), first] = len(numbers)
         sums = _InOrder(table.model.numbers.factor_cells)
 
-        def work(group: Group, first: int, last: int) -> None:
+        def work(group: RowGroup, first: int, last: int) -> None:
             cells = np.zeros(len(sums.total))
             space = runner.acquire(table.model)
             try:
@@ -213,9 +306,9 @@ class Cpu(Backend):
     def slice_table(
         self, states: NDArray[np.int32], likelihood: Likelihood, before: Side, after: Side,
         lengths: NDArray[np.int64], most_kept: int,
-    ) -> SliceTable | None:  # fmt: skip
+    ) -> CpuSliceTable | None:  # fmt: skip
         """The evidence of a call on sequences; None if there is no memory for it."""
-        table = SliceTable(
+        table = CpuSliceTable(
             (self.runner, self.without_evidence), states, likelihood, before, after, lengths, most_kept
         )
         return table if table.lanes else None
@@ -310,3 +403,25 @@ def prepare(plan: Plan, factors: Sequence[NDArray[np.float64]], **options: Any) 
             "Compiling CPU kernels for this machine (one time, about 30 s; cached in %s) ...", folder
         )
     return Cpu(plan, factors, **options)
+
+
+def warm_up(plan: Plan) -> None:
+    """Run one case, a session, a table of cases, counts, two threads, and what leaves out zeros, on tables of ones."""
+    # plan: Any; a small one
+    backend = Cpu(plan, [np.ones(plan.cardinality[list(scope)]) for scope in plan.factor_scopes], threads=2)
+    nothing, rows = Evidence.none(plan.n_variables), np.full((ENOUGH, plan.n_variables), -1, np.int32)
+    backend.run(nothing)
+    session = backend.session()
+    session.run(nothing)
+    session.close()
+    backend.run_batch(rows)
+    backend.run_counts(rows)
+    backend.run_counts(rows[:1])
+    runner = backend.runner
+    cached = runner.model.programs.get(nothing.state >= 0)
+    space = runner.acquire()
+    space.fit_program(cached)
+    tasks = cached.tasks(cached.records, len(space.exponent), 2)
+    run_tasks(tasks, cached.records.records, space, runner.limit, 2)
+    without_zeros(cached.records, space.numbers, runner.cards, 1)
+    backend.close()

@@ -18,7 +18,7 @@ from ..state_map import NOTHING
 from .parallel import run_tasks
 from .programs import CachedProgram, ProgramCache
 from .records import IMPOSSIBLE
-from .workspace import ROOM, Numbers, Workspace, extended_weights, scaled_weights
+from .workspace import ROOM, ModelNumbers, Workspace, extended_weights, scaled_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,10 +31,10 @@ DOUBLE = 800  # log2 of what a contraction may multiply together, far from where
 PARALLEL = 3_000_000  # terms from which several threads run a program, 300 us of one core
 
 
-class Model:
+class PreparedModel:
     """Numbers and the programs that hold for them; never changed, so that a query sees one or the other."""
 
-    def __init__(self, numbers: Numbers, programs: ProgramCache):
+    def __init__(self, numbers: ModelNumbers, programs: ProgramCache):
         self.numbers, self.programs = numbers, programs
 
 
@@ -52,8 +52,8 @@ class Runner:
         self.cards = program.cardinality[self.by_rank]
         most = max((len(tables) for tables in program.ins), default=2)
         self.limit = min(ROOM, DOUBLE // max(most, 2))  # log2
-        numbers = Numbers(program, factors)
-        self.model = Model(numbers, ProgramCache(program, factors, numbers.layout))
+        numbers = ModelNumbers(program, factors)
+        self.model = PreparedModel(numbers, ProgramCache(program, factors, numbers.layout))
         self._lock = new_lock()
         reset_in_child(self, Runner._reset_spare)
         self._reset_spare()
@@ -73,10 +73,10 @@ class Runner:
         serves = serves or programs.serves(factors)
         if not serves:
             programs = ProgramCache(self.program, factors, numbers.layout)
-        self.model = Model(numbers, programs)
+        self.model = PreparedModel(numbers, programs)
         return serves
 
-    def acquire(self, model: Model | None = None) -> Workspace:
+    def acquire(self, model: PreparedModel | None = None) -> Workspace:
         """A workspace that no other query uses, with the numbers of a model (default: the present one)."""
         if model is None:
             model = self.model

@@ -70,7 +70,7 @@ class _Known(NamedTuple):
     states: NDArray[np.int32]  # (variables, K) in each entry of a message
 
 
-class SliceTable:
+class CpuSliceTable:
     """The evidence of a call: rows of slices, and the programs that are right for every row.
 
     What is observed in every row is a fixed state in these programs; other observed variables are weighed.
@@ -83,7 +83,7 @@ class SliceTable:
     # most_kept: Bytes of messages of a group that may be kept
 
     takes_others, chooses, counts, adds = False, True, True, False
-    with_evidence = True  # whether `SliceGroup.forward` computes P of the evidence
+    with_evidence = True  # whether `CpuSliceGroup.forward` computes P of the evidence
 
     def __init__(
         self, runners: tuple[Runner, Runner], states: NDArray[np.int32],
@@ -150,11 +150,13 @@ class SliceTable:
     def _config(self, runner: Runner, way: _Direction) -> Config:
         return config_of(lambda lanes: self._get(runner, way, lanes), runner.model.numbers.factor_cells)
 
-    def group(self, first: NDArray[np.int64], lengths: NDArray[np.int64], message: NDArray[np.float64]) -> SliceGroup:
+    def group(
+        self, first: NDArray[np.int64], lengths: NDArray[np.int64], message: NDArray[np.float64]
+    ) -> CpuSliceGroup:
         """Some sequences, at most as many as there are lanes."""
         # first, lengths: (n,) first row of each, and slices
         # message: (K,) into slice 0
-        return SliceGroup(self, first, lengths, message)
+        return CpuSliceGroup(self, first, lengths, message)
 
     def ready(
         self, runner: Runner, way: _Direction, families: bool = False
@@ -174,11 +176,11 @@ class SliceTable:
         on_all_cores([partial(work, part) for part in parts], self._runner, max(MOST_MEMORY // max(each, 1), 1))
 
 
-class SliceGroup:
+class CpuSliceGroup:
     """Sequences side by side, and their messages; for one thread."""
 
     def __init__(
-        self, table: SliceTable, first: NDArray[np.int64], lengths: NDArray[np.int64], message: NDArray[np.float64]
+        self, table: CpuSliceTable, first: NDArray[np.int64], lengths: NDArray[np.int64], message: NDArray[np.float64]
     ):
         n, lanes = len(first), table.lanes
         self.table, self.n = table, n

@@ -124,7 +124,7 @@ _NO_WEIGHTS, _NO_PTR = np.zeros(1), np.zeros(1, np.int64)
 _POWERS = {k: np.array(2.0**-k) for k in range(-32, 33)}  # arrays without axes: NumPy takes less time than for numbers
 
 
-class Numbers:
+class ModelNumbers:
     """A model's factors as every arena begins: the number 1, then the factors in axis order, each scaled."""
     # layout: Tables one after another, as closely as they fit; posteriors behind the factors
     # factor_cells: The arena's cells up to the end of the factors; the posteriors follow, variable after variable
@@ -145,7 +145,7 @@ class Numbers:
         self.is_lossy = False  # whether the factors take extended numbers
         self.exponent, self._factors = self._scaled(factors)
 
-    def with_factors(self, factors: Sequence[NDArray[np.float64]]) -> Numbers:
+    def with_factors(self, factors: Sequence[NDArray[np.float64]]) -> ModelNumbers:
         """Those of other factors of the model."""
         made = copy.copy(self)
         made.is_lossy = False
@@ -213,7 +213,7 @@ def _padded(cells: NDArray[np.int64] | np.int64) -> NDArray[np.int64]:
     return np.asarray(-(-cells // ALIGNMENT) * ALIGNMENT)
 
 
-class Scratch:
+class KernelScratch:
     """Memory that `jtgpu.backends.cpu.loops.kernels.contract` needs besides an arena."""
     # maximal: Whether the program eliminates variables by maximum
     # block: `records.SCRATCH_FIELDS` addresses: of the compiled contraction, and of the parts of this block that
@@ -234,9 +234,9 @@ class Scratch:
         self.block[WORK], self.block[OFFSETS] = first, first + 8 * work
         self.block[BUFFER] = first + 8 * (work + 2 * LIST)
 
-    def another_scratch(self) -> Scratch:
+    def another_scratch(self) -> KernelScratch:
         """Scratch memory as large, for another thread."""
-        other = Scratch(self._maximal)
+        other = KernelScratch(self._maximal)
         other._allocate(self._work, self._row)
         return other
 
@@ -254,10 +254,10 @@ class ProgramSize(Protocol):
     cells: int  # cells of the arena
 
 
-class Workspace(Scratch):
+class Workspace(KernelScratch):
     """An arena with a model's factors, and all else that one query at a time needs."""
 
-    def __init__(self, numbers: Numbers):
+    def __init__(self, numbers: ModelNumbers):
         super().__init__(numbers.is_maximal)
         self.numbers = numbers
         self.arena: NDArray[np.float64] = np.empty(0)
@@ -297,7 +297,7 @@ class Workspace(Scratch):
             self._extended = t
         return t
 
-    def use(self, numbers: Numbers) -> None:
+    def use(self, numbers: ModelNumbers) -> None:
         """Take the numbers of another model of the same shape."""
         self.numbers = numbers
         self.exponent[:] = numbers.exponent

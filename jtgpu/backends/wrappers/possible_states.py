@@ -1,4 +1,4 @@
-"""A backend of a model without its impossible states (`jtgpu.plans.possible`), behind the interface of the whole model.
+"""A backend without a model's impossible states (`jtgpu.plans.reduction`), behind the interface of the whole model.
 
 Observed states are renumbered, likelihoods lose the weights of impossible states, and answers get zeros for them. An
 observation of an impossible state is evidence of probability zero.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...plans.possible import possible_states, restricted_plan
+from ...plans.reduction import possible_states, restricted_plan
 from ...util.system import new_lock
 from ..base import Backend
 from ..state_map import StateMap

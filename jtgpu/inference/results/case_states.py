@@ -12,8 +12,7 @@ import numpy as np
 from ...columns import Table
 from ...errors import ArgumentError, JtgpuError
 from ...model.discrete import DiscreteModel
-from ...util.lazy_sequence import LazySequence
-from ...util.text_table import counted
+from ...util.text_table import LazySequence, counted
 from .frames import unused_name
 from .interval_numbers import draw_inside
 from .result import ByVariable, CaseResult, Columns, Result, as_array

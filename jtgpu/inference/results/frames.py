@@ -13,7 +13,7 @@ from ...columns.arrow import arrow, narwhals
 from ...columns.column import Column
 from ...errors import JtgpuError
 from ...util.arguments import text
-from ...util.lazy_sequence import LazySequence
+from ...util.text_table import LazySequence
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -12,8 +12,7 @@ from ...backends.base import BatchResult, without_rounding
 from ...columns import Table
 from ...model.discrete import DiscreteModel
 from ...util.arguments import check_keywords_of
-from ...util.lazy_sequence import LazySequence
-from ...util.text_table import counted, quoted, shown_rows
+from ...util.text_table import LazySequence, counted, quoted, shown_rows
 from ..evidence import CaseEvidence
 from ..sets import Joints
 from . import interval_numbers

@@ -10,8 +10,7 @@ import numpy as np
 
 from ...errors import format_bytes
 from ...model.network import BayesianNetwork
-from ...util.lazy_sequence import LazySequence
-from ...util.text_table import counted
+from ...util.text_table import LazySequence, counted
 from .marginals import distinct_names
 from .result import ByVariable, Columns, Result, state_columns
 

@@ -17,8 +17,7 @@ from ...model.discrete import DiscreteModel, Labels
 from ...util import late_imports
 from ...util.arguments import check_keywords_of
 from ...util.equality import ByValue
-from ...util.lazy_sequence import LazySequence
-from ...util.text_table import abridged, display_width, format_cell, format_table, justified, shown_rows
+from ...util.text_table import LazySequence, abridged, display_width, format_cell, format_table, justified, shown_rows
 from .frames import make_frame
 
 if TYPE_CHECKING:

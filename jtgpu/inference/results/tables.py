@@ -12,8 +12,7 @@ import numpy as np
 from ...backends.base import BatchResult, DeviceResult
 from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.discrete import DiscreteModel
-from ...util.lazy_sequence import configurations
-from ...util.text_table import counted, quoted
+from ...util.text_table import configurations, counted, quoted
 from ..sets import Joints
 from .frames import unused_name
 from .marginals import CasePosteriors, Posterior, distinct_names

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ...errors import NetworkError, TableTooLarge, format_bytes
+from ...util.arguments import number
 from ...util.arrays import Bools, Floats, Ints
 from ...util.loops import loops
 from ...util.system import cores, free_memory
@@ -17,15 +21,49 @@ from .chain_records import TABULATED
 from .chains.orders import start_order
 from .graphs import topological_order
 from .scores.set_values import MAX_CELLS
-from .time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .candidate_tables import CandidateTables
-    from .constraints import Constraints, StructurePrior
+    from .constraints import ArcLimits, StructurePrior
     from .scores.coded import CodedTable
     from .scores.rules import ScoreRule
+
+
+TRIAL = 64  # share of the steps that are run to learn their pace: one in so many
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """A moment by `time.monotonic`; infinity: there is no limit, and results do not depend on the machine."""
+
+    until: float = math.inf
+
+    @staticmethod
+    def of(seconds: float | None) -> TimeLimit:
+        """The limit of a call that begins now."""
+        return TimeLimit() if seconds is None else TimeLimit(monotonic() + number("seconds", seconds, above=0.0))
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a limit."""
+        return self.until < math.inf
+
+    @property
+    def left(self) -> float:
+        """Seconds until the limit, at least 0."""
+        return max(self.until - monotonic(), 0.0)
+
+    def steps(self, wanted: int, run: Callable[[int], object], share: float) -> int:
+        """So many steps, or as many as a share of the time that is left allows by the pace of a few."""
+        if not self.is_set:
+            return wanted
+        few, begin = max(wanted // TRIAL, 1), monotonic()
+        run(few)
+        pace = max((monotonic() - begin) / few, 1e-9)
+        return max(min(wanted, int(share * self.left / pace)), few)
+
 
 _set_sums = loops("jtgpu.learn.dags.loops.set_sums")
 _orders = loops("jtgpu.learn.dags.loops.orders")
@@ -85,7 +123,7 @@ def graph_of_best_order(order: Ints, log_weights: Floats, masks: Ints) -> BestGr
 
 
 def best_by_orders(
-    tables: CandidateTables, constraints: Constraints, *, seed: int = 0, threads: int | None = None,
+    tables: CandidateTables, constraints: ArcLimits, *, seed: int = 0, threads: int | None = None,
     first: Ints | None = None, limit: TimeLimit | None = None,
 ) -> BestGraph:  # fmt: skip
     """A graph of high weight: the best of the orders that annealed chains of relocations visit."""
@@ -152,7 +190,7 @@ SEED = 0x9E3779B9  # of the numbers by which graphs are known
 
 
 def climb(  # noqa: PLR0913
-    coded: CodedTable, rule: ScoreRule, prior: StructurePrior, constraints: Constraints, *, tabu: bool,
+    coded: CodedTable, rule: ScoreRule, prior: StructurePrior, constraints: ArcLimits, *, tabu: bool,
     start: Bools | None = None, restarts: int = 0, seed: int = 0,
 ) -> BestGraph:  # fmt: skip
     """A local optimum of the weight."""
@@ -191,19 +229,19 @@ def climb(  # noqa: PLR0913
             whose = "required parents" if start is None else "parents in the start graph"
             raise NetworkError(f"the {whose} of {coded.names[v]!r} have too many configurations")
     best, weight, n_moves = first, -math.inf, 0
-    for number in range(restarts + 1):
-        arcs = best.copy() if number == 0 else _shaken(best, constraints, [seed, number])
+    for attempt in range(restarts + 1):
+        arcs = best.copy() if attempt == 0 else _shaken(best, constraints, [seed, attempt])
         n_moves += _greedy.climb(
             arcs, *limits, *counted, of_size, of_arc, *((N_TABU, PATIENCE) if tabu else (0, 0)), marks, cells
         )
         now = weight_of(arcs)
-        if now > weight + (1e-9 if number else 0.0):
+        if now > weight + (1e-9 if attempt else 0.0):
             best, weight = arcs, now
     parents = [np.flatnonzero(best[:, v]).tolist() for v in range(n)]
     return BestGraph(parents, topological_order(best.astype(np.bool_)), weight, n_moves)
 
 
-def _shaken(arcs: NDArray[np.uint8], constraints: Constraints, key: list[int]) -> NDArray[np.uint8]:
+def _shaken(arcs: NDArray[np.uint8], constraints: ArcLimits, key: list[int]) -> NDArray[np.uint8]:
     """A graph after random moves: arcs are added, deleted or reversed where the constraints allow it."""
     rng, n = np.random.Generator(np.random.Philox(key=key)), len(arcs)
     shaken = arcs.copy()

@@ -22,7 +22,7 @@ from .scores.set_values import MAX_CELLS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .constraints import Constraints, StructurePrior
+    from .constraints import ArcLimits, StructurePrior
     from .scores.score_table import ScoreTable
 
 _set_sums = loops("jtgpu.learn.dags.loops.set_sums")
@@ -68,7 +68,7 @@ def unsqueeze(members: Ints, v: int) -> Ints:
     return members + (members >= v)
 
 
-def family_weights(table: ScoreTable, prior: StructurePrior, constraints: Constraints) -> Floats:
+def family_weights(table: ScoreTable, prior: StructurePrior, constraints: ArcLimits) -> Floats:
     """ln weights in the order of the table, (n, M)."""
     n = len(table.names)
     members = parent_members(n, table.max_parents)
@@ -122,7 +122,7 @@ class CandidateTables:
         return log_sums
 
 
-def choose_candidates(log_weights: Floats, max_parents: int, k: int, constraints: Constraints) -> Ints:
+def choose_candidates(log_weights: Floats, max_parents: int, k: int, constraints: ArcLimits) -> Ints:
     """Candidate parents of all variables, (n, k), from the weights of all small families."""
     # log_weights: (n, M) of the sets of at most `max_parents` parents, in the order of a `ScoreTable`
     n = len(log_weights)
@@ -146,7 +146,7 @@ def all_parents(log_weights: Floats, masks: Ints) -> CandidateTables:
 
 
 def candidate_tables(  # noqa: PLR0913
-    coded: CodedTable, rule: ScoreRule, prior: StructurePrior, constraints: Constraints, candidates: Ints,
+    coded: CodedTable, rule: ScoreRule, prior: StructurePrior, constraints: ArcLimits, candidates: Ints,
     max_parents: int, *, memory_limit: int | None = None, threads: int | None = None, given: ScoreTable | None = None,
 ) -> CandidateTables:  # fmt: skip
     """Score every set of at most `max_parents` candidate parents."""

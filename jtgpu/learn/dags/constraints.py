@@ -20,7 +20,7 @@ MAX_PARENTS = 4  # by default
 
 
 @dataclass(frozen=True, eq=False)
-class Constraints:
+class ArcLimits:
     """Limits of the parents of each variable."""
 
     # forbidden, required: (n, n) ndarray of bool: [u, v]: the arc from u to v
@@ -33,7 +33,7 @@ class Constraints:
         """Whether no arc is forbidden or required."""
         return not (self.forbidden.any() or self.required.any())
 
-    def requiring(self, arcs: Bools) -> Constraints:
+    def requiring(self, arcs: Bools) -> ArcLimits:
         """The same with more required arcs, [parent, child]."""
         return replace(self, required=self.required | arcs)
 
@@ -67,7 +67,7 @@ def make_constraints(
     names: Sequence[str], max_parents: int | Mapping[str, int], *, forbidden: Iterable[Arc] = (),
     required: Iterable[Arc] = (), tiers: Iterable[Iterable[str]] | None = None, within_tiers: bool = True,
     left_out: frozenset[str] = frozenset(),
-) -> Constraints:  # fmt: skip
+) -> ArcLimits:  # fmt: skip
     """Check constraints and convert them to matrices."""
     # max_parents: int or mapping of str to int: Variables that a mapping does not name have at most 4 parents
     # forbidden, required: iterable of (parent, child)
@@ -112,7 +112,7 @@ def make_constraints(
     cycle = find_cycle([np.flatnonzero(column).tolist() for column in yes.T], [np.flatnonzero(r).tolist() for r in yes])
     if cycle:
         raise ArgumentError(f"the required arcs form a cycle: {' -> '.join(repr(names[v]) for v in cycle)}")
-    return Constraints(no, yes, limits)
+    return ArcLimits(no, yes, limits)
 
 
 def _arcs(arcs: Iterable[Any] | None, what: str) -> list[Arc]:

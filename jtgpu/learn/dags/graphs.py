@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...model.mixed import MixedNetwork
-    from .constraints import Constraints
+    from .constraints import ArcLimits
     from .scores.coded import CodedTable
 
 
@@ -99,7 +99,7 @@ def _mixed_network(table: NumericTable, arcs: Bools, ess: float) -> MixedNetwork
 # `start_graph`: the graph from which a search or a chain starts, checked.
 
 
-def start_graph(start: Any, names: Sequence[str], constraints: Constraints) -> Bools | None:
+def start_graph(start: Any, names: Sequence[str], constraints: ArcLimits) -> Bools | None:
     """The arcs [parent, child] of a start graph, (n, n); None if there is none."""
     # start: network, graph, mapping from child to parents, iterable of (parent, child), or None: Variables without arcs
     #     need not be named

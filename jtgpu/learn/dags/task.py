@@ -23,9 +23,9 @@ from ...util.arrays import Bools, Floats, Ints
 from ...util.calls import outside
 from ...util.system import free_memory, parse_bytes
 from ...util.text_table import counted
-from .best_graph import BestGraph, best_by_orders
+from .best_graph import BestGraph, TimeLimit, best_by_orders
 from .candidate_tables import MAX_CANDIDATES, CandidateTables, candidate_tables, choose_candidates, family_weights
-from .constraints import Constraints, StructurePrior, make_constraints, make_prior, variable_number
+from .constraints import ArcLimits, StructurePrior, make_constraints, make_prior, variable_number
 from .graphs import start_graph, topological_order
 from .scores.candidate_scores import require_kind
 from .scores.coded import CodedTable
@@ -34,7 +34,6 @@ from .scores.numeric_table import NumericTable, table_of
 from .scores.ranks import n_parent_sets
 from .scores.rules import GIVEN, ScoreFunction, ScoreRule
 from .scores.score_table import ScoreTable, learn_backend, score_families, table_of_function
-from .time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from ...util.options import Devices, LearnBackend
@@ -55,7 +54,7 @@ class LearningTask:
     coded: CodedTable
     rule: ScoreRule
     prior: StructurePrior
-    constraints: Constraints
+    constraints: ArcLimits
     table: ScoreTable | None  # scores that the user has computed
     seed: int
     limit: int  # bytes
@@ -187,10 +186,10 @@ class LearningTask:
         """Scores with the prior and the constraints."""
         return family_weights(scores, self.prior, self.constraints)
 
-    def screened_candidates(self, scores: ScoreTable, constraints: Constraints, k: int) -> Ints:
+    def screened_candidates(self, scores: ScoreTable, constraints: ArcLimits, k: int) -> Ints:
         """Candidate parents by the scores of all small families."""
         # required arcs do not restrict the screening: a child may need more parents than are screened
-        free = Constraints(constraints.forbidden, np.zeros_like(constraints.required), constraints.max_parents)
+        free = ArcLimits(constraints.forbidden, np.zeros_like(constraints.required), constraints.max_parents)
         return choose_candidates(family_weights(scores, self.prior, free), scores.max_parents, k, constraints)
 
     def tables(self, candidates: Ints) -> CandidateTables:
@@ -306,7 +305,7 @@ def require_feasible(
         )
 
 
-def without_numeric_parents(constraints: Constraints, table: NumericTable) -> Constraints:
+def without_numeric_parents(constraints: ArcLimits, table: NumericTable) -> ArcLimits:
     """The constraints that also forbid arcs from numbers to variables with states."""
     forbidden = table.is_number[:, None] & ~table.is_number[None, :]
     both = np.argwhere(forbidden & constraints.required)

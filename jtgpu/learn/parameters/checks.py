@@ -17,7 +17,7 @@ from ...options.tables import OF_TABLES, ReadOptions
 from ...util.arguments import check_keywords, described
 from ...util.arguments import names as given_names
 from ...util.arrays import Floats
-from ...util.lazy_sequence import configurations
+from ...util.text_table import configurations
 from .coded_cases import weighted_chunks
 from .number_checks import NO_DIFFERENCE, check_numbers
 from .sources import open_source

@@ -21,12 +21,12 @@ from .elimination import (
     remove_needless_fill,
 )
 from .files import Improvement, OrderResult
-from .reduce import Atom, Reduction, bits, reduce_graph, symmetric
+from .reduce import Atom, ReducedGraph, bits, reduce_graph, symmetric
 
 # One order of the whole graph from the orders of its atoms.
 
 def join_orders(
-    neighbours: Sequence[Iterable[int]], reduction: Reduction, orders: Sequence[Sequence[int]]
+    neighbours: Sequence[Iterable[int]], reduction: ReducedGraph, orders: Sequence[Sequence[int]]
 ) -> list[int]:
     """The order of the whole graph whose triangulation is the union of the atoms' triangulations."""
     # neighbours: sequence of int iterables: The graph that was reduced
@@ -83,7 +83,7 @@ class Incumbents:
         self.trace: list[Improvement] = []
         self.n_steps = 0
         self.interrupted = False
-        self.reduction: Reduction = reduce_graph(cards, self.neighbours, largest=self.objective == "largest")
+        self.reduction: ReducedGraph = reduce_graph(cards, self.neighbours, largest=self.objective == "largest")
         self.atoms = self.reduction.atoms
         self.orders: list[list[int]] = [list(range(len(a.card))) for a in self.atoms]
         self.costs = [(0, 0)] * len(self.atoms)
@@ -200,7 +200,7 @@ class Incumbents:
         return max(parts, default=0) if self.objective == "largest" else sum(parts)
 
 
-def _maximal_prefix(reduction: Reduction) -> list[tuple[int, ...]]:
+def _maximal_prefix(reduction: ReducedGraph) -> list[tuple[int, ...]]:
     """The cliques of the vertices eliminated first that are maximal."""
     place = {v: i for i, v in enumerate(reduction.prefix)}
     members = {c[0]: frozenset(c) for c in reduction.prefix_cliques}

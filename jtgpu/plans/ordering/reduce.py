@@ -56,7 +56,7 @@ class Atom(NamedTuple):
     free: frozenset[int]
 
 
-class Reduction(NamedTuple):
+class ReducedGraph(NamedTuple):
     """The result of `reduce_graph`."""
 
     prefix: list[int]  # list of int: Vertices eliminated first, in this order
@@ -77,7 +77,7 @@ def symmetric(neighbours: Sequence[Iterable[int]]) -> list[set[int]]:
 
 def reduce_graph(
     card: Sequence[int], neighbours: Sequence[Iterable[int]], *, largest: bool = False
-) -> Reduction:
+) -> ReducedGraph:
     """Apply every safe rule until none applies."""
     # largest: The objective is the largest clique: almost simplicial vertices are eliminated, too
     adjacent = symmetric(neighbours)
@@ -96,7 +96,7 @@ def reduce_graph(
         number = {v: i for i, v in enumerate(component)}
         masks = [sum(1 << number[u] for u in adjacent[v]) for v in component]
         pieces += [_merge_twins([component[i] for i in a], card, _sub(masks, a), held) for a in atoms(masks)]
-    return Reduction(prefix, cliques, pieces)
+    return ReducedGraph(prefix, cliques, pieces)
 
 
 def _simplicial(adjacent: list[set[int]]) -> tuple[list[int], list[tuple[int, ...]]]:

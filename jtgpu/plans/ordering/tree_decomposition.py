@@ -145,7 +145,7 @@ def read_td(
     # raises OrderError: If a vertex or an edge is in no bag, the bags are not a tree, or the bags of a vertex are not
     #     connected.
     n = len(model)
-    bags, edges = _Parser(path, read_text(path), n).parse()
+    bags, edges = _TdParser(path, read_text(path), n).parse()
     if neighbours is None:
         around: list[set[int]] = [set() for _ in range(n)]
         for scope, _ in model.factors:
@@ -169,7 +169,7 @@ def write_td(
     write_text(path, "\n".join(lines) + "\n")
 
 
-class _Parser:
+class _TdParser:
     """Reads the lines of a ``.td`` file."""
     # path, text: The file and its contents
     # n: Number of vertices to expect

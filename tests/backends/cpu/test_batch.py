@@ -88,7 +88,7 @@ def test_few_rows_of_a_pattern_share_a_program_and_many_have_their_own() -> None
     states[:1000] = states[0]
     states[2999] = -1
     with net.compile("cpu") as tree:
-        table = batch.Table(tree.intervened(()).backend.runner, states, {}, None)  # type: ignore[attr-defined]
+        table = batch.CaseTable(tree.intervened(()).backend.runner, states, {}, None)  # type: ignore[attr-defined]
         groups = batch.group_rows(table)
     assert sorted(r for g in groups for r in g.rows.tolist()) == list(range(3000))
     own, shared = groups[:-1], groups[-1]
@@ -174,7 +174,7 @@ def test_rows_of_one_pattern_run_one_by_one_where_that_is_quicker(monkeypatch: p
     for margin in (costs.MARGIN, 1e9):
         monkeypatch.setattr(batch, "MARGIN", margin)
         with net.compile("cpu", threads=1) as tree:
-            table = batch.Table(tree.intervened(()).backend.backend.runner, states, {}, None)  # type: ignore[attr-defined]
+            table = batch.CaseTable(tree.intervened(()).backend.backend.runner, states, {}, None)  # type: ignore[attr-defined]
             chosen.append([g.lanes for g in batch.group_rows(table, by_row=True)])
             answer = tree.intervened(()).backend.backend.run_batch(states)  # type: ignore[attr-defined]
             chosen.append(answer)

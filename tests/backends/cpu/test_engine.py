@@ -16,8 +16,8 @@ from jtgpu import errors, timing
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import Cpu, engine, parallel, programs, runner
 from jtgpu.backends.cpu.costs import threads_of
+from jtgpu.backends.cpu.engine import warm_up
 from jtgpu.backends.cpu.records import FIRST_LOOP, LENGTH, LISTED, SPARSE, Records
-from jtgpu.backends.cpu.warm import warm_up
 from jtgpu.backends.wrappers.pattern_cache import PatternCache
 from jtgpu.backends.wrappers.questions import CheaperQuestions
 from jtgpu.formats import bundled

@@ -10,7 +10,7 @@ import pytest
 
 import jtgpu
 from jtgpu.backends.cpu import prepare
-from jtgpu.backends.cpu.few import FEW, FewCases
+from jtgpu.backends.cpu.batch import FEW, FewCases
 from jtgpu.errors import JtgpuError
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.plans.compiler import model_factors

@@ -18,7 +18,7 @@ from jtgpu.backends.wrappers.possible_states import PossibleStates
 from jtgpu.errors import ImpossibleEvidence
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.plans.plan import Plan
-from jtgpu.plans.possible import possible_states as find
+from jtgpu.plans.reduction import possible_states as find
 
 CARDS = (3, 4, 2, 3, 5, 3, 2)
 SCOPES = ((0,), (1, 0), (2, 1), (3, 1, 2), (4, 3), (5, 4), (6, 5), (2, 6), ())

@@ -11,7 +11,7 @@ import pytest
 import jtgpu
 from jtgpu.draw.html import PICTURES
 from jtgpu.inference.results.result import Result
-from jtgpu.util.lazy_sequence import configurations
+from jtgpu.util.text_table import configurations
 
 pd = pytest.importorskip("pandas", reason="pandas is not installed")
 

@@ -12,7 +12,7 @@ import pytest
 
 import jtgpu
 from jtgpu.errors import ArgumentError, TableTooLarge
-from jtgpu.learn.dags.time_limit import TimeLimit
+from jtgpu.learn.dags.best_graph import TimeLimit
 from tests.support.patience import patience
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ..candidate_tables import CandidateTables
     from ..chain_records import SetTables
-    from ..constraints import Constraints
+    from ..constraints import ArcLimits
 
 _orders = loops("jtgpu.learn.dags.loops.orders")
 _outer_sets = loops("jtgpu.learn.dags.loops.outer_sets")
@@ -54,7 +54,7 @@ class OrderChains(NamedTuple):
     n_samples: int
 
 
-def start_order(constraints: Constraints, chain: int, seed: int) -> Ints:
+def start_order(constraints: ArcLimits, chain: int, seed: int) -> Ints:
     """The start order of a chain; required arcs point forward. Chain 0 starts from the order of the variables."""
     if not chain:
         return constraints.first_order()
@@ -62,7 +62,7 @@ def start_order(constraints: Constraints, chain: int, seed: int) -> Ints:
     return constraints.first_order(np.random.Generator(np.random.Philox(key=[seed, chain])).permutation(n))
 
 
-def start_chains(constraints: Constraints, chains: int, seed: int = 0) -> OrderChains:
+def start_chains(constraints: ArcLimits, chains: int, seed: int = 0) -> OrderChains:
     """The first state of some chains."""
     order = np.array([start_order(constraints, chain, seed) for chain in range(chains)], np.int64)
     n = order.shape[1]

@@ -23,7 +23,7 @@ from .averaging import PROPERTIES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .records import PosteriorRecord, Source
+    from .records import GraphSource, PosteriorRecord
 
 MAX_PRINTED = 20  # arcs of the printed table
 MOST_PROBABLE = 5  # of them, if there are more, are those
@@ -151,7 +151,7 @@ class ArcProbabilities(Result):
     names: tuple[str, ...]
     edge_probabilities: ArcTable
     mcse: ArcTable
-    _source: Source
+    _source: GraphSource
     _record: PosteriorRecord
 
     def edges(self, threshold: float = 0.5) -> Ranking[Arc]:

@@ -1,4 +1,4 @@
-"""Records of a posterior: its data and settings, its diagnostics, and the `Source` of its graphs."""
+"""Records of a posterior: its data and settings, its diagnostics, and the `GraphSource` of its graphs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MIN_COVERAGE = 0.99
 
 
-class Source(Protocol):
+class GraphSource(Protocol):
     """Where graphs come from: an exact posterior, chains, or a file."""
 
     def graphs(self, n: int | None = None) -> Ints:

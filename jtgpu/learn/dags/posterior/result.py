@@ -23,7 +23,7 @@ from ..graphs import fitted_network
 from ..scores.numeric_table import NumericTable, cases_like, with_states
 from .arcs import ArcProbabilities, ArcTable
 from .averaging import AveragedNetworks, arcs_of, clique_entries, distinct, evenly, fewest_errors, most_probable_first
-from .records import PosteriorRecord, Source
+from .records import GraphSource, PosteriorRecord
 
 if TYPE_CHECKING:
     import networkx
@@ -82,7 +82,7 @@ class StructurePosterior(ArcProbabilities):
         ln weight of the states of the chains; empty if exact.
     """
 
-    def __init__(self, record: PosteriorRecord, source: Source):
+    def __init__(self, record: PosteriorRecord, source: GraphSource):
         table, d = record.table, record.diagnostics
         self.names = table.names
         self.edge_probabilities = ArcTable(table.names, record.arcs, "Probability of each arc: parents by rows")
