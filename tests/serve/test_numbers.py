@@ -60,6 +60,14 @@ def test_bad_cases_name_what_is_wrong_in_every_kind(client: Client) -> None:
         assert third["log_evidence"] == pytest.approx(0.0, abs=1e-12)
 
 
+def test_the_map_around_a_number_has_its_parents(client: Client) -> None:
+    found = client.get("/v1/networks/waste/layout?around=E&hops=0&most=2")
+    assert found.json() == client.get("/v1/networks/waste/layout?around=F,W&hops=0&most=2").json()
+    assert client.get("/v1/networks/heights/layout?around=weight").status_code == 200
+    refused = client.get("/v1/networks/waste/layout?around=EE&most=2")
+    assert refused.json()["type"] == "/errors/unknown-variable"
+
+
 def test_states_with_equal_names_are_not_merged() -> None:
     net = jtgpu.MixedNetwork(
         {"w": ["a", "a"], "x": float}, {"x": ["w"]}, {"w": [0.5, 0.5], "x": jtgpu.Gaussian([0.0, 1.0], sd=1)}
