@@ -44,7 +44,8 @@ nitpick_ignore_regex = [
     ("py:class", r"jtgpu\.(decisions\.\w+|dynamic\.\w+|inference\.sets|mixed\.\w+)\.\w+"),
     ("py:class", r"jtgpu\.(backends\.wrappers\.cutset|model\.(directed|states))\.\w+"),
     ("py:class", r"jtgpu\.model\.discrete\.Labels"),
-    ("py:class", r"jtgpu\.(model\.cpt\.Axis|inference\.results\.case_states\.RankedExplanations|screen\.table\.Screened)"),
+    ("py:class", r"jtgpu\.(model\.cpt\.Axis|screen\.table\.Screened)"),
+    ("py:class", r"jtgpu\.inference\.results\.case_states\.RankedExplanations"),
 ]
 
 autodoc_member_order = "bysource"

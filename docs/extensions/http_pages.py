@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,17 +47,10 @@ def _operation(method: str, path: str, operation: Schema) -> Iterator[str]:
 
 
 def _schema(name: str, schema: Schema) -> Iterator[str]:
-    text, fields = _described(schema.get("description", ""))
+    text = " ".join(schema.get("description", "").split())
     yield from [f".. _object-{name}:", "", name, "~" * len(name), "", text, ""]
     for field, kind in schema.get("properties", {}).items():
-        yield from [f"``{field}`` : {_kind(kind)}", f"    {fields.get(field, kind.get('description', ''))}", ""]
-
-
-def _described(text: str) -> tuple[str, dict[str, str]]:
-    """The summary of a class's docstring, and the text of each attribute."""
-    summary, _, listed = text.partition("Attributes\n")
-    fields = dict(re.findall(r"^ *(\w+) : [^\n]*\n((?:        .*\n?)+)", listed, re.MULTILINE))
-    return " ".join(summary.split()), {k: " ".join(v.split()).replace("`", "``") for k, v in fields.items()}
+        yield from [f"``{field}`` : {_kind(kind)}", f"    {kind.get('description', '')}", ""]
 
 
 def _kind(schema: Schema) -> str:

@@ -15,8 +15,13 @@ import numpy as np
 from ..errors import FormatError, NetworkError
 from ..model.cpts import ROW_TOLERANCE
 from ..model.discrete import DiscreteModel
+from ..model.dynamic import DynamicNetwork
 from ..model.markov import MarkovNetwork
+from ..model.mixed import MixedNetwork
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
+from .dynamic_writers import dumps_dynamic
+from .mixed_writers import dumps_mixed
 from .number_cursor import identifiers, parts_of, tables_of, whole_numbers
 from .registry import Format
 
@@ -35,9 +40,13 @@ class Conversion:
     notes: tuple[str, ...] = ()  # tuple of str: Changes to the model that lose nothing, one sentence each
 
 
-def carry(model: DiscreteModel, target: Format) -> Conversion:
+def carry(model: DiscreteModel | MixedNetwork | MixedDynamicNetwork, target: Format) -> Conversion:
     """Write a model in a format, adapting what the format does not allow, and report changes and losses."""
     # raises FormatError: If the model cannot be written at all.
+    if isinstance(model, MixedNetwork):
+        return Conversion(dumps_mixed(model, target.name), ())
+    if isinstance(model, (DynamicNetwork, MixedDynamicNetwork)):
+        return Conversion(dumps_dynamic(model, target.name), ())
     if target.dumps is None:
         raise FormatError(f"{target.name} can be read but not written")
     notes: list[str] = []

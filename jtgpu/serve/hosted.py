@@ -219,11 +219,8 @@ def _nodes(query: LayoutQuery, hosted: Hosted) -> list[int] | None:
 
 
 def _named(hosted: Hosted, name: str) -> list[int]:
-    """The variable of a name, or of several that commas separate."""
-    model = hosted.states
-    try:
-        return [model.index(name)]
-    except JtgpuError:
-        if "," not in name:
-            raise
-    return [model.index(part) for part in name.split(",")]
+    """The variable of a name, or of several that commas separate; of a number its parents that have states."""
+    model, numbers = hosted.states, dict(outline(hosted.network).numbers)
+    names = [name] if name in model or name in numbers else name.split(",")
+    named = ([v for v in numbers[n] if v < len(model)] if n in numbers else [model.index(n)] for n in names)
+    return [v for some in named for v in some]

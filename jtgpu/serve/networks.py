@@ -10,7 +10,7 @@ from ..decisions.tree import DecisionTree
 from ..errors import ArgumentError, EvidenceError, TableTooLarge, closest
 from ..formats.bundled import networks
 from ..formats.conversion import carry
-from ..formats.registry import FORMATS, dumps_dynamic, dumps_mixed
+from ..formats.registry import FORMATS
 from ..inference.tree import JunctionTree
 from ..model.decisions import DecisionNetwork
 from ..model.dynamic import DynamicNetwork
@@ -28,10 +28,8 @@ POINTS = 60  # of the density of a number
 def digest(tree: AnyTree) -> str:
     """A digest of the model and of where it is computed."""
     net = network_of(tree)
-    if isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
-        own = dumps_dynamic(net, "dynamic JSON")
-    elif isinstance(net, MixedNetwork):
-        own = dumps_mixed(net, "JSON")
+    if isinstance(net, (MixedNetwork, DynamicNetwork, MixedDynamicNetwork)):
+        own = file(net, written_formats(net)[0])
     elif isinstance(tree, DecisionTree) and isinstance(net, DecisionNetwork):
         tables = {u: (net.parents(u), net.utility(u).tolist()) for u in net.utilities}
         own = f"{model_fingerprint(tree.under().model)} {net.combine} {tables}"
@@ -167,22 +165,17 @@ _WRITTEN = {
 }  # fmt: skip
 
 
-def file(net: AnyNetwork, name: str) -> tuple[str, str]:
-    """The network as text in a format, and the suffix of its file."""
+def file(net: AnyNetwork, name: str) -> str:
+    """The network as text in a format."""
     # name: A suffix without the dot, such as ``"bif"``
     # raises ArgumentError: If there is no such format that can be written.
     # raises FormatError: If the format cannot represent the model.
-    if not isinstance(net, (MixedNetwork, DynamicNetwork, MixedDynamicNetwork)):
-        suffixes = {s[1:]: f for f in FORMATS if f.writer for s in f.suffixes if s not in f.only_read}
-        if name not in suffixes:
-            near = closest(name, suffixes)
-            raise ArgumentError(f"format must be one of {', '.join(suffixes)}, not {name[:60]!r}{near}")
-        return carry(net, suffixes[name]).text, name
-    formats = written_formats(net)
-    if name not in formats:
-        raise ArgumentError(f"a {network_kind(net)} network is written as {' or '.join(formats)}, not {name[:60]!r}")
-    format_name = next(f.name for f in FORMATS if f".{name}" in f.suffixes)
-    return dumps_mixed(net, format_name) if isinstance(net, MixedNetwork) else dumps_dynamic(net, format_name), name
+    own = written_formats(net)
+    every = ((s, f) for f in FORMATS for s in f.suffixes if s not in f.only_read)
+    suffixes = {s[1:]: f for s, f in every if f.writer or s[1:] in own}
+    if name not in suffixes:
+        raise ArgumentError(f"format must be one of {', '.join(suffixes)}, not {name[:60]!r}{closest(name, suffixes)}")
+    return carry(net, suffixes[name]).text
 
 
 def written_formats(net: AnyNetwork | None = None) -> list[str]:

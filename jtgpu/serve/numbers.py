@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
-from ..errors import ImpossibleEvidence, JtgpuError
+from ..errors import ImpossibleEvidence
 from ..inference.queries.posteriors import as_list
 from ..mixed.evidence import read_case
 from ..mixed.results import MixedPosteriors, NumberPosterior
 from ..mixed.tree import MixedTree
-from .registry import Case, Distribution, Form, check_size, distribution
-from .requests import problem
+from .registry import Case, Distribution, Form, answer_each, check_size, distribution
 
 TAIL = 1e-4  # probability on either side that a density leaves out
 AROUND = np.linspace(-4.0, 4.0, 13)  # standard deviations from the mean of a part at which a density has a value, too
@@ -67,30 +66,27 @@ class MixedAnswers:
 
     def many(self, cases: Sequence[Case]) -> list[Result]:
         """The answers of many: those without intervals, sets, likelihoods and interventions in one call."""
-        net, results = self._net, list[Any]([None] * len(cases))
-        together: dict[int, dict[str, Any]] = {}
-        for i, case in enumerate(cases):
-            try:
-                known = case.known(self._tree)
-                given = known["evidence"]
-                is_plain = not any(isinstance(x, frozenset) for x in given.values()) and known.keys() <= {"evidence"}
-                if not is_plain or read_case(net, given, None, None).bounds:
-                    results[i] = self.one(case)
-                else:
-                    together[i] = {net.variables[net.index(v)]: x for v, x in given.items()}
-            except JtgpuError as error:
-                results[i] = {"error": problem(error)}
-        if not together:
-            return results
-        rows = [{net.variables[0]: None, **case} for case in together.values()]
-        answer = self._tree.posteriors_batch(rows, targets=self._names, on_error="flag")
-        for row, i in enumerate(together):
-            if answer.impossible[row]:
-                results[i] = {"error": problem(ImpossibleEvidence("the evidence of this case has probability 0"))}
-                continue
-            own = {v: answer[v].case(row) if net.is_number(v) else answer[v][row] for v in self._names}
-            results[i] = self._result(own) | {"log_evidence": float(answer.log_evidence[row])}
-        return results
+        net = self._net
+
+        def read(case: Case) -> dict[str, Any] | None:
+            known = case.known(self._tree)
+            given = known.pop("evidence")
+            sets = any(isinstance(x, frozenset) for x in given.values())
+            if known or sets or read_case(net, given, None, None).bounds:
+                return None
+            return {net.variables[net.index(v)]: x for v, x in given.items()}
+
+        def together(given: list[dict[str, Any]]) -> Iterator[Result | ImpossibleEvidence]:
+            rows = [{net.variables[0]: None, **case} for case in given]
+            answer = self._tree.posteriors_batch(rows, targets=self._names, on_error="flag")
+            for row in range(len(rows)):
+                if answer.impossible[row]:
+                    yield ImpossibleEvidence("the evidence of this case has probability 0")
+                    continue
+                own = {v: answer[v].case(row) if net.is_number(v) else answer[v][row] for v in self._names}
+                yield self._result(own) | {"log_evidence": float(answer.log_evidence[row])}
+
+        return answer_each(cases, net, read, self.one, together)
 
     def _result(self, posteriors: Mapping[str, Any]) -> Result:
         result: Result = {"posteriors": {}, "numbers": {}}

@@ -14,7 +14,6 @@ import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -130,11 +129,10 @@ class Opening:
                 self._process.communicate()
         if not out:
             raise Refusal("too-large", "reading and planning this network takes more memory than the server has for it")
-        made = pickle.loads(out)
-        if isinstance(made, tuple):
-            kind, detail, fields = made
-            raise Refusal(kind, detail, **fields)
-        return made  # type: ignore[no-any-return]
+        made: NetworkPlan | AnyNetwork | Refusal = pickle.loads(out)
+        if isinstance(made, Refusal):
+            raise made
+        return made
 
 
 def too_slow(seconds: float) -> Refusal:
@@ -142,28 +140,27 @@ def too_slow(seconds: float) -> Refusal:
     return Refusal("too-slow", f"to open this network takes more than {seconds:g} s (--timeout)", limit=seconds)
 
 
-def _planned(body: bytes, suffix: str | None, folder: str, limit: int) -> Any:
-    """The plan of a network, or the network; else kind, detail and fields of a refusal."""
+def _planned(body: bytes, suffix: str | None, folder: str, limit: int) -> NetworkPlan | AnyNetwork | Refusal:
+    """The plan of a network, or the network; else why there is none."""
     try:
-        if suffix is not None:
-            net = network_of_file(body, suffix, folder)
+        if suffix is None:
+            net: AnyNetwork = network_of_page(msgspec.json.decode(body, type=EditedNetwork))
         else:
-            try:
-                net = network_of_page(msgspec.json.decode(body, type=EditedNetwork))
-            except msgspec.DecodeError as error:
-                return kind_of(error), str(error), {}
+            net = network_of_file(body, suffix, folder)
         if isinstance(net, DiscreteModel) and has_plan(net):
             return plan_or_questions(net, memory_limit=limit)
         prior_of(net.compile("cpu", memory_limit=limit))
         return net
     except Refusal as error:
-        return error.kind, str(error), error.fields
+        return error
+    except msgspec.DecodeError as error:
+        return Refusal(kind_of(error), str(error))
     except TableTooLarge as error:
-        return "too-large", str(error), {"needed": error.needed, "limit": error.limit}
+        return Refusal("too-large", str(error), needed=error.needed, limit=error.limit)
     except MemoryError:
-        return "too-large", "this network takes more memory than the server has for it", {"limit": limit}
+        return Refusal("too-large", "this network takes more memory than the server has for it", limit=limit)
     except JtgpuError as error:
-        return "invalid-body", str(error), {}
+        return Refusal("invalid-body", str(error))
 
 
 def _main() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, NotRequired
 
 from msgspec import Meta
 
 from ..backends.base import Evidence
-from ..errors import ArgumentError, ImpossibleEvidence, JtgpuError
+from ..errors import ArgumentError, ImpossibleEvidence
 from ..inference.evidence import read_findings
 from ..inference.queries.posteriors import as_list, targets_of
 from ..inference.tree import JunctionTree
@@ -26,6 +26,7 @@ from .registry import (
     Reply,
     Targets,
     Variable,
+    answer_each,
     check_size,
     distribution,
     question,
@@ -34,7 +35,6 @@ from .registry import (
     states_and_weights,
     with_labels,
 )
-from .requests import problem
 from .trees import OF_CASES, network_of, numbers_of, states_of
 
 CHUNK = 4096  # cases that are computed at a time
@@ -107,36 +107,27 @@ def answer_cases(tree: JunctionTree, cases: Sequence[Case], targets: Any, form: 
     width = sum(s.stop - s.start for s in columns.values())
     check_size(len(cases) * width, f"{len(cases):,} cases of {width:,} states")
     names = [(model.variables[v], at, v) for v, at in columns.items()]
-    results: list[Any] = [None] * len(cases)
-    for first in range(0, len(cases), CHUNK):
-        rows: list[int] = []
-        known: list[Evidence] = []
-        for i, case in enumerate(cases[first : first + CHUNK], first):
-            try:
-                if case.soft or case.do:
-                    results[i] = _one(tree, case, wanted, form)
+
+    def read(case: Case) -> Evidence | None:
+        return None if case.soft or case.do else read_findings(model, case.evidence or {}, case.likelihood)
+
+    def together(known: list[Evidence]) -> Iterator[Result | ImpossibleEvidence]:
+        for first in range(0, len(known), CHUNK):
+            rows = known[first : first + CHUNK]
+            table = tree.intervened().backend.run_batch(*states_and_weights(len(model), rows), wanted)
+            impossible, log_evidence = table.impossible.tolist(), table.log_evidence.tolist()
+            for k, flat in enumerate(table.posterior.tolist()):
+                if impossible[k]:
+                    yield ImpossibleEvidence(tree.impossible(rows[k]))
                     continue
-                known.append(read_findings(model, case.evidence or {}, case.likelihood))
-                rows.append(i)
-            except JtgpuError as error:
-                results[i] = {"error": problem(error, model, case)}
-        if not rows:
-            continue
-        states, weights = states_and_weights(len(model), known)
-        table = tree.intervened().backend.run_batch(states, weights, wanted)
-        impossible, log_evidence = table.impossible.tolist(), table.log_evidence.tolist()
-        for k, (i, flat) in enumerate(zip(rows, table.posterior.tolist(), strict=True)):
-            if impossible[k]:
-                refused = ImpossibleEvidence(tree.impossible(known[k]))
-                results[i] = {"error": problem(refused, model, cases[i])}
-                continue
-            results[i] = {
-                "log_evidence": log_evidence[k],
-                "posteriors": {
-                    name: with_labels(model, v, flat[at]) if form.labels else flat[at] for name, at, v in names
-                },
-            }
-    return results
+                yield {
+                    "log_evidence": log_evidence[k],
+                    "posteriors": {
+                        name: with_labels(model, v, flat[at]) if form.labels else flat[at] for name, at, v in names
+                    },
+                }
+
+    return answer_each(cases, model, read, lambda case: _one(tree, case, wanted, form), together)
 
 
 def _one(tree: JunctionTree, case: Case, targets: Any, form: Form) -> Result:

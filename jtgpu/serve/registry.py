@@ -7,7 +7,7 @@ Nothing else has to know of a new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
@@ -24,8 +24,8 @@ from ..mixed.tree import MixedTree
 from ..model.discrete import DiscreteModel
 from ..model.mixed import MixedNetwork
 from ..util.arguments import whole_number
-from .requests import Refusal
-from .trees import OF_DECISIONS, OF_STATES, AnyTree, network_kind, network_of, states_of
+from .requests import Refusal, problem
+from .trees import OF_DECISIONS, OF_STATES, AnyNetwork, AnyTree, network_kind, network_of, states_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -362,6 +362,30 @@ def states_and_weights(
                 weights[v] = np.ones((len(cases), len(vector)))
             weights[v][i] = vector
     return states, weights
+
+
+def answer_each(
+    parts: Sequence[Any], net: AnyNetwork, read: Callable[[Any], Any], alone: Callable[[Any], Any],
+    together: Callable[[list[Any]], Iterable[Any]],
+) -> list[Any]:  # fmt: skip
+    """The results, or problems, of many cases or sequences: one that is bad harms no other."""
+    # read: of a part, which `together` takes then; None: it is answered alone
+    # together: the results of many parts, in their order; errors of those that have none
+    results: list[Any] = [None] * len(parts)
+    given: dict[int, Any] = {}
+    for i, part in enumerate(parts):
+        try:
+            one = read(part)
+            if one is None:
+                results[i] = alone(part)
+            else:
+                given[i] = one
+        except JtgpuError as error:
+            results[i] = {"error": problem(error, net, part)}
+    if given:
+        for i, made in zip(given, together([*given.values()]), strict=True):
+            results[i] = {"error": problem(made, net, parts[i])} if isinstance(made, JtgpuError) else made
+    return results
 
 
 def spans(model: DiscreteModel, targets: Sequence[int] | None) -> dict[int, slice]:

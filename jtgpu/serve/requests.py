@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -94,6 +95,9 @@ class Refusal(JtgpuError):
     def __init__(self, kind: str, detail: str, **fields: Any):
         super().__init__(detail)
         self.kind, self.fields = kind, fields
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(Refusal, self.kind, str(self), **self.fields), ()
 
 
 def kind_of(error: BaseException) -> str:

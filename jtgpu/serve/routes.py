@@ -181,10 +181,10 @@ async def cpt(request: Request, hosted: Hosted) -> Response:
 async def file(request: Request, hosted: Hosted) -> Response:
     """The network as a file."""
     name = request.query_params.get("format", "net")
-    text, suffix = await unless_gone(
+    text = await unless_gone(
         request.receive, hosted.submit(lambda: networks.file(hosted.network, name)), hosted.settings.timeout
     )
-    headers = {"content-disposition": f'attachment; filename="network.{suffix}"'}
+    headers = {"content-disposition": f'attachment; filename="network.{name}"'}
     return Response(text.encode("utf-8", "replace"), headers=headers, media_type="text/plain")
 
 

@@ -51,7 +51,7 @@ def url_of(host: str, port: int, token: str = "") -> str:
 ORIGIN = re.compile(r"https?://[^\s/;,]+/?|null", re.IGNORECASE)  # null: of pages without one
 
 
-class Settings(Limits):
+class Settings(Limits, title="Server"):
     """Options of `jtgpu.serve.App`."""
 
     max_body: int  # bytes, from here on
@@ -103,13 +103,6 @@ class Settings(Limits):
     def hosts(self) -> frozenset[str]:
         """All names of hosts that are accepted, in lower case."""
         return frozenset(h.lower() for h in ("127.0.0.1", "localhost", "[::1]", *self.allow_hosts))
-
-
-Settings.__doc__ = "\n    ".join([  # as the classes of NumPy are documented
-    f"{Settings.__doc__}\n", "Attributes", "----------",
-    *(f"{name} : {', '.join(map(repr, f.choices)) or getattr(f.kind, '__name__', f.kind)}, default {f.default!r}"
-      f"\n        {f.opt.help}" for name, f in fields_of(Settings).items()), "",
-])  # fmt: skip
 
 
 # Access control: the headers Host, Origin, Authorization and Content-Type of a request, and those of every response.

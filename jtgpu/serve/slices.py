@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 
 import numpy as np
 from msgspec import Meta
 
 from ..dynamic.numbers import MixedSequencePosteriors
-from ..errors import ArgumentError, ImpossibleEvidence, JtgpuError
+from ..errors import ArgumentError, ImpossibleEvidence
 from ..inference.queries.posteriors import as_list, targets_of
 from ..mixed.results import NumberPosterior, Parts
 from .numbers import Number, number_reply
@@ -25,11 +27,11 @@ from .registry import (
     Rates,
     Reply,
     Targets,
+    answer_each,
     check_size,
     distribution,
     question,
 )
-from .requests import problem
 from .sequences import MAX_SLICES, OneSequence, Read, Sequences, as_given, read_sequence
 from .trees import OF_SEQUENCES, numbers_of, states_of
 
@@ -74,27 +76,18 @@ def _answer_all(tree: Tree, body: Sequences, result_of: Any, **more: Any) -> Any
         except ImpossibleEvidence as error:  # without what to do in Python
             raise ImpossibleEvidence(str(error).partition(";")[0]) from None
 
+    def together(reads: list[Read]) -> Iterator[Any]:
+        made = ask(reads, "flag")
+        for k, read in enumerate(reads):
+            if made.impossible[k]:
+                yield ImpossibleEvidence("the evidence of this sequence has probability 0")
+            else:
+                yield result_of(made, k, len(read.codes))
+
     if body.sequences is None:
         return alone(body)
-    results: list[Any] = [None] * len(parts)
-    reads: dict[int, Read] = {}
-    for i, part in enumerate(parts):
-        try:
-            if part.do:
-                results[i] = alone(part)
-            else:
-                reads[i] = read_sequence(net, part)
-        except JtgpuError as error:
-            results[i] = {"error": problem(error, net)}
-    if reads:
-        made = ask([*reads.values()], "flag")
-        for k, (i, read) in enumerate(reads.items()):
-            if made.impossible[k]:
-                refused = ImpossibleEvidence("the evidence of this sequence has probability 0")
-                results[i] = {"error": problem(refused, net)}
-            else:
-                results[i] = result_of(made, k, len(read.codes))
-    return {"results": results}
+    read = functools.partial(read_sequence, net)
+    return {"results": answer_each(parts, net, lambda part: None if part.do else read(part), alone, together)}
 
 
 def _slices_of(

@@ -48,7 +48,8 @@ def _kind_of(cls: type) -> str:
 
 def network_kind(net: AnyNetwork) -> str:
     """The kind of a network, in a word."""
-    return _kind_of(type(net))
+    cls: Any = type(net)
+    return _kind_of(cls)
 
 
 def numbers_of(net: AnyNetwork) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ import jtgpu
 from jtgpu.cli.networks import load_any_kind
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App
+from jtgpu.serve.questions import answer
 from tests.mixed.test_lauritzen import incinerator
 from tests.serve.client import Client
 
@@ -47,6 +48,34 @@ def test_posteriors_of_states_and_numbers(client: Client) -> None:
     curve = found["numbers"]["E"]["density"]
     assert np.trapezoid(curve["y"], curve["x"]) == pytest.approx(1.0, abs=0.02)
     np.testing.assert_allclose(curve["y"], expected["E"].density(curve["x"]), rtol=1e-12)
+
+
+def test_bad_cases_name_what_is_wrong_in_every_kind(client: Client) -> None:
+    for network, v, state, near in (("waste", "W", "industrail", "industrial"), ("asia", "xray", "yess", "yes")):
+        cases = [{"evidence": {v: state}}, {"evidence": {f"{v}_": "yes"}}, {}]
+        first, second, third = client.ask(network, "posteriors", {"cases": cases})["results"]
+        assert (first["error"]["variable"], first["error"]["state"]) == (v, state)
+        assert first["error"]["closest"][0] == near
+        assert second["error"]["variable"] == f"{v}_"
+        assert third["log_evidence"] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_map_around_a_number_has_its_parents(client: Client) -> None:
+    found = client.get("/v1/networks/waste/layout?around=E&hops=0&most=2")
+    assert found.json() == client.get("/v1/networks/waste/layout?around=F,W&hops=0&most=2").json()
+    assert client.get("/v1/networks/heights/layout?around=weight").status_code == 200
+    refused = client.get("/v1/networks/waste/layout?around=EE&most=2")
+    assert refused.json()["type"] == "/errors/unknown-variable"
+
+
+def test_states_with_equal_names_are_not_merged() -> None:
+    net = jtgpu.MixedNetwork(
+        {"w": ["a", "a"], "x": float}, {"x": ["w"]}, {"w": [0.5, 0.5], "x": jtgpu.Gaussian([0.0, 1.0], sd=1)}
+    )
+    tree = net.compile("cpu")
+    assert answer(tree, "posteriors", {})["posteriors"]["w"] == pytest.approx([0.5, 0.5])
+    with pytest.raises(jtgpu.JtgpuError, match="equal names"):
+        answer(tree, "posteriors", {}, labels=True)
 
 
 def test_intervals_sets_interventions_and_targets(client: Client) -> None:

@@ -112,6 +112,7 @@ def test_many_sequences_of_which_some_are_bad(client: Client) -> None:
     ]  # fmt: skip
     found = client.ask("umbrella", "smooth", {"sequences": listed, "targets": "rain"})["results"]
     assert found[1]["error"]["type"] == "/errors/unknown-state"
+    assert (found[1]["error"]["variable"], found[1]["error"]["state"]) == ("umbrella", "maybe")
     for i in (0, 2, 3, 4):
         alone = client.ask("umbrella", "smooth", {**listed[i], "targets": "rain"})
         assert found[i]["slices"] == alone["slices"]
