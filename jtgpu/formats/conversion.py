@@ -20,10 +20,8 @@ from ..model.markov import MarkovNetwork
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
-from .dynamic_writers import dumps_dynamic
-from .mixed_writers import dumps_mixed
 from .number_cursor import identifiers, parts_of, tables_of, whole_numbers
-from .registry import Format
+from .registry import Format, dumps_dynamic, dumps_mixed
 
 _IN_PROPERTIES = ("BIF", "XMLBIF")  # formats whose only attributes are properties (texts)
 _POSITION = re.compile(r"position\s*=\s*\(\s*(-?\d{1,9})(?:\.\d*)?\s*,\s*(-?\d{1,9})(?:\.\d*)?\s*\)")
