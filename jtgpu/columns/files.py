@@ -8,7 +8,6 @@ import stat
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from ..errors import (
     shown,
 )
 from ..model.discrete import DiscreteModel
+from ..options.record import fields_of
 from ..options.tables import CsvDialect
 from ..util.calls import outside
 from ..util.cells import GROUPED, POINT, UNDECIDED, Marks, is_na_word, moment, na_words, number_text, numeral
@@ -89,9 +89,9 @@ def files_of(cases: Any, dialect: CsvDialect | None = None) -> list[Path]:
     # raises ArgumentError: If there is no file, and the dialect says how one is written.
     is_paths = isinstance(cases, (list, tuple)) and cases and all(isinstance(p, (str, os.PathLike)) for p in cases)
     if not is_paths and not isinstance(cases, (str, os.PathLike)):
-        for f in fields(CsvDialect):
-            if dialect is not None and getattr(dialect, f.name) != f.default:
-                raise ArgumentError(f"{f.name}= says how a CSV file is written; the table is in memory")
+        for name, option in fields_of(CsvDialect).items():
+            if dialect is not None and getattr(dialect, name) != option.default:
+                raise ArgumentError(f"{name}= says how a CSV file is written; the table is in memory")
         return []
     return [file for p in (cases if is_paths else [cases]) for file in _in_folder(Path(p))]
 
