@@ -160,16 +160,17 @@ class JunctionTree(CompiledModel, Served):
         EvidenceError
             If the evidence is malformed, or soft evidence contradicts itself.
         """
-        wanted = tables.targets_of(self._model, targets)
-        scopes = [] if joints is None else scopes_of(self._model, joints, "joints")
+        model = self._model  # once: classes with hints look their attributes up slowly
+        wanted = tables.targets_of(model, targets)
+        scopes = [] if joints is None else scopes_of(model, joints, "joints")
         if soft is not None or do is not None or scopes or single(likelihood) is not likelihood:
             tree = self.for_sets(likelihood, scopes)
-            known = read_known(self._model, evidence, likelihood, soft, do, tree.plan.sets)
+            known = read_known(model, evidence, likelihood, soft, do, tree.plan.sets)
             return tables.posteriors(tree, tree.resolved(known), wanted, known, scopes)
-        case = read_findings(self._model, evidence, likelihood)  # the common case, an eighth faster than by `resolved`
+        case = read_findings(model, evidence, likelihood)  # the common case, an eighth faster than by `resolved`
         result = self.answer(self._open().run, case, wanted)
         ptr = self._plan.posterior_ptr
-        return Posteriors(self._model, result.posterior, ptr, result.log_evidence, wanted, CaseEvidence(case))
+        return Posteriors(model, result.posterior, ptr, result.log_evidence, wanted, CaseEvidence(case))
 
     def posterior(
         self, variable: str | int, evidence: Findings | None = None, **more: Unpack[EvidenceOptions]
