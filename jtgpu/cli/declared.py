@@ -575,7 +575,7 @@ class Explore(Printed, Force, Shown):
     continuous: Annotated[bool, Opt("Learn from columns of numbers as they are, without intervals.")] = False
     seconds: Annotated[float, Opt(
         "Time that all of it should take at most. 0: no limit, and no probabilities of arcs.", "--seconds S",
-        least=0)] = 20.0
+        least=0)] = 15.0
     seed: Annotated[int, Opt("Random seed.", least=0)] = 0
     output: Annotated[str | None, Opt(OUTPUT_OF, "-o, --output PATH")] = None
     draw: Annotated[Path | None, Opt(
