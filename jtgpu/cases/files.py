@@ -249,7 +249,7 @@ def run_file(
         "cases": file_fingerprint(cases),
         "network": model_fingerprint(model),
         "question": query_fingerprint(model, query, kept, table),
-        "dialect": [*vars(options.dialect).values()],
+        "dialect": options.dialect.identity,
         "output": [output.name, options.compression],
     }
     if options.escape_formulas:

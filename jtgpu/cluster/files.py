@@ -196,7 +196,7 @@ class _Run:
             "cases": [t.file.identity for t in self.tables],
             "network": model_fingerprint(self.model),
             "question": query_fingerprint(self.model, self.query, self.kept, self.table),
-            "dialect": vars(self.options.dialect),
+            "dialect": self.options.dialect.identity,
             "chunk": self.step,
             "output": self.options.compression,
             **({"escape_formulas": True} if self.options.escape_formulas else {}),

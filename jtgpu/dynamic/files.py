@@ -119,7 +119,7 @@ def answer_file(
         raise JtgpuError(f"{output} contains the sequences: choose another output")
     identity: dict[str, Any] = {
         "cases": file_fingerprint(path), "network": dumps_dynamic(tree.network), "question": asdict(question),
-        "dialect": [*vars(options.dialect).values()], "output": [output.name, options.compression],
+        "dialect": options.dialect.identity, "output": [output.name, options.compression],
     }  # fmt: skip
     writer = writer_for(output, options.compression, options.escape_formulas)
     schema = None

@@ -74,7 +74,7 @@ def answer_file(
             targets, evidence, keep, query.labels, query.log_evidence, query.on_error, quantiles, sorted(words),
             str(net.discrete.state_codes),
         ],
-        "dialect": [*vars(files.dialect).values()], "output": [output.name, files.compression],
+        "dialect": files.dialect.identity, "output": [output.name, files.compression],
         "escape_formulas": files.escape_formulas,
     }  # fmt: skip
     writer = writer_for(output, files.compression, files.escape_formulas)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypedDict, Unpack
 
 from ..errors import ArgumentError, EvidenceError
 from ..util.arguments import several, whole_number
-from .record import Opt, Record, defaults_of
+from .record import Opt, Record, defaults_of, fields_of
 
 _NAMED_CHARACTERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "bar": "|", "none": ""}
 
@@ -125,6 +125,11 @@ class CsvDialect(Record, title="Reading"):
         if self.thousands and self.thousands == (self.decimal or "."):
             raise ArgumentError(f"thousands={self.thousands!r} is the decimal mark; decimal= gives the other one")
         return self.decimal, self.thousands or ""
+
+    @property
+    def identity(self) -> list[Any]:
+        """What tells one run from another: how the file is written, and no other option of reading."""
+        return [getattr(self, name) for name in fields_of(CsvDialect)]
 
 
 # fields of `ReadOptions` that all functions on tables use
