@@ -1,8 +1,7 @@
 """Tables of cases: data frames, CSV and Parquet files in, posteriors out.
 
-`options` defines the options of all functions, and `query` resolves them for a model. `states` and `encoder` convert
-cells to state numbers, `solver` answers the cases, and `answer_table` converts the answers to an Arrow table. `frames`
-and `native_frame` support data frames; `reading`, `pipeline`, `writing` and `files` support files of any size.
+`query` resolves the options of all functions for a model, `solver` answers the cases, and `answer_table` converts the
+answers to an Arrow table. `files` and `pipeline` answer files of any size; `jtgpu.columns` reads tables of every kind.
 """
 
 from __future__ import annotations

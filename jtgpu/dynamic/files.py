@@ -119,7 +119,8 @@ def answer_file(
         raise JtgpuError(f"{output} contains the sequences: choose another output")
     identity: dict[str, Any] = {
         "cases": file_fingerprint(path), "network": dumps_dynamic(tree.network), "question": asdict(question),
-        "dialect": options.dialect.identity, "output": [output.name, options.compression],
+        "codes": str(file.discrete.state_codes), "dialect": options.dialect.identity,
+        "output": [output.name, options.compression], "escape_formulas": options.escape_formulas,
     }  # fmt: skip
     writer = writer_for(output, options.compression, options.escape_formulas)
     schema = None

@@ -125,6 +125,27 @@ def test_most_probable_states(path: Path, tmp_path: Path) -> None:
     assert np.allclose(got["log_mpe"], best.log_joint[[int(p[1:]) for p in got["place"]]], atol=1e-13)
 
 
+@pytest.mark.parametrize("what", ["codes", "escape_formulas"])
+def test_a_run_is_not_continued_by_another(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_file, "MIN_BLOCK", 64)
+    monkeypatch.setattr(sequence_file, "BLOCK_CELLS", 100)
+    path, output = tmp_path / "days.csv", tmp_path / "o.csv"
+    path.write_text("place,day,umbrella\n" + "".join(f"p{i},{t},{t % 2}\n" for i in range(40) for t in range(9)))
+    one, other = ({"umbrella": {0: a, 1: b}} for a, b in (("no", "yes"), ("yes", "no")))
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    tree = umbrella().with_codes(one).compile("reference")
+    with pytest.raises(KeyboardInterrupt):
+        answer_file(tree, path, output, question(), FileOptions(chunk=20), stop)
+    if what == "codes":
+        tree = umbrella().with_codes(other).compile("reference")
+    options = FileOptions(chunk=20, resume=True, escape_formulas=what == "escape_formulas")
+    with pytest.raises(JtgpuError, match=f"holds a run with a different {what}"):
+        answer_file(tree, path, output, question(), options)
+
+
 @pytest.mark.slow
 def test_a_run_that_was_interrupted_is_continued(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -214,10 +214,11 @@ def test_a_number_of_the_network_stays_one() -> None:
     )
     for cells, message in (
         ([1.5, 2.5, "foo"], "column 'x' holds text, 'foo' in row 2"), (["1.5", "2", "3"], "'1.5' in row 0"),
-        ([None, None, None], "column 'x' has no number"),
+        ([None, None, None], "column 'x' has no number and cannot be 'gaussian'$"),
+        ([True] * 3, "'x' has True in row 0"), ([], "the table has no rows"),
     ):  # fmt: skip
         with pytest.raises(DataError, match=message):
-            fit(net, {"s": ["a", "b", "a"], "x": cells})
+            fit(net, {"s": ["a", "b", "a"][: len(cells)], "x": cells})
     found = fit(net, {"s": ["a", "b", "a"], "x": [1, 2, 3]}, states={"x": ["1", "2", "3"]})
     assert found.network.numbers == ()
 
@@ -470,6 +471,28 @@ def test_likelihoods_of_variables_with_states() -> None:
         fit({"x": ["s"]}, {"x": table["x"]}, continuous="gaussian", likelihood={"s": half})
     with pytest.raises(jtgpu.EvidenceError, match="likelihood has the number 'x'"):
         fit({"x": ["s"]}, table, continuous="gaussian", likelihood={"x": half})
+
+
+def test_cells_that_are_likelihoods(tmp_path: Path) -> None:
+    rng = RNG(4)
+    g, x = rng.integers(0, 2, 40), rng.normal(size=40)
+    weights = np.where(np.arange(40)[:, None] % 3 == 0, rng.integers(1, 9, (40, 2)) / 8, np.eye(2)[g])
+    words = [f"[{a};{b}]" if a * b else "ab"[int(b)] for a, b in weights]
+    known: Any = {"states": {"s": "ab"}, "continuous": "gaussian"}
+    expected = fit({"x": ["s"]}, {"x": x}, likelihood={"s": weights}, **known)
+    table = {"s": words, "x": x.tolist()}
+    path = tmp_path / "cases.csv"
+    path.write_text("s,x\n" + "".join(f"{s},{y!r}\n" for s, y in zip(words, table["x"], strict=True)))
+    for cases in (table, path):
+        found = fit({"x": ["s"]}, cases, continuous="gaussian", missing="error")
+        assert found.log_likelihood == pytest.approx(expected.log_likelihood, rel=1e-12)
+        np.testing.assert_allclose(found.network.gaussian("x").mean, expected.network.gaussian("x").mean, rtol=1e-12)
+    factors = rng.random((40, 2))
+    both = fit({"x": ["s"]}, table, continuous="gaussian", likelihood={"s": factors})
+    product = fit({"x": ["s"]}, {"x": x}, likelihood={"s": weights * factors}, **known)
+    assert both.log_likelihood == pytest.approx(product.log_likelihood, rel=1e-12)
+    with pytest.raises(DataError, match=r"column 's': the likelihood '.1;2;3.' has 3 weights"):
+        fit({"x": ["s"]}, table | {"s": ["[1;2;3]", *words[1:]]}, continuous="gaussian")
 
 
 def test_where_em_of_numbers_starts() -> None:

@@ -19,7 +19,7 @@ from ...errors import ArgumentError, DataError, closest
 from ...inference.evidence_table import weight_rows
 from ...model.discrete import DiscreteModel
 from ...model.network import BayesianNetwork
-from ...model.states import REJECTED
+from ...model.states import REJECTED, StateLookup, StateValues
 from ...util.arguments import described, mapping, names, several
 from ...util.arrays import Floats, Ints
 from ...util.cells import LIKELIHOOD, is_likelihood
@@ -88,6 +88,16 @@ class LikelihoodCells:
             return column, None
         rows = codes[read.index]  # of an index of -1, the last one
         return Column(np.where(rows < 0, -1, read.index), read.cells), rows
+
+    def without(self, v: int, column: Any, given: Any) -> tuple[Any, Floats | None]:
+        """A column without its likelihoods, and these times the given ones, (n, card); None if it has none."""
+        name = self._model.variables[v]
+        rest, codes = self._split(column, StateLookup(name, StateValues(self._model.states(name))), v)
+        if codes is None:
+            return column, None
+        weights = np.ones((len(codes), int(self._model.cardinality[v])))
+        weights[codes < 0] = self.vectors(v)[FIRST - codes[codes < 0]]
+        return rest, weights * (1.0 if given is None else weight_rows(self._model, v, given, len(codes)))
 
     def _code(self, v: int, text: str) -> int:
         """The code of a text."""

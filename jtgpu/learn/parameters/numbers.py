@@ -25,10 +25,11 @@ from ...util.calls import outside
 from ...util.cells import MissingReport, is_likelihood, is_missing, warn_of_few
 from ..columns import sample_weights
 from .families import check_sizes, read_structure
-from .likelihood_cells import hidden_states, of_discretiser, without_states
+from .likelihood_cells import LikelihoodCells, hidden_states, of_discretiser, without_states
 from .result import Fit
 from .runs import FitRun, best_of_starts
 from .setup import read_sharing, sample_size
+from .sources import require_rows
 from .value_steps import Values, errors_of
 
 if TYPE_CHECKING:
@@ -76,8 +77,9 @@ def _fit_table(
     model: Model, run: FitRun, given: MixedNetwork | None,
 ) -> Fit[MixedNetwork]:  # fmt: skip
     # given: a network whose parameters fixed variables keep
-    given_weights = mapping("likelihood", columns.likelihood)
-    alone = [v for v in given_weights if v in parents and v not in table.names]  # variables without a column
+    require_rows(table.n, "the table")
+    likelihood = mapping("likelihood", columns.likelihood)
+    alone = [v for v in likelihood if v in parents and v not in table.names]  # variables without a column
     if unknown := [v for v in alone if v not in model.states]:
         raise without_states(unknown[0])
     observed = [v for v in parents if v not in model.hidden and v not in alone]
@@ -96,7 +98,12 @@ def _fit_table(
     sizes = {v: ("",) if own is float else own for v, own in labels.items()}  # of a number its configurations
     check_sizes(DirectedModel(sizes, discrete), model.max_table)
     shell = uniform_network(labels, parents).with_codes(model.codes)
-    read = read_cases(shell, cells, given_weights, None)
+    soft = LikelihoodCells(shell.discrete)
+    for v in shell.discrete:
+        if v in cells:
+            cells[v], weights = soft.without(shell.discrete.index(v), cells[v], likelihood.get(v))
+            likelihood = likelihood if weights is None else {**likelihood, v: weights}
+    read = read_cases(shell, cells, likelihood, None)
     rows, gaps, dropped = _with_rule(read, row_weights, columns.missing, [*observed], shell, table)
     whole, read, row_weights = row_weights, replace(read.part(rows), table=None), row_weights[rows]
     first = _in_order(model.start, shell) if isinstance(model.start, MixedNetwork) else None
@@ -194,8 +201,13 @@ def column_kinds(
         choice(f"numbers[{v!r}]", kind, KINDS)
         if kind != "states" and not _is_numeric(table.column(v)):
             row, cell = first_text(table.column(v))
-            reason = "has no number" if is_missing(cell) else f"holds text, {shown(cell)} in {table.row_name(row)},"
-            raise DataError(f"column {v!r} {reason} and cannot be {kind!r}: remove the text, or leave it as states")
+            if is_missing(cell):
+                raise DataError(f"column {v!r} has no number and cannot be {kind!r}")
+            what = "holds text," if isinstance(cell, str) else "has"
+            raise DataError(
+                f"column {v!r} {what} {shown(cell)} in {table.row_name(row)}, and cannot be {kind!r}: remove "
+                f"{'the text' if isinstance(cell, str) else 'such cells'}, or leave it as states"
+            )
     for v in variables:
         if v in given or v in states:
             continue

@@ -124,7 +124,7 @@ class TableSource:
             )
             schema.add(name, cells, counts, declared=column.declared)
         if columns:
-            _require_rows(self._table.n, self.title)
+            require_rows(self._table.n, self.title)
         schema.settle()
         if self._table.by_index:
             self._named = {v for v, own in schema.states.items() if own != tuple(map(str, range(len(own))))}
@@ -207,7 +207,7 @@ class FileSource:
                     known = known_cells(name, column, partial(_location, chunk))
                     _, cells, ns = known.used(lambda v, words=words: is_na_word(v, words) or is_likelihood(v))  # type: ignore[misc]
                     counters[name].update(dict(zip(cells, ns, strict=True)))
-            _require_rows(n_rows, self.title)
+            require_rows(n_rows, self.title)
         if marks == UNDECIDED:
             marks = decimal_of(self.title, counters.items()), ""
         schema = Schema(bins=bins)
@@ -240,7 +240,8 @@ class FileSource:
         return f"row {row}"
 
 
-def _require_rows(n: int, title: str) -> None:
+def require_rows(n: int, title: str) -> None:
+    """Raise `DataError` for a table without rows."""
     if not n:
         raise DataError(f"{title} has no rows")
 
