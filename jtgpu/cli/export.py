@@ -13,9 +13,8 @@ from ..draw import show as draw
 from ..errors import JtgpuError
 from ..formats import open_text, save_text, writer_of
 from ..formats.bundled import network_path
-from ..formats.conversion import Conversion, carry
+from ..formats.conversion import carry
 from ..formats.network_files import find_comments
-from ..formats.registry import dumps_dynamic, dumps_mixed, format_of_suffix
 from ..model.decisions import DecisionNetwork
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
@@ -45,21 +44,16 @@ from .tables import status
 def convert(o: Convert) -> None:
     """Run ``jtgpu convert``."""
     target, source = one_target(o.to, o.output, "output", "--output"), o.file
-    wanted = format_of_suffix(target) if target.lower().endswith((".mixed.json", ".dynamic.json")) else None
-    wanted = wanted or writer_of(target)  # fails before the computation starts
+    wanted = writer_of(target, every=True)  # fails before the computation starts
     check_outputs(o.force, target)
     opened = open_text(network_path(source))
     decisions = "chance" if o.chance_only else "network"
     model: Any = opened.format.parse(opened.text, source, zero_rows=o.zero_rows, decisions=decisions)
     warn_of_repairs(model.discrete if isinstance(model, MixedNetwork) else model, source)
-    if isinstance(model, (DynamicNetwork, MixedDynamicNetwork)):
-        made = Conversion(dumps_dynamic(model, wanted.name), ())
-        if wanted.parse(made.text, target) != model:
-            raise JtgpuError(f"{target}: not written: the network would not be read back equal")
-    elif isinstance(model, MixedNetwork):
-        made = Conversion(dumps_mixed(model, wanted.name), ())
-    else:
-        made = carry(model, writer_of(target))
+    has_slices = isinstance(model, (DynamicNetwork, MixedDynamicNetwork))
+    made = carry(model, writer_of(target, every=has_slices or isinstance(model, MixedNetwork)))
+    if has_slices and wanted.parse(made.text, target) != model:
+        raise JtgpuError(f"{target}: not written: the network would not be read back equal")
     n_comments = find_comments(opened.text, opened.format.name).n
     lost = [*made.losses, *([f"{counted(n_comments, 'comment')} of {source}"] if n_comments else [])]
     warn_of_changes(made.notes, lost, wanted)

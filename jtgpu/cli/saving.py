@@ -9,7 +9,7 @@ from typing import Any, overload
 from ..errors import FormatError
 from ..formats import save_text, writer_of
 from ..formats.conversion import carry
-from ..formats.registry import MIXED, Format, dumps_mixed, format_of_suffix
+from ..formats.registry import Format, cannot_contain, dumps_mixed
 from ..model.mixed import MixedNetwork
 from .console import warn
 
@@ -22,13 +22,9 @@ def output_format(path: str | None, numbers: bool) -> Format | None:
     """The format that the suffix of an output selects; raises `FormatError` if it cannot contain numbers."""
     if path is None:
         return None
-    if not numbers:
-        return writer_of(path)
-    if path.lower().endswith(".mixed.json"):
-        return format_of_suffix(path)
-    chosen = writer_of(path)
-    if chosen.name not in ("Hugin net", "XDSL"):
-        raise FormatError(f"a {chosen.name} file cannot contain numbers; formats that can are {MIXED}")
+    chosen = writer_of(path, every=numbers)
+    if numbers and not chosen.mixed:
+        raise cannot_contain(chosen.name)
     return chosen
 
 

@@ -172,14 +172,12 @@ def write(
     if isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
         if flag("rename", rename):
             raise ArgumentError("rename=True is for networks without slices: rename the variables of a DynamicNetwork")
-        known = format_of_suffix(os.fspath(path))
-        save_text(dumps_dynamic(net, (known or writer_of(path)).name), path)
+        save_text(dumps_dynamic(net, writer_of(path, every=True).name), path)
         return ()
     if isinstance(net, MixedNetwork):
         if flag("rename", rename):
             raise ArgumentError("rename=True is for networks without numbers: rename the variables of a MixedNetwork")
-        known = format_of_suffix(os.fspath(path))
-        save_text(dumps_mixed(net, (known or writer_of(path)).name), path)
+        save_text(dumps_mixed(net, writer_of(path, every=True).name), path)
         return ()
     chosen = writer_of(path)
     assert chosen.dumps is not None  # checked by writer_of
@@ -203,11 +201,13 @@ def write(
     return ()
 
 
-def writer_of(path: str | os.PathLike[str]) -> Format:
+def writer_of(path: str | os.PathLike[str], *, every: bool = False) -> Format:
     """The format of a file's suffix; raises `UnknownSuffix` if no format with this suffix can be written."""
+    # every: Include formats of networks with numbers or slices only
     name = os.fspath(path)
     chosen = format_of_suffix(name)
-    if chosen is None or not chosen.writer or unpacked_name(name.lower()).endswith(chosen.only_read):
+    writer = chosen and (chosen.writer or (every and (chosen.mixed or chosen.dynamic)))
+    if chosen is None or not writer or unpacked_name(name.lower()).endswith(chosen.only_read):
         raise UnknownSuffix(f"{name}: no writer for this suffix; supported are {supported(writing=True)}")
     return chosen
 

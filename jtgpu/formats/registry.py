@@ -92,6 +92,11 @@ MIXED, DYNAMIC = (
 )
 
 
+def cannot_contain(format_name: str, what: str = f"numbers; formats that can are {MIXED}") -> FormatError:
+    """The error for a network of a kind that a format does not have."""
+    return FormatError(f"{'an' if format_name[0] in 'EX' else 'a'} {format_name} file cannot contain {what}")
+
+
 def dumps_mixed(net: MixedNetwork, format_name: str) -> str:
     """The text of a file with a mixed network."""
     # raises FormatError: If the format has no numbers, or cannot represent something in the network.
@@ -99,22 +104,20 @@ def dumps_mixed(net: MixedNetwork, format_name: str) -> str:
         if known.name == format_name and known.mixed:
             text: str = _module(known.mixed).dumps_mixed(net)
             return text
-    raise FormatError(f"a {format_name} file cannot contain numbers; formats that can are {MIXED}")
+    raise cannot_contain(format_name)
 
 
 def dumps_dynamic(net: DynamicNetwork | MixedDynamicNetwork, format_name: str) -> str:
     """The text of a file with a dynamic network."""
     # raises FormatError: If the format has no slices, or cannot represent something in the network.
     if hasattr(net, "numbers") and format_name != "dynamic JSON":
-        raise FormatError(f"a {format_name} file cannot contain a dynamic network with numbers; write .dynamic.json")
+        raise cannot_contain(format_name, "a dynamic network with numbers; write .dynamic.json")
     for known in FORMATS:
         if known.name == format_name and known.dynamic:
             text: str = _module(known.dynamic).dumps_dynamic(net)
             return text
-    raise FormatError(
-        f"a {format_name} file cannot contain a dynamic network; formats that can are {DYNAMIC}, and dyn.unroll(10) is "
-        "the Bayesian network of ten slices"
-    )
+    what = f"a dynamic network; formats that can are {DYNAMIC}"
+    raise cannot_contain(format_name, f"{what}, and dyn.unroll(10) is the Bayesian network of ten slices")
 
 
 def formats() -> list[tuple[str, tuple[str, ...], bool]]:

@@ -135,14 +135,14 @@ class MixedDynamicNetwork:
 
     def _check_parent(self, v: str, p: str, lag: int) -> None:
         if p not in self._order:
-            if v in self.numbers:
-                raise NetworkError(f"variable {v!r} has the parent {p!r}, which is not declared")
-        elif p in self.numbers and v not in self.numbers:
+            near = closest(str(p), self._order)
+            raise NetworkError(f"variable {v!r} has the parent {p!r}, which is not declared{near}")
+        if p in self.numbers and v not in self.numbers:
             raise NetworkError(
                 f"the number {p!r} is a parent of {v!r}, which has states: exact answers need arcs from states to "
                 f"numbers only; make intervals of {p!r}, or turn the arc"
             )
-        elif v in self.numbers and p not in self.numbers and lag:
+        if v in self.numbers and p not in self.numbers and lag:
             raise NetworkError(
                 f"the number {v!r} has the parent {p!r} {counted(lag, 'slice')} earlier; parents of numbers that have "
                 f"states must be in the same slice: add a variable whose parent is ({p!r}, {lag})"
@@ -332,7 +332,7 @@ def label(name: str, lag: int) -> str:
 
 
 def _pairs(v: str, given: object) -> tuple[Pair, ...]:
-    """Parents as pairs of a name and a lag; wrong ones of variables with states are left to `DynamicNetwork`."""
+    """Parents as pairs of a name and a lag."""
     listed = several(given)
     if listed is None:
         raise NetworkError(f"variable {v!r}: its parents must be a sequence, not {given!r}")

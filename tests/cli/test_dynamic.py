@@ -27,8 +27,9 @@ def test_info_and_convert(file: str, tmp_path: Path) -> None:
     text = run("info", file).stdout
     assert "rain[t]" in text
     assert "dynamic JSON" in text
-    assert run("convert", file, str(tmp_path / "w.xdsl")).exit_code == 0
-    assert jtgpu.read(tmp_path / "w.xdsl") == jtgpu.read(file)
+    for name in ("w.xdsl", "w.dynamic.json.xz"):
+        assert run("convert", file, str(tmp_path / name)).exit_code == 0
+        assert jtgpu.read(tmp_path / name) == jtgpu.read(file)
     done = run("convert", file, str(tmp_path / "w.net"))
     assert done.exit_code == 5
     assert "a dynamic network; formats that can are XDSL (.xdsl) and dynamic JSON (.dynamic.json)" in done.stderr

@@ -78,9 +78,10 @@ def test_errors(args: list[str], message: str, file: str, tmp_path: Path) -> Non
 def test_info_and_convert(file: str, tmp_path: Path) -> None:
     about = json.loads(run("info", file, "--json").stdout)
     assert (about["kind"], about["numbers"]) == ("mixed network", ["E", "C", "D", "L", "Min", "Mout"])
-    target = tmp_path / "a.mixed.json"
-    assert run("convert", file, str(target)).exit_code == 0
-    assert jtgpu.read(target) == jtgpu.read(file)
+    for name in ("a.mixed.json", "a.mixed.json.gz"):
+        target = tmp_path / name
+        assert run("convert", file, str(target)).exit_code == 0
+        assert jtgpu.read(target) == jtgpu.read(file)
 
 
 def test_batch(file: str, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jtgpu
+from jtgpu.cli.saving import output_format
 from tests.cli import commands
 
 pytest.importorskip("pyarrow")
@@ -22,6 +23,12 @@ def table(tmp_path: Path) -> Path:
     path = tmp_path / "cases.csv"
     path.write_text("\n".join(["is ill,blood pressure", *rows]) + "\n", encoding="utf-8")
     return path
+
+
+def test_outputs_of_networks_with_numbers() -> None:
+    assert output_format("a.mixed.json.gz", True).mixed
+    with pytest.raises(jtgpu.errors.UnknownSuffix):
+        output_format("a.oobn", True)
 
 
 @pytest.mark.parametrize("more", [(), ("--edges",)])

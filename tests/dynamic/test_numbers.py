@@ -149,6 +149,8 @@ def test_files_keep_all_numbers(tmp_path: Path) -> None:
     ({"cpts": {"s": [[0.9, 0.1], [0.2, 0.8]]}}, "has no Gaussian"),
     ({"states": {"s": ["0", "1"], "y": ["a"]}}, "no variable is a number"),
     ({"parents": {"s": [("s", 1)], "y": ["q"]}}, "not declared"),
+    ({"parents": {"s": [("q", 1)], "y": ["s"]}}, "'s' has the parent 'q', which is not declared"),
+    ({"parents": {"s": [("s", 1), "q"], "y": ["s"]}}, "'s' has the parent 'q', which is not declared"),
     ({"static": ["y"]}, "static"),
 ])  # fmt: skip
 def test_wrong_templates(change: dict[str, Any], text: str) -> None:

@@ -158,8 +158,11 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
         jtgpu.write(net, tmp_path / "a.bif")
     with pytest.raises(ArgumentError, match="rename=True is for networks without numbers"):
         jtgpu.write(net, tmp_path / "a.net", rename=True)
-    with pytest.raises(UnknownSuffix):
-        jtgpu.write(net, tmp_path / "a.txt")
+    for read_only in ("a.txt", "a.oobn", "a.oobn.gz", "a.dne"):
+        with pytest.raises(UnknownSuffix):
+            jtgpu.write(net, tmp_path / read_only)
+    with pytest.raises(FormatError, match=r"^an Ergo file cannot contain numbers"):
+        jtgpu.write(net, tmp_path / "a.erg")
     with pytest.raises(UnknownSuffix):
         jtgpu.write(net.discrete, tmp_path / "a.mixed.json")
     with pytest.raises(FormatError, match="too small"):
