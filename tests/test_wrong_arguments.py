@@ -444,6 +444,8 @@ def test_unknown_keywords_suggest_those_of_the_function_called() -> None:
         r"validate\(\) has no argument 'fold'; did you mean 'folds'": lambda: learn.validate(net, TABLE, "a", fold=3),
         "did you mean 'order'": lambda: net.compile(ordr="x"),
         "the backend 'cpu' has no option 'thread'; did you mean 'threads'": lambda: net.plan().compile("cpu", thread=1),
+        r"structure\(\) has no argument 'zeros'; its arguments": lambda: cast(Any, learn.structure)(TABLE, zeros="x"),
+        r"structure\(\) has no argument 'max_table'; its": lambda: cast(Any, learn.structure)(TABLE, max_table=9),
         r"load\(\) has no argument 'pth'; did you mean 'path'": lambda: cast(Any, jtgpu.NetworkPlan).load(pth="x"),
         r"Online\(\) has no argument 'expereince'": lambda: cast(Any, learn.Online)(net, expereince=1),
         r"KNNWeight\(\) has no argument 'metrik'": lambda: cast(Any, screen.KNNWeight)(metrik="x"),

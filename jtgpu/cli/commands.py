@@ -137,9 +137,11 @@ def flags_of(fields: Mapping[str, Field]) -> dict[str, str]:
     """How fields are given, by their words: the names of the fields, and what follows the dashes of options."""
     flags: dict[str, str] = {}
     for name, field in fields.items():
-        spellings = spelt(name, field)[0]
-        given = spellings[-1] if spellings[-1].startswith("-") else f"the argument {spellings[-1]}"
-        flags |= dict.fromkeys([name.replace("_", "-"), *(s.lstrip("-") for s in spellings)], given)
+        *_, last = spellings = spelt(name, field)[0]
+        given, _, opposite = last.partition("/")
+        given = given if given.startswith("-") else f"the argument {last}"
+        words = [name.replace("_", "-"), *(s.partition("/")[0].lstrip("-") for s in spellings)]
+        flags |= dict.fromkeys(words, given) | ({opposite.lstrip("-"): opposite} if opposite else {})
     return flags
 
 
@@ -149,11 +151,14 @@ def meant(option: str, command: str, fields: Mapping[str, Field]) -> str:
     for now in (word, *FORMER.get(word.replace("-", "_"), "").split()):
         if (flag := flags.get(now.replace("_", "-"))) is not None:
             return f"; it is {flag}"
+    others = [n for n, c in COMMANDS.items() if n != command and flags_of(offered(c)).get(word, "").startswith("-")]
     from difflib import get_close_matches  # takes milliseconds, and most command lines have no mistakes
 
-    if similar := dict.fromkeys(flags[near] for near in get_close_matches(word, flags)):
+    # a word that means something elsewhere is rarely a slip of the finger: --thousands is not --threads
+    is_slip = option.startswith("--") and not others and word.replace("-", "_") not in FORMER
+    near = get_close_matches(word, [each for each in flags if len(each) > 1], cutoff=0.6 if is_slip else 0.88)
+    if similar := dict.fromkeys(flags[each] for each in near):
         return f"; did you mean {' or '.join(similar)}?"
-    others = [n for n, c in COMMANDS.items() if n != command and flags_of(offered(c)).get(word, "").startswith("-")]
     return f"; it is an option of {', '.join(f'jtgpu {name}' for name in others)}" if others else ""
 
 

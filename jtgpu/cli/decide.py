@@ -6,13 +6,12 @@ from typing import Any
 
 from ..decisions.results import Policy
 from ..errors import ArgumentError, EvidenceError
-from ..formats import load
 from ..model.decisions import DecisionNetwork
 from ..model.quick import parse_findings
 from ..util.atomic_file import write_bytes
 from .console import csv_text, print_json
 from .declared import Decide
-from .networks import check_outputs, with_codes
+from .networks import check_outputs, load_any, with_codes
 from .tables import on_terminal, print_rows
 
 
@@ -21,7 +20,7 @@ def decide(o: Decide) -> None:
     if o.option is not None and o.voi is not None:
         raise EvidenceError("--option and --voi are different questions; give one of them")
     check_outputs(o.force, o.policy)
-    net: Any = load(o.file)
+    net: Any = load_any(o.file)
     if not isinstance(net, DecisionNetwork):
         raise ArgumentError(f"{o.file} has no decisions; jtgpu query computes its posteriors")
     net = with_codes(net, o.codes)

@@ -19,7 +19,6 @@ from ..model.discrete import DiscreteModel
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
-from ..model.network import BayesianNetwork
 from ..model.quick import parse_codes, parse_finding, parse_findings
 from ..util.cells import UNDECIDED, numeral
 from ..util.text_table import printable as shown
@@ -63,7 +62,7 @@ def load_any_kind(file: str) -> DiscreteModel | MixedNetwork | MixedDynamicNetwo
 
 def warn_of_repairs(net: DiscreteModel, file: str) -> None:
     """Warn about table rows that did not sum to 1 in the file."""
-    report = net.row_report if isinstance(net, BayesianNetwork) else None
+    report = getattr(net, "row_report", None)
     if report is not None and (report.n_off or report.zero_rows):
         warn(f"{file}: {report}")
 

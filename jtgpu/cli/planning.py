@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from click import BadParameter
 
-from ..errors import FormatError, PlanError
+from ..errors import ArgumentError, FormatError, PlanError
 from ..formats.bundled import network_path, order_file
 from ..inference.network_plan import NetworkPlan
 from ..inference.planning import plan_or_questions
+from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel
 from ..model.mixed import MixedNetwork
 from ..options.compute import Compute, Planning
@@ -29,6 +30,11 @@ def make_plan(plan: Planning, net: DiscreteModel, file: str, run: Compute | None
 
     Where the whole tree does not fit, questions are planned one by one.
     """
+    if isinstance(net, DecisionNetwork):
+        raise ArgumentError(
+            f"{file} has decisions: jtgpu decide finds the best policy, and jtgpu convert --chance-only writes a "
+            "Bayesian network in which decisions are uniform"
+        )
     if plan.plan is not None:
         return load_plan(plan, net)
     return plan_or_questions(net, cast("Any", order_of(plan, net, file)), **plan.keywords(run), **more)

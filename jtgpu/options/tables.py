@@ -128,7 +128,7 @@ class CsvDialect(Record, title="Reading"):
 
     @property
     def identity(self) -> list[Any]:
-        """The fields that tell one run from another: how the file is written, and no other option of reading."""
+        """Values of the options of CSV files, by which an interrupted run is recognised; other options do not count."""
         return [getattr(self, name) for name in fields_of(CsvDialect)]
 
 

@@ -124,7 +124,9 @@ def unknown_keyword(
     for word in (name, *FORMER.get(name, "").split()):
         if word in now:
             return ArgumentError(f"{called}() has no argument {name!r}; it is {now[word]}")
-    hint = closest(name, now) or f"; its arguments are {', '.join(options) or 'none'}"
+    # a word that means something elsewhere is no slip of the finger
+    is_slip = name not in FORMER and not any(name in inspect.signature(each).parameters for each in RECORDS.values())
+    hint = (closest(name, now) if is_slip else "") or f"; its arguments are {', '.join(options) or 'none'}"
     for word in now.keys() - {*options}:
         hint = hint.replace(repr(word), now[word])
     return ArgumentError(f"{called}() has no argument {name!r}{hint}")

@@ -10,6 +10,7 @@ import pytest
 import jtgpu
 from tests.cli.commands import run
 from tests.decisions.test_policies import oil, pigs
+from tests.dynamic.test_posteriors import umbrella
 
 
 @pytest.fixture
@@ -45,8 +46,24 @@ def test_recall(tmp_path: Path) -> None:
     assert "726.812" in run("decide", str(path), "--digits", "6").stdout
 
 
-def test_networks_without_decisions(well: str) -> None:
-    result = run("decide", "asia")
-    assert "no decisions" in result.stderr
+def test_networks_without_decisions(tmp_path: Path) -> None:
+    dynamic = str(tmp_path / "rain.dynamic.json")
+    jtgpu.write(umbrella(), dynamic)
+    for file, said in (("asia", "has no decisions; jtgpu query"), (dynamic, "is a dynamic network: jtgpu dynamic")):
+        result = run("decide", file)
+        assert said in result.stderr
+        assert result.exit_code == 2
+
+
+@pytest.mark.parametrize("words", ["query", "mpe", "voi FILE oil", "sensitivity FILE oil=dry", "sample FILE 3", "plan"])
+def test_commands_without_decisions(words: str, well: str) -> None:
+    command, *more = words.replace("FILE", well).split()
+    result = run(command, *(more or [well]))
+    assert "has decisions: jtgpu decide finds the best policy" in result.stderr
     assert result.exit_code == 2
-    assert "jtgpu decide" in run("query", well).stderr
+
+
+@pytest.mark.parametrize("command", ["decide", "show"])
+def test_repaired_rows_are_reported(command: str) -> None:
+    file = Path(__file__).parents[1] / "formats/data/fuzz/hugin/decisions.net"
+    assert run(command, str(file)).stderr.count("did not sum to 1 and were normalised") == 1

@@ -172,3 +172,9 @@ def test_states_of_explored_networks_are_in_order(tmp_path: Path) -> None:
     assert ends == sorted(ends)
     assert net.states("dose")[:2] == ("low", "mid")
     assert set(net.states("flag")) == {"0", "1"}
+
+
+def test_an_error_names_the_option(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("a,b\nx,y\ny,x\nx,x\n")
+    done = run("explore", str(tmp_path / "c.csv"), "--no-serve", "--seconds", "1e-9")
+    assert "are left of --seconds, and" in done.stderr
