@@ -230,6 +230,7 @@ def _without_middle(message: str) -> str:
 
 def format_bytes(n: float) -> str:
     """Format a number of bytes: ``"1.5 GiB"``."""
+    n = min(n, 2**1000)  # an integer may be larger than every float
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(n) < 1024:
             return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"

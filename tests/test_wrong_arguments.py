@@ -19,6 +19,7 @@ from jtgpu import JtgpuError, JunctionTreeClassifier, draw, graphs, learn, scree
 from jtgpu.errors import ArgumentError, DataError
 from jtgpu.formats import FileError
 from tests.decisions.test_policies import oil
+from tests.support.bundled import bundled
 
 WRONG: dict[str, Any] = {
     "5": 5, "-1": -1, "nan": float("nan"), "x": "x", "None": None, "list": [], "dict": {}, "1j": 1j, "object": object(),
@@ -338,6 +339,25 @@ def test_complex_and_infinite_numbers_are_errors(value: complex) -> None:
     ):  # fmt: skip
         with pytest.raises((DataError, ArgumentError)):
             call()
+
+
+def test_integers_above_all_floats_and_lags_above_all_memory() -> None:
+    huge, half, tree = 10**400, [0.5, 0.5], bundled("asia").compile("cpu")
+    net = jtgpu.DynamicNetwork({"x": ["a", "b"]}, {"x": [("x", 1)]}, {"x": [half] * 2}, start={"x": half})
+    slices = net.compile("cpu")
+    for call in (
+        lambda: tree.sample(huge), lambda: tree.expected_counts({"smoke": ["yes"]}, weights=huge),
+        lambda: slices.sample(2, length=huge), lambda: slices.predict([["a"]], ahead=huge),
+        lambda: series.two_slices({"x": [1.0, 2.0]}, lags=huge), lambda: series.two_slices({"x": [1.0, 2.0]}, 10**12),
+        lambda: learn.fit({"x": []}, {"x": [1, 2]}, weights=[1, huge]),
+        lambda: learn.fit({"x": []}, {"x": [1, 2], "w": [1, huge]}, weights="w"),
+        lambda: learn.fit({"x": []}, {"x": [1, 2]}, pseudo_counts=huge),
+        lambda: learn.fit(net, {"x": ["a"]}, keys=learn.Keys(), weights=[huge]),
+    ):  # fmt: skip
+        with pytest.raises(jtgpu.JtgpuError):
+            call()
+    x = {"x": [3.0, 1.0, 2.0, 5.0]}
+    assert series.two_slices(x, bins=10**12) == series.two_slices(x, bins=4)
 
 
 def test_drawings_are_saved_or_say_why_not(tmp_path: Path) -> None:

@@ -460,7 +460,7 @@ def as_numbers(column: Any) -> Floats | None:
     cells = column.tolist() if isinstance(column, np.ndarray) else column
     if not isinstance(cells, list) or (isinstance(column, np.ndarray) and column.dtype.kind in "Mm"):
         return None
-    numbers = (int, float, Decimal, np.number)
+    numbers = (int, float, Decimal, np.integer, np.floating)
     if not all(is_missing(c) or (isinstance(c, numbers) and not isinstance(c, bool)) for c in cells):
         return None
     try:

@@ -33,7 +33,8 @@ def posteriors(
     # joints: The sets that it keeps together, as the user gave them
     step = steps[0]
     net = step.net
-    scopes = step.joints if joints else {}  # a slice may keep sets together that nobody asks for
+    together = several(joints) or ()
+    scopes = step.joints if together else {}  # a slice may keep sets together that nobody asks for
     wanted = [*numbers, *dict.fromkeys(scopes.values())]
     slices = slices_of(at, int(read.lengths.max()))
     shape = (read.n,) if slices is None else (read.n, len(slices))
@@ -44,7 +45,7 @@ def posteriors(
     if on_error == "error":
         raise_if_impossible(read, np.arange(read.n), failed)
     joint = {}
-    for given, scope in zip(several(joints) or (), scopes, strict=True):
+    for given, scope in zip(together, scopes, strict=True):
         table = step.joint(step.joints[scope], scope, arrays[step.joints[scope]])
         earlier = max(lag for (_, lag), number in step.number.items() if number in scope)
         table[read.lengths <= earlier if slices is None else (slice(None), slices < earlier)] = 0.0

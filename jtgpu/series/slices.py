@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any
 
@@ -107,7 +108,7 @@ def two_slices(
     if not names:
         raise DataError("the table has no column" + ("" if time is None else f" besides the times {time!r}"))
     wanted = _lags_of(names, lags)
-    longest = max((k for ks in wanted.values() for k in ks), default=0)
+    longest = max((ks[-1] for ks in wanted.values() if ks), default=0)
     if longest >= table.n and id is None:
         raise DataError(f"a table of {table.n} times has no rows with lag {longest}; use shorter lags")
     if isinstance(bins, Mapping):
@@ -158,7 +159,7 @@ def _rows_of_sequences(table: Table, id: str, time: str | None, longest: int) ->
     return rows
 
 
-def _lags_of(names: list[str], lags: Lags) -> dict[str, list[int]]:
+def _lags_of(names: list[str], lags: Lags) -> dict[str, Sequence[int]]:
     """The lags of each variable, ascending."""
     if isinstance(lags, Mapping):
         _reject_unknown("lags", lags, names)
@@ -166,10 +167,10 @@ def _lags_of(names: list[str], lags: Lags) -> dict[str, list[int]]:
     return dict.fromkeys(names, _ascending(lags))
 
 
-def _ascending(lags: Iterable[int] | int) -> list[int]:
+def _ascending(lags: Iterable[int] | int) -> Sequence[int]:
     listed = several(lags)
     if listed is None:
-        return list(range(1, whole_number("lags", lags, 1) + 1))
+        return range(1, whole_number("lags", lags, 1, sys.maxsize - 1) + 1)
     return sorted({whole_number("a lag", k, 1) for k in listed})
 
 
@@ -206,6 +207,7 @@ def _edges(name: str, numbers: Floats, bins: object) -> Floats:
         raise DataError(
             f"column {name!r} is constant and cannot have {n} states; leave it out, or use bins={{{name!r}: None}}"
         )
+    n = min(n, 2 * len(numbers))  # more have the same edges: all numbers
     edges = np.unique(np.quantile(numbers, np.arange(1, n) / n, method="inverted_cdf"))
     below: Floats = edges[edges < numbers.max()]
     return below

@@ -395,3 +395,17 @@ def test_a_mixed_template_has_what_a_template_has() -> None:
     for ask in (net.cpt, net.states, net.children, net.parents, net.start):
         with pytest.raises(jtgpu.UnknownVariable, match="'xx'; did you mean 'x'"):
             ask("xx")
+
+
+@pytest.mark.parametrize("column", [np.array([1 + 2j]), [np.complex128(1 + 2j)]])
+def test_a_complex_number_is_no_number(column: Any) -> None:
+    net = jtgpu.MixedNetwork({"z": float}, {}, {"z": jtgpu.Gaussian(0.0)})
+    with pytest.raises(jtgpu.EvidenceError, match=r"row 0, column 'z': expected a number, got .*1\+2j"):
+        net.compile("cpu").posteriors_batch({"z": column})
+    table = {"x": ["a", "b"] * 3, "z": [1.0, 2.0, 3.0, 2.0, 1.0, 0.0]}
+    slices = jtgpu.learn.fit(
+        {"x": [("x", 1)], "z": ["x"]}, table, keys=jtgpu.learn.Keys(), continuous={"z": "gaussian"}
+    ).network
+    with pytest.raises(jtgpu.DataError, match=r"row 0, column 'z': expected a number, got .*1\+2j"):
+        slices.compile("cpu").filter({"x": ["a"], "z": column})
+    assert list(slices.compile("cpu").filter({"x": ["a"]}, joints=np.array([]))) == ["x"]

@@ -70,7 +70,7 @@ def case_weights(weights: ArrayLike | None, n: int) -> Floats:
         weights = as_array(weights, "weights")
     try:
         values = np.asarray(weights, np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise EvidenceError(f"weights must be {n} numbers, one for each case") from None
     if values.shape != (n,):
         raise EvidenceError(f"weights has shape {values.shape}, expected ({n},): one for each case")

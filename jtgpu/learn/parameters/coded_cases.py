@@ -219,7 +219,7 @@ def weighted_chunks(
 def _as_weights(weights: ArrayLike) -> Floats:
     try:
         vector = np.asarray(weights, np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DataError("weights must be numbers, one for each row, or the name of a column") from None
     if vector.ndim != 1:
         raise DataError(f"weights has shape {vector.shape}, expected one number for each row")

@@ -127,7 +127,7 @@ def _entries(name: str, value: Any, shape: tuple[int, ...]) -> Floats:
     try:
         entries = np.asarray(value, np.float64)
         entries = np.array(np.broadcast_to(entries, shape))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"{where} must be a number or an array of shape {shape}, not {described(value)}") from None
     if not np.isfinite(entries).all() or (entries < 0).any():
         raise ArgumentError(f"{where} must have finite numbers >= 0")

@@ -157,7 +157,7 @@ def weights_of(given: Any, sequences: Sequences, cases: Any) -> Floats:
     else:
         try:
             weights = np.array(given, np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise DataError("weights must be numbers, one for each sequence, or the name of a column") from None
     if weights.shape != (sequences.n,):
         raise DataError(f"weights has shape {weights.shape}, expected ({sequences.n},): one number for each sequence")

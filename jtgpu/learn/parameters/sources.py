@@ -277,7 +277,7 @@ def _numbers(source: CaseSource, name: str, column: Any, first: int) -> Floats:
     for i, value in enumerate(values):
         try:
             as_numbers[i] = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             as_numbers[i] = np.nan
     numbers: Floats = as_numbers[codes]
     bad = np.flatnonzero(~np.isfinite(numbers))
