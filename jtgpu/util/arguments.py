@@ -124,7 +124,7 @@ def unknown_keyword(
     for word in (name, *FORMER.get(name, "").split()):
         if word in now:
             return ArgumentError(f"{called}() has no argument {name!r}; it is {now[word]}")
-    # a word that means something elsewhere is no slip of the finger
+    # a word that is known elsewhere is not a misspelling
     is_slip = name not in FORMER and not any(name in inspect.signature(each).parameters for each in RECORDS.values())
     hint = (closest(name, now) if is_slip else "") or f"; its arguments are {', '.join(options) or 'none'}"
     for word in now.keys() - {*options}:
