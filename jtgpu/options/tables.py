@@ -128,7 +128,7 @@ class CsvDialect(Record, title="Reading"):
 
     @property
     def identity(self) -> list[Any]:
-        """What tells one run from another: how the file is written, and no other option of reading."""
+        """The options that tell one run from another: how the file is written, and no other option of reading."""
         return [getattr(self, name) for name in fields_of(CsvDialect)]
 
 
