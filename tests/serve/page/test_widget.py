@@ -62,7 +62,7 @@ def test_wrong_evidence(tree: Any, arguments: Any, error: type[Exception], text:
 def test_wrong_arguments(tree: Any) -> None:
     with pytest.raises(jtgpu.ArgumentError, match="compiled model"):
         jtgpu.widget(tree.model)
-    with pytest.raises(jtgpu.ArgumentError, match="no argument 'weights'; did you mean"):
+    with pytest.raises(jtgpu.ArgumentError, match="no argument 'weights'; its arguments are"):
         jtgpu.widget(tree, weights={})
 
 
