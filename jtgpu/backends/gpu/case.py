@@ -15,8 +15,8 @@ from ...device.nvcc import JOB
 from ...errors import JtgpuError
 from ...plans.plan import Plan
 from ..base import Evidence, Result
+from .lower import OUT, A, B, Loop
 from .program.layout import SECTOR
-from .program.records import OUT, A, B, Loop
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray

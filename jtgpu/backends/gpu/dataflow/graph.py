@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....plans.plan import Plan
-from ..program.records import MAX_AXES, OUT, Binary, Loop, RecordPool, contraction_record, mirrored, record_array
+from ..lower import OUT, Loop, Lowered, evidence_of, known_axes, mirrored, placed
+from ..program.records import RecordPool, contraction_record, record_array
 from .assignment import Node
 from .tiling import (
     CRITICAL_WEIGHT,
@@ -155,27 +156,24 @@ class Choice:
     tiling: DataflowTiling
 
 
-def choose_tilings(
-    program: Binary, loops: Sequence[tuple[Loop, ...]], long_batches: bool, scale: float
-) -> list[Choice]:
+def choose_tilings(program: Lowered, long_batches: bool, scale: float) -> list[Choice]:
     """The tilings of all steps: quick ones on the critical path, elsewhere such as take little of the GPU."""
-    # loops: sequence of tuples of Loop: Of every step
     # long_batches: Whether longer batches of loads are among the tilings
     # scale: The GPU's time in units of the reference device's
 
     def choose(i: int, weight: float) -> Choice:
-        ins, two = program.steps[i].ins, len(program.steps[i].ins) == 2
+        ins, loops, two = program.steps[i].ins, program.loops[i], len(program.steps[i].ins) == 2
         of = weight * scale
-        one = dataflow_tiling(loops[i], two, of, long_batches)
+        one = dataflow_tiling(loops, two, of, long_batches)
         if two:
-            other = dataflow_tiling(mirrored(loops[i]), two, of, long_batches)
+            other = dataflow_tiling(mirrored(loops), two, of, long_batches)
             if other.latency + of * other.share < one.latency + of * one.share:
-                return Choice(mirrored(loops[i]), ins[::-1], other)
-        return Choice(loops[i], ins, one)
+                return Choice(mirrored(loops), ins[::-1], other)
+        return Choice(loops, ins, one)
 
     n = len(program.steps)
     quick = [choose(i, CRITICAL_WEIGHT) for i in range(n)]
-    maker = {step.out: i for i, step in enumerate(program.steps)}
+    maker = program.maker
     head, tail = [0.0] * n, [0.0] * n  # microseconds until a step's inputs are complete, and from then to the end
     for i, step in enumerate(program.steps):
         made = [maker[t] for t in step.ins if t in maker]
@@ -224,14 +222,12 @@ class WorkGraph:
     # known: list of tuples: Rows of KNOWN
     # pristine: Entries of the evidence factors without evidence, one factor after another
 
-    def __init__(self, plan: Plan, program: Binary, sources: Sources, choices: Sequence[Choice]):
-        self.plan = plan
+    def __init__(self, program: Lowered, sources: Sources, choices: Sequence[Choice]):
+        self.plan, n = program.plan, program.plan.n_factors
         self.maker = RecordMaker()
         self.nodes: list[Node] = []
-        self.n_cells = 0
-        self.cells = [self._place(len(t)) for t in sources.factors]
-        self.one = self._place(1)
-        self.cells += [self._place(plan.size(s)) for s in program.scopes[plan.n_factors :]]
+        self.cells, self.n_cells = placed([*program.sizes[:n], 1, *program.sizes[n:]], ALIGNMENT)
+        self.one = self.cells.pop(n)
         self.known: list[tuple[int, ...]] = []
         self.pristine: dict[int, NDArray[np.float64]] = {}
         self._made_by: dict[int, int] = {}  # table -> node
@@ -255,21 +251,14 @@ class WorkGraph:
     def _add_evidence(self, sources: Sources) -> None:
         """Nodes of the factors that evidence is multiplied into, or of which a case selects a part."""
         plan = self.plan
-        variables: dict[int, list[int]] = {}
-        for v, f in enumerate(plan.evidence_factor.tolist()):
-            variables.setdefault(f, []).append(v)
+        variables = evidence_of(plan)
         n_pristine = 0
         for f in sorted({*variables, *sources.selected}):
-            members = variables.get(f, [])
-            if len(members) > MAX_AXES:  # a table of 2^64 entries at least, unless variables have one state
-                members = [v for v in members if plan.cardinality[v] > 1]
-            scope, n = plan.table_scopes[f], len(sources.factors[f])
+            members, n = known_axes(plan, f, variables.get(f, [])), len(sources.factors[f])
             source, axes = sources.selected.get(f, (sources.factors[f], []))
             known = len(self.known), len(members), len(axes)
             op = self.maker.enter(n_pristine, self.cells[f], n, known)
-            for v in members:
-                inner, card = plan.size(scope[scope.index(v) + 1 :]), int(plan.cardinality[v])
-                self.known.append((sources.state_index[v], inner, card, int(plan.posterior_ptr[v])))
+            self.known += [(sources.state_index[v], *others) for v, *others in members]
             self.known += [(v, stride, 0, 0) for v, stride in axes]
             self.pristine[f] = source
             n_pristine += len(source)

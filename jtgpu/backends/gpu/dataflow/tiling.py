@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..case import sectors, side_axis
-from ..program.records import OUT, A, B, Loop
+from ..lower import OUT, A, B, Loop
 
 MAX_WARPS = 16  # of a block, of which a multiprocessor holds one: MAX_WARPS of dataflow.cu
 # Weight of the whole GPU's time against a contraction's own, on the critical path and elsewhere

@@ -13,26 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....device.structs import struct
 from ....plans.plan import Plan
 from ..case import REFERENCE_SMS, sectors, side_axis
+from ..lower import OUT, A, B, Loop, Lowered, Step, lowered, mirrored
 from ..program.layout import Places, make_places
-from ..program.records import (
-    NONE,
-    OUT,
-    TASK,
-    WARPS,
-    A,
-    B,
-    Binary,
-    Loop,
-    RecordPool,
-    Step,
-    binary_program,
-    contraction_record,
-    loops_of,
-    mirrored,
-    record_array,
-)
+from ..program.records import NONE, TASK, WARPS, RecordPool, contraction_record, record_array
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -158,6 +144,8 @@ class Level:
 class Schedule(Places):
     """The input of the kernels of the level engine."""
 
+    answers: NDArray[Any]  # (V,) ANSWER
+    roots: NDArray[np.uint32]  # (2 * components,) cell and table of each P(e)
     ops: NDArray[Any]  # (N,) OP, one a contraction
     digits: NDArray[Any]  # (D,) DIGIT
     steps: NDArray[Any]  # (K,) STEP
@@ -172,6 +160,7 @@ class Schedule(Places):
         return round(START_NS + sum(LEVEL_NS + level.floor for level in self.levels))
 
 
+ANSWER = struct("single/levels.cu", "Answer")
 Choice = tuple[tuple[Loop, ...], tuple[int, ...], Tiling]  # axes; inputs in the order A, B; tiling
 
 
@@ -179,12 +168,12 @@ def make_schedule(plan: Plan, n_sms: int = REFERENCE_SMS) -> Schedule:
     """Everything that the level engine needs on the device for a plan."""
     # n_sms: Streaming multiprocessors of the GPU
     # raises TableTooLarge: If the cells cannot be numbered in 32 bits.
-    program = binary_program(plan)
-    places = make_places(plan, program, "float64")
+    program = lowered(plan)
+    places = make_places(program)
     cells = places.table_cell.tolist()
     one = len(cells) - 1
     maker = _RecordMaker()
-    chosen = _choose_all(plan, program, REFERENCE_SMS / n_sms)
+    chosen = _choose_all(program, REFERENCE_SMS / n_sms)
     for step, (loops, ins, tiling) in zip(program.steps, chosen, strict=True):
         tables = (*(*ins, one)[:2], step.out)
         maker.add(loops, tiling, [cells[t] for t in tables], tables)
@@ -200,8 +189,11 @@ def make_schedule(plan: Plan, n_sms: int = REFERENCE_SMS) -> Schedule:
         tasks.append(made)
         n_tasks += len(made)
     digits, offsets = maker.pool.arrays()
+    answers = zip((cells[t] for t in program.answers), plan.cardinality, plan.posterior_ptr, strict=False)
     return Schedule(
         **{f.name: getattr(places, f.name) for f in fields(places)},
+        answers=np.array(list(answers), ANSWER),
+        roots=np.array([x for t in program.roots for x in (cells[t], t)], np.uint32),
         ops=record_array(maker.ops),
         digits=digits,
         steps=offsets,
@@ -244,24 +236,23 @@ def _choose(loops: tuple[Loop, ...], step: Step, weight: float) -> Choice:
     return loops, step.ins, one
 
 
-def _choose_all(plan: Plan, program: Binary, scale: float) -> list[Choice]:
+def _choose_all(program: Lowered, scale: float) -> list[Choice]:
     """Tilings of all contractions.
 
     Those of a level that leaves the GPU half empty may take more of it, those of a level that fills it several times
     take less. `scale`: the GPU's time in units of the time model's.
     """
-    loops = [loops_of(plan, program.scopes, step) for step in program.steps]
-    made = [_choose(x, step, scale) for x, step in zip(loops, program.steps, strict=True)]
+    made = [_choose(x, step, scale) for x, step in zip(program.loops, program.steps, strict=True)]
     for members in _by_level(program).values():
         filled = scale * sum(made[i][2].share for i in members) / max(made[i][2].latency for i in members)
         if not 1.0 <= filled <= FULL:
             weight = scale * (EMPTY_WEIGHT if filled < 1.0 else FULL_WEIGHT)
             for i in members:
-                made[i] = _choose(loops[i], program.steps[i], weight)
+                made[i] = _choose(program.loops[i], program.steps[i], weight)
     return made
 
 
-def _by_level(program: Binary) -> dict[int, list[int]]:
+def _by_level(program: Lowered) -> dict[int, list[int]]:
     """The steps of every level."""
     made: dict[int, list[int]] = {}
     for i, level in enumerate(program.level):
