@@ -35,11 +35,11 @@ def struct(file: str, name: str) -> np.dtype[np.void]:
     # raises BackendUnavailable: If the sources are missing.
     # raises KeyError: For a struct, or a type of its fields, that the file does not have.
     code = _code(file)
-    found = re.search(rf"struct {name} \{{(.*?)\}};", code, re.DOTALL)
-    if found is None:
+    body = re.search(rf"struct {name} \{{(.*?)\}};", code, re.DOTALL)
+    if body is None:
         raise KeyError(f"no struct {name} in {file}")
     fields: list[tuple[str, Any]] = []
-    for declaration in filter(None, map(str.strip, found[1].split(";"))):
+    for declaration in filter(None, map(str.strip, body[1].split(";"))):
         kind, names = _FIELDS.fullmatch(declaration).groups()  # type: ignore[union-attr]
         for pointer, field, length in _NAME.findall(names):
             of: Any = np.uint64 if pointer else _TYPES.get(kind) or struct(file, kind)
@@ -51,10 +51,10 @@ def _length(code: str, length: str) -> int:
     """Elements of an array: a number, or a macro that is one."""
     if length.isdigit():
         return int(length)
-    found = re.search(rf"#define {length} (\d+)", code)
-    if found is None:
+    macro = re.search(rf"#define {length} (\d+)", code)
+    if macro is None:
         raise KeyError(f"{length} is no number")
-    return int(found[1])
+    return int(macro[1])
 
 
 def filled(layout: np.dtype[np.void], **fields: Any) -> NDArray[Any]:
