@@ -19,7 +19,8 @@ from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu
 from jtgpu.backends.gpu.levels import schedule
 from jtgpu.backends.gpu.lower import lowered
-from jtgpu.backends.gpu.program.records import NONE, WARPS, reciprocal
+from jtgpu.backends.gpu.program.records import NONE, reciprocal
+from jtgpu.backends.gpu.tile import WARPS
 from jtgpu.device import nvcc
 from jtgpu.device.context import Device, open_device
 from jtgpu.errors import BackendUnavailable

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....plans.plan import Plan
-from ..lower import OUT, Loop, Lowered, evidence_of, known_axes, mirrored, placed
+from ..lower import OUT, Loop, Lowered, evidence_of, known_axes, placed
 from ..program.records import RecordPool, contraction_record, record_array
+from ..tile import Choice, Tiling, in_better_order
 from .assignment import Node
 from .tiling import (
     CRITICAL_WEIGHT,
     LONGER,
     OTHER_WEIGHT,
-    DataflowTiling,
     answer_unit,
     dataflow_tiling,
     enter_unit,
@@ -34,7 +34,7 @@ LONG = 0x40  # added to a tile's shape if it has the longer batches of loads
 ALWAYS, AWAITED = 0, 0xFFFFFFFF  # an input that never changes; one that every run writes
 
 
-def shape_code(tiling: DataflowTiling) -> int:
+def shape_code(tiling: Tiling) -> int:
     """The number by which the kernel knows a tile's code."""
     m, n = tiling.shape
     return m * 8 + n + LONG * ((m, n, tiling.unroll) in LONGER)
@@ -50,7 +50,7 @@ class RecordMaker:
     def contraction(
         self,
         loops: tuple[Loop, ...],
-        tiling: DataflowTiling,
+        tiling: Tiling,
         cells: tuple[int, int, int],
         awaited: tuple[int, int],
         part_cells: int = 0,
@@ -147,29 +147,14 @@ class RestrictedFactors:
 ALIGNMENT = 4  # cells: a memory sector, which then belongs to one table
 
 
-@dataclass(frozen=True)
-class Choice:
-    """How a contraction is computed."""
-
-    loops: tuple[Loop, ...]
-    ins: tuple[int, ...]  # in the order A, B
-    tiling: DataflowTiling
-
-
 def choose_tilings(program: Lowered, long_batches: bool, scale: float) -> list[Choice]:
     """The tilings of all steps: quick ones on the critical path, elsewhere such as take little of the GPU."""
     # long_batches: Whether longer batches of loads are among the tilings
     # scale: The GPU's time in units of the reference device's
 
     def choose(i: int, weight: float) -> Choice:
-        ins, loops, two = program.steps[i].ins, program.loops[i], len(program.steps[i].ins) == 2
-        of = weight * scale
-        one = dataflow_tiling(loops, two, of, long_batches)
-        if two:
-            other = dataflow_tiling(mirrored(loops), two, of, long_batches)
-            if other.latency + of * other.share < one.latency + of * one.share:
-                return Choice(mirrored(loops), ins[::-1], other)
-        return Choice(loops, ins, one)
+        best = partial(dataflow_tiling, longer=long_batches)
+        return in_better_order(program.loops[i], program.steps[i].ins, weight * scale, best)
 
     n = len(program.steps)
     quick = [choose(i, CRITICAL_WEIGHT) for i in range(n)]
@@ -177,9 +162,9 @@ def choose_tilings(program: Lowered, long_batches: bool, scale: float) -> list[C
     head, tail = [0.0] * n, [0.0] * n  # microseconds until a step's inputs are complete, and from then to the end
     for i, step in enumerate(program.steps):
         made = [maker[t] for t in step.ins if t in maker]
-        head[i] = max((head[m] + quick[m].tiling.latency for m in made), default=0.0)
+        head[i] = max((head[m] + quick[m].tiling.whole_latency for m in made), default=0.0)
     for i in range(n - 1, -1, -1):
-        tail[i] += quick[i].tiling.latency
+        tail[i] += quick[i].tiling.whole_latency
         for t in program.steps[i].ins:
             if t in maker:
                 tail[maker[t]] = max(tail[maker[t]], tail[i])
@@ -278,11 +263,11 @@ class WorkGraph:
             to = self._place(size * tiling.splits)
         where = (cells[0], cells[1], to)
         op = self.maker.contraction(choice.loops, tiling, where, (awaited[0], awaited[1]), size)
-        self.nodes.append(Node(op, tiling.unit, self._makers(ins), to + size * tiling.splits - 1))
+        self.nodes.append(Node(op, tiling, self._makers(ins), to + size * tiling.splits - 1))
         if tiling.again is not None:
             where = (to, self.one, self.cells[out])
             op = self.maker.contraction(parts_of(size, tiling.splits), tiling.again, where, (AWAITED, ALWAYS))
-            self.nodes.append(Node(op, tiling.again.unit, (len(self.nodes) - 1,), self.cells[out] + size - 1))
+            self.nodes.append(Node(op, tiling.again, (len(self.nodes) - 1,), self.cells[out] + size - 1))
         self._made_by[out] = len(self.nodes) - 1
 
     def _add_answers(self, sources: Sources) -> None:

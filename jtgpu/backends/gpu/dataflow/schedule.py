@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....plans.plan import Plan
-from ..case import REFERENCE_SMS
 from ..lower import Lowered, lowered
 from ..program.layout import least_root, scaled_factors
 from ..program.records import KNOWN
+from ..tile import REFERENCE_SMS
 from .assignment import assign, critical_paths, hints, queues
 from .graph import RestrictedFactors, Sources, WorkGraph, choose_tilings
 from .tiling import MAX_WARPS

@@ -16,12 +16,12 @@ from ....device.structs import struct
 from ....errors import TableTooLarge
 from ....plans.plan import Plan
 from ..lower import OUT, A, B, Loop, Lowered, evidence_of, flat_factors, known_axes, placed
+from ..tile import SECTOR
 from .records import KNOWN, REALS, SLOT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SECTOR = 32  # bytes of a memory sector
 CHUNK = struct("single/levels.cu", "Chunk")
 CHUNK_ENTRIES = 2048  # eight a thread; blocks that read the same state across the bus wait for each other
 PLACE = 40  # of float32: a factor's largest entry is scaled to 2^39 to 2^40, see Range in types.cuh

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ....device.structs import struct
 from ....errors import ImpossibleEvidence
 from ...base import Evidence
 from ..lower import OUT, A, B, Loop, offsets
+from ..tile import Tiling
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,7 +64,6 @@ def log_evidence(root: NDArray[np.float64], exponent: NDArray[np.int32], shift: 
 
 # The records that the kernels read.
 
-WARPS = 8  # warps of a block of the level kernels
 NONE = 0xFFFFFFFF
 REALS = ("float64", "float32")  # types of an arena
 
@@ -75,34 +75,6 @@ TASK = struct("common/types.cuh", "Task")
 OP = struct("common/types.cuh", "Op")
 INLINE_DIGITS = OP["first"].shape[0]  # digits of a contraction that are part of its record
 KNOWN = struct("single/levels.cu", "Known")
-
-
-class Tile(Protocol):
-    """How threads cover a contraction, as far as its record describes it."""
-
-    @property
-    def sides(self) -> Mapping[int, int]:
-        """Outputs of a tile along the loops on which its sides M and N lie."""
-
-    @property
-    def m_axis(self) -> int:
-        """Loop of side M; -1: none."""
-
-    @property
-    def n_axis(self) -> int:
-        """Loop of side N; -1: none."""
-
-    @property
-    def n_tiles(self) -> int:
-        """Tiles of the whole contraction."""
-
-    @property
-    def log_lanes(self) -> int:
-        """log2 of the lanes that share a sum."""
-
-    @property
-    def splits(self) -> int:
-        """Parts into which a sum is divided."""
 
 
 class RecordPool:
@@ -139,7 +111,7 @@ class RecordPool:
         return np.array(self._digits, DIGIT), steps
 
 
-def contraction_record(pool: RecordPool, loops: tuple[Loop, ...], tile: Tile, cells: Sequence[int]) -> dict[str, Any]:
+def contraction_record(pool: RecordPool, loops: tuple[Loop, ...], tile: Tiling, cells: Sequence[int]) -> dict[str, Any]:
     """Fields of a contraction's OP record, but for those that only one engine has."""
     # loops: tuple of Loop: Joint axes, slowest first
     # cells: (int, int, int): First cells of A, B and the output in the arena
