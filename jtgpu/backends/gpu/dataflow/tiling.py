@@ -67,11 +67,9 @@ class _Model:
     one_load = 0.25
 
     def shared(self, n_steps: int) -> list[tuple[int, bool, int]]:
-        """See `TimeModel.shared`."""
         return [(5, False, s) for s in SPLITS if n_steps >= 4 * s << 5]
 
     def times(self, work: Work) -> tuple[float, float]:
-        """See `TimeModel.times`."""
         (tm, tn), unroll, log = work.shape, work.unroll, work.log_lanes
         batch, tail = (SHAPES | LONGER)[tm, tn, unroll]
         batches = -(-work.steps // unroll)
@@ -82,7 +80,6 @@ class _Model:
         return latency, work.n_units * max(code / ISSUED, loaded, (READY + latency) / RESIDENT_WARPS)
 
     def again(self, n_out: int, splits: int) -> Tiling:
-        """See `TimeModel.again`."""
         return dataflow_tiling(parts_of(n_out, splits), False, 1.0)
 
 

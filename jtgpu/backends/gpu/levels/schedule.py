@@ -52,7 +52,6 @@ class _Model:
     one_load = 0.0
 
     def shared(self, n_steps: int) -> list[tuple[int, bool, int]]:
-        """See `TimeModel.shared`."""
         made = []
         for log in range(MIN_WIDE_LOG, 6):
             splits = 1
@@ -62,7 +61,6 @@ class _Model:
         return made
 
     def times(self, work: Work) -> tuple[float, float]:
-        """See `TimeModel.times`."""
         (tm, tn), log, wide = work.shape, work.log_lanes, work.wide
         code = work.steps * ((tm + tn) * LOAD_CODE + tm * tn * ADD_CODE)
         code += tm * tn * KEEP_CODE + (tm * tn + log) * FOLD_CODE if log else tm * tn * STORE_CODE
@@ -73,7 +71,7 @@ class _Model:
         return latency, share + work.n_out * LOAD_SHARE
 
     def again(self, n_out: int, splits: int) -> None:
-        """See `TimeModel.again`: the last block adds the parts."""
+        return None  # the last block adds the parts
 
 
 MODEL = _Model()
