@@ -53,7 +53,7 @@ class Tiling(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What one way to cover a contraction takes."""
+    """The work of one way to cover a contraction."""
 
     shape: tuple[int, int]
     unroll: int
