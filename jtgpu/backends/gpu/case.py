@@ -11,7 +11,7 @@ import numpy as np
 
 from ...device.context import Device, Launch, Memory
 from ...device.driver import After, Kernels
-from ...device.nvcc import JOB
+from ...device.structs import JOB
 from ...errors import JtgpuError
 from ...plans.plan import Plan
 from ..base import Evidence, Result
