@@ -30,9 +30,8 @@ CRITICAL_SLACK = 4.0  # microseconds to the longest path, up to which a node may
 
 @dataclass(frozen=True)
 class Node:
-    """A node of the work graph."""
+    """A node of the work graph, which has a record."""
 
-    op: int  # its record
     unit: Unit | Tiling  # its cost
     ins: tuple[int, ...]  # the nodes whose tables it reads
     last: int  # the last cell of its own table
@@ -150,12 +149,12 @@ def hints(nodes: Sequence[Node], ends: Sequence[float]) -> list[int]:
     return made
 
 
-def queues(nodes: Sequence[Node], assigned: Assigned, n_queues: int) -> tuple[NDArray[Any], NDArray[np.uint32]]:
+def queues(assigned: Assigned, n_queues: int) -> tuple[NDArray[Any], NDArray[np.uint32]]:
     """The tasks of every queue, one queue after another, and where each begins."""
     queue = np.concatenate([q for _, q in assigned])
     tasks = np.zeros(len(queue), TASK)
     counts = [len(q) for _, q in assigned]
-    tasks["op"] = np.repeat([nodes[i].op for i, _ in assigned], counts)
+    tasks["op"] = np.repeat([i for i, _ in assigned], counts)
     tasks["unit"] = np.concatenate([np.arange(n) for n in counts])
     starts = np.concatenate([[0], np.cumsum(np.bincount(queue, minlength=n_queues))])
     return tasks[np.argsort(queue, kind="stable")], starts.astype(np.uint32)

@@ -107,9 +107,9 @@ def make_schedule(
     sources = Sources(plan, scaled, shifts, restricted)
     work = _best_candidate(program, sources, n_blocks)
     graph = work.graph
-    tasks, starts = queues(graph.nodes, work.assigned, n_blocks * MAX_WARPS)
-    ops, digits, steps = graph.maker.arrays()
-    ops["counter"][[n.op for n in graph.nodes]] = hints(graph.nodes, work.ends)
+    tasks, starts = queues(work.assigned, n_blocks * MAX_WARPS)
+    ops, digits, steps = graph.records()
+    ops["counter"] = hints(graph.nodes, work.ends)
     factor_cell = np.array(graph.cells[: plan.n_factors], np.int64)
     return Schedule(
         n_cells=graph.n_cells,

@@ -129,11 +129,17 @@ def make_schedule(plan: Plan, n_sms: int = REFERENCE_SMS) -> Schedule:
     places = make_places(program)
     cells = places.table_cell.tolist()
     one = len(cells) - 1
-    maker = _RecordMaker()
+    pool, ops = RecordPool(), list[dict[str, Any]]()
+    n_scratch = n_counters = 0
     chosen = _choose_all(program, REFERENCE_SMS / n_sms)
     for step, (loops, ins, tiling) in zip(program.steps, chosen, strict=True):
-        tables = (*(*ins, one)[:2], step.out)
-        maker.add(loops, tiling, [cells[t] for t in tables], tables)
+        tables, (m, n) = (*(*ins, one)[:2], step.out), tiling.shape
+        op = contraction_record(pool, loops, tiling, [cells[t] for t in tables])
+        op |= zip(("slot_a", "slot_b", "slot_out"), tables, strict=True)
+        ops.append(op | {"shape": m * 8 + n, "wide": int(tiling.wide), "scratch": n_scratch, "counter": n_counters})
+        if tiling.splits > 1:
+            n_scratch += tiling.n_units * (32 >> tiling.log_lanes) * m * n
+            n_counters += tiling.n_units // tiling.splits
     tasks: list[NDArray[Any]] = []
     levels: list[Level] = []
     n_tasks = 0
@@ -145,41 +151,20 @@ def make_schedule(plan: Plan, n_sms: int = REFERENCE_SMS) -> Schedule:
         levels.append(Level(n_tasks, len(made) // WARPS, heavy, floor))
         tasks.append(made)
         n_tasks += len(made)
-    digits, offsets = maker.pool.arrays()
+    digits, offsets = pool.arrays()
     answers = zip((cells[t] for t in program.answers), plan.cardinality, plan.posterior_ptr, strict=False)
     return Schedule(
         **{f.name: getattr(places, f.name) for f in fields(places)},
         answers=np.array(list(answers), ANSWER),
         roots=np.array([x for t in program.roots for x in (cells[t], t)], np.uint32),
-        ops=record_array(maker.ops),
+        ops=record_array(ops),
         digits=digits,
         steps=offsets,
         tasks=np.concatenate(tasks) if tasks else np.zeros(0, TASK),
         levels=tuple(levels),
-        n_scratch=maker.n_scratch,
-        n_counters=maker.n_counters,
+        n_scratch=n_scratch,
+        n_counters=n_counters,
     )
-
-
-class _RecordMaker:
-    """Collects the records of contractions."""
-
-    def __init__(self) -> None:
-        self.ops: list[dict[str, int]] = []
-        self.pool = RecordPool()
-        self.n_scratch = 0
-        self.n_counters = 0
-
-    def add(self, loops: tuple[Loop, ...], tiling: Tiling, cells: Sequence[int], tables: Sequence[int]) -> None:
-        """Add a contraction; `cells` and `tables` of the inputs A and B and of the output."""
-        op = contraction_record(self.pool, loops, tiling, cells)
-        op |= zip(("slot_a", "slot_b", "slot_out"), tables, strict=True)
-        op |= {"shape": tiling.shape[0] * 8 + tiling.shape[1], "wide": int(tiling.wide)}
-        op |= {"scratch": self.n_scratch, "counter": self.n_counters}
-        self.ops.append(op)
-        if tiling.splits > 1:
-            self.n_scratch += tiling.n_units * (32 >> tiling.log_lanes) * tiling.shape[0] * tiling.shape[1]
-            self.n_counters += tiling.n_units // tiling.splits
 
 
 def _choose_all(program: Lowered, scale: float) -> list[Choice]:
