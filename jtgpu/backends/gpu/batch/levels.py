@@ -12,9 +12,9 @@ from ....device.context import Device
 from ....device.driver import Arguments, Kernels
 from ....device.structs import struct
 from ..lower import Lowered
-from ..program.layout import Places
+from ..program.layout import TablePlaces
 from .buffers import GROUP, THREADS
-from .side_by_side import SideBySide, parts_of
+from .side_by_side import ForkedStreams, parts_of
 from .sparsity import Sparsity
 from .tiling import A_SHARED, B_SHARED, DIAGONAL, FIRST, NONE, PRODUCTS, SLIM, TileMaker, Tiles
 
@@ -56,7 +56,7 @@ Part = tuple[int, set[int], Any]  # a contraction: longest sum, large tables tha
 
 
 def level_tiles(
-    program: Lowered, sparsity: Sparsity | None, s: Places, where: NDArray[np.int64]
+    program: Lowered, sparsity: Sparsity | None, s: TablePlaces, where: NDArray[np.int64]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint32], tuple[Level, ...]]:
     """Tiles, products, steps and levels; contractions with long sums come first in a level."""
     maker, first_step = TileMaker(), dict[int, int]()
@@ -123,7 +123,7 @@ def _used_cells(sparsity: Sparsity | None, step: int) -> list[NDArray[np.bool_]]
     return None if all(x.all() for x in cells) else cells
 
 
-def _records(tiles: Tiles, ins: tuple[int, int], out: int, s: Places, where: NDArray[np.int64]) -> NDArray[Any]:
+def _records(tiles: Tiles, ins: tuple[int, int], out: int, s: TablePlaces, where: NDArray[np.int64]) -> NDArray[Any]:
     """struct Tile, or Product, of one contraction, steps counted from 0."""
     a, b = ins[::-1] if tiles.swapped else ins
     kind = tiles.shape | (A_SHARED if where[a] < 0 else 0) | (B_SHARED if where[b] < 0 else 0)
@@ -152,8 +152,8 @@ class LevelKernels:
         self._kernels, self._records, self._levels = kernels, products, levels
         self._cell_bytes = np.dtype(real).itemsize
         self._products: Kernels | None = None
-        self._parts = SideBySide(device, PARTS)
-        self._of_part = [SideBySide(device, 3) for _ in range(PARTS)]
+        self._parts = ForkedStreams(device, PARTS)
+        self._of_part = [ForkedStreams(device, 3) for _ in range(PARTS)]
         if any(x.n_products for x in levels):
             self._products = Kernels(device, "batch/products", ("batch_products",), real=real)
             self._shared = WAITING[device.capability >= (8, 0)] * self._cell_bytes
@@ -165,7 +165,7 @@ class LevelKernels:
         works = [partial(self._queue_part, *x, lanes) for x, lanes in zip(parts, self._of_part, strict=False)]
         self._parts.queue(works, stream)
 
-    def _queue_part(self, struct: NDArray[Any], groups: int, lanes: SideBySide, stream: Any) -> None:
+    def _queue_part(self, struct: NDArray[Any], groups: int, lanes: ForkedStreams, stream: Any) -> None:
         for x in self._levels:
             lanes.queue(self._of_level(x, struct, groups), stream)
 

@@ -15,7 +15,7 @@ from ..batch.table import Weights, scale_weights
 from ..lower import flat_factors
 from .chunk import CountChunk, CountKernels
 from .generated import FamilyCells
-from .records import Scratch
+from .records import ChunkScratch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -265,7 +265,7 @@ class PartsOnDevice:
         return results
 
     def _queue(
-        self, part: Part, addresses: tuple[int, ...], scratch: Scratch, log_evidence: int, total: int
+        self, part: Part, addresses: tuple[int, ...], scratch: ChunkScratch, log_evidence: int, total: int
     ) -> None:
         """Queue the kernels of a part, chunk by chunk."""
         cases, (codes, weights, of_case, log_scale) = self._cases, addresses

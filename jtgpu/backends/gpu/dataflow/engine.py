@@ -14,7 +14,7 @@ from ....device.structs import filled, struct
 from ....plans.plan import Plan
 from ..case import CaseEngine
 from .graph import RestrictedFactors
-from .schedule import Numbers, Schedule, make_numbers
+from .schedule import DataflowNumbers, DataflowSchedule, make_numbers
 from .tiling import MAX_WARPS
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ class DataflowEngine(CaseEngine):
     def __init__(
         self,
         plan: Plan,
-        schedule: Schedule,
+        schedule: DataflowSchedule,
         device: Device,
         after: After | None = None,
         restricted: RestrictedFactors | None = None,
     ):
         self.schedule = schedule
-        self._numbers: Numbers = schedule.numbers
+        self._numbers: DataflowNumbers = schedule.numbers
         self._sign, self._unobserved = 0, -1
         self._is_clean = False  # False after an interrupt that came where it is unknown if a run was queued
         ptr, weight_cell = plan.posterior_ptr, plan.posterior_ptr[:-1].tolist()

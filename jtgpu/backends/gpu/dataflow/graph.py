@@ -12,8 +12,8 @@ import numpy as np
 from ....plans.plan import Plan
 from ..lower import OUT, Loop, Lowered, evidence_of, known_axes, placed
 from ..program.records import RecordPool, contraction_record, record_array
-from ..tile import Choice, Tiling, in_better_order
-from .assignment import Node
+from ..tile import TiledStep, Tiling, in_better_order
+from .assignment import WorkNode
 from .tiling import CRITICAL_WEIGHT, LONGER, OTHER_WEIGHT, Unit, answer_unit, dataflow_tiling, enter_unit, parts_of
 
 if TYPE_CHECKING:
@@ -77,12 +77,12 @@ class RestrictedFactors:
 ALIGNMENT = 4  # cells: a memory sector, which then belongs to one table
 
 
-def choose_tilings(program: Lowered, long_batches: bool, scale: float) -> list[Choice]:
+def choose_tilings(program: Lowered, long_batches: bool, scale: float) -> list[TiledStep]:
     """The tilings of all steps: quick ones on the critical path, elsewhere such as take little of the GPU."""
     # long_batches: Whether longer batches of loads are among the tilings
     # scale: The GPU's time in units of the reference device's
 
-    def choose(i: int, weight: float) -> Choice:
+    def choose(i: int, weight: float) -> TiledStep:
         best = partial(dataflow_tiling, longer=long_batches)
         return in_better_order(program.loops[i], program.steps[i].ins, weight * scale, best)
 
@@ -130,18 +130,18 @@ class Sources:
 
 class WorkGraph:
     """Places in the arena, records and nodes of a plan, for given tilings."""
-    # nodes: list of Node: Each after those that it reads
+    # nodes: list of WorkNode: Each after those that it reads
     # n_cells: Of the arena
     # cells: list of int: First cell of each table
     # one: The cell that holds the constant 1, after the factors
     # known: list of tuples: Rows of KNOWN
     # pristine: Entries of the evidence factors without evidence, one factor after another
 
-    def __init__(self, program: Lowered, sources: Sources, choices: Sequence[Choice]):
+    def __init__(self, program: Lowered, sources: Sources, choices: Sequence[TiledStep]):
         self.plan, n = program.plan, program.plan.n_factors
         self._pool = RecordPool()
         self._makers: list[Callable[[], dict[str, Any]]] = []  # of each node's record; of several graphs one is used
-        self.nodes: list[Node] = []
+        self.nodes: list[WorkNode] = []
         self.cells, self.n_cells = placed([*program.sizes[:n], 1, *program.sizes[n:]], ALIGNMENT)
         self.one = self.cells.pop(n)
         self.known: list[tuple[int, ...]] = []
@@ -164,7 +164,7 @@ class WorkGraph:
     def _add(self, unit: Unit | Tiling, tables: Sequence[int], last: int, make: Callable[[], dict[str, Any]]) -> None:
         """A node that reads some tables; `last`: the last cell of its own."""
         ins = tuple(self._made_by[t] for t in tables if t in self._made_by)
-        self.nodes.append(Node(unit, ins, last))
+        self.nodes.append(WorkNode(unit, ins, last))
         self._makers.append(make)
 
     def _add_evidence(self, sources: Sources) -> None:
@@ -183,7 +183,7 @@ class WorkGraph:
             self._add(enter_unit(n), (), self.cells[f] + n - 1, op.copy)
             self._made_by[f] = len(self.nodes) - 1
 
-    def _add_contraction(self, out: int, choice: Choice) -> None:
+    def _add_contraction(self, out: int, choice: TiledStep) -> None:
         """The node of a contraction, or two of them if its sums are divided into parts."""
         tiling, ins = choice.tiling, choice.ins
         a, b = [(self.cells[t], self.awaited(t)) for t in ins] + [(self.one, ALWAYS)] * (2 - len(ins))

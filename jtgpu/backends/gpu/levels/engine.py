@@ -21,7 +21,7 @@ from ..case import CaseEngine
 from ..host import Host
 from ..program.layout import chunks_with_tops, load_factors
 from ..program.records import SLOT
-from .schedule import Schedule
+from .schedule import LevelSchedule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,7 +51,7 @@ class LevelEngine(CaseEngine):
         self,
         plan: Plan,
         factors: Sequence[NDArray[np.float64]],
-        schedule: Schedule,
+        schedule: LevelSchedule,
         device: Device,
         after: After | None = None,
         host: Host | None = None,
