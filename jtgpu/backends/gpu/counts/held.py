@@ -112,7 +112,7 @@ class Counting(Protocol):
     def records(self) -> CountKernels:
         """The kernels that take any network and any weights."""
 
-    def scratch(self, kernels: CountKernels, n: int, n_weights: int) -> Scratch:
+    def scratch(self, kernels: CountKernels, n: int, n_weights: int) -> ChunkScratch:
         """Scratch memory for chunks of n cases, or fewer."""
 
     def check_open(self) -> None:
@@ -211,7 +211,7 @@ class PartsOnDevice:
             weights=cases.is_scaled, smallest=cases.likelihood.smallest, warps=self._by_warps
         )
 
-    def _scratch(self, n: int) -> Scratch:
+    def _scratch(self, n: int) -> ChunkScratch:
         return self._engine.scratch(self._kernels(), n, self._cases.likelihood.values.shape[1])
 
     def _allocate_sums(self) -> None:
