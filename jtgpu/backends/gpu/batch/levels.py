@@ -73,27 +73,28 @@ def level_tiles(
             n_steps += len(tiles.steps)
         ins = (x.ins[0], s.n_tables - 1 if alone else x.ins[1])
         records = _records(tiles, ins, x.out, s, where)
-        records["steps"] += first_step[id(tiles)]
+        records[:, 0] += first_step[id(tiles)]
         large = {t for t in x.ins if where[t] >= 0 and s.table_size[t] >= SHARED_CELLS}
         kinds = made.setdefault(program.level[i], ([], [], []))
         kind = 2 if tiles.shape in PRODUCTS else int(tiles.shape in SLIM)
         kinds[kind].append((int(tiles.count.max(initial=0)), large, records))
-    levels, tiled, blocks = [], [np.zeros(0, TILE)], [np.zeros(0, PRODUCT)]
+    levels, (tiled, blocks) = [], ([np.zeros((0, of.itemsize // 4), np.uint32)] for of in (TILE, PRODUCT))
     first, products = 0, 0
     for level in sorted(made):
         here = [_in_order(x) for x in made[level]]
         tiled += [*here[0], *here[1]]
         blocks += here[2]
         full, slim, n_products = (sum(map(len, x)) for x in here)
-        mean = sum(int(x["n_steps"].sum()) for x in here[2]) // max(n_products, 1)
+        mean = sum(int(x[:, 1].sum()) for x in here[2]) // max(n_products, 1)
         levels.append(Level(first, full + slim, slim, products, n_products, mean))
         first, products = first + levels[-1].n_tiles, products + levels[-1].n_products
     steps.append(np.zeros((AHEAD, 2), np.uint32))
     used = tuple(x for x in levels if x.n_tiles or x.n_products)
-    return np.concatenate(tiled), np.concatenate(blocks), np.concatenate(steps), used
+    records = np.concatenate(tiled).view(TILE).ravel(), np.concatenate(blocks).view(PRODUCT).ravel()
+    return *records, np.concatenate(steps), used
 
 
-def _in_order(parts: Sequence[Part]) -> list[NDArray[Any]]:
+def _in_order(parts: Sequence[Part]) -> list[NDArray[np.uint32]]:
     """The tiles of a level: contractions with long sums first, those that read the same large table side by side, since
     its cells are then still in the cache."""
     groups: list[list[Part]] = []
@@ -123,8 +124,10 @@ def _used_cells(sparsity: Sparsity | None, step: int) -> list[NDArray[np.bool_]]
     return None if all(x.all() for x in cells) else cells
 
 
-def _records(tiles: Tiles, ins: tuple[int, int], out: int, s: TablePlaces, where: NDArray[np.int64]) -> NDArray[Any]:
-    """struct Tile, or Product, of one contraction, steps counted from 0."""
+def _records(
+    tiles: Tiles, ins: tuple[int, int], out: int, s: TablePlaces, where: NDArray[np.int64]
+) -> NDArray[np.uint32]:
+    """struct Tile, or Product, of one contraction, steps counted from 0; as words, which NumPy joins quickly."""
     a, b = ins[::-1] if tiles.swapped else ins
     kind = tiles.shape | (A_SHARED if where[a] < 0 else 0) | (B_SHARED if where[b] < 0 else 0)
     made = np.zeros(len(tiles.a), PRODUCT if tiles.shape in PRODUCTS else TILE)
@@ -142,7 +145,7 @@ def _records(tiles: Tiles, ins: tuple[int, int], out: int, s: TablePlaces, where
         if tiles.shape in PRODUCTS:
             part[cells == NONE] = NONE
         at += cells.shape[1]
-    return made
+    return made.view(np.uint32).reshape(len(made), -1)
 
 
 class LevelKernels:
