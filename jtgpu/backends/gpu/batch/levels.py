@@ -90,8 +90,8 @@ def level_tiles(
         first, products = first + levels[-1].n_tiles, products + levels[-1].n_products
     steps.append(np.zeros((AHEAD, 2), np.uint32))
     used = tuple(x for x in levels if x.n_tiles or x.n_products)
-    records = np.concatenate(tiled).view(TILE).ravel(), np.concatenate(blocks).view(PRODUCT).ravel()
-    return *records, np.concatenate(steps), used
+    joined = np.concatenate(tiled).view(TILE).ravel(), np.concatenate(blocks).view(PRODUCT).ravel()
+    return *joined, np.concatenate(steps), used
 
 
 def _in_order(parts: Sequence[Part]) -> list[NDArray[np.uint32]]:
