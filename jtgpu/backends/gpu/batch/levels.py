@@ -145,7 +145,7 @@ def _records(
         if tiles.shape in PRODUCTS:
             part[cells == NONE] = NONE
         at += cells.shape[1]
-    return made.view(np.uint32).reshape(len(made), -1)
+    return made.view(np.uint32).reshape(len(made), made.itemsize // 4)
 
 
 class LevelKernels:
