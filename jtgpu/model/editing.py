@@ -207,7 +207,7 @@ class Editable:
                 for pair in [p for p in less.parents[child] if p[0] == name]:
                     self._cut(less, pair, child, weights)
         for part in (less.states, less.parents, less.tables, less.start):
-            part.pop(name, None)  # type: ignore[attr-defined]
+            part.pop(name, None)
         less.static.discard(name)
         less.decisions = [d for d in less.decisions if d != name]
         return self._changed(less)
@@ -495,7 +495,7 @@ class Editable:
 class EditableOverTime(Editable):
     """A template of slices, and copies of it with one change each."""
 
-    def add(  # type: ignore[override]
+    def add(
         self, variable: str, states: Sequence[str] | type[float], parents: Sequence[Parent] = (),
         cpt: CptLike | Gaussian | None = None, *, start: Any = None, static: bool = False,
     ) -> Self:  # fmt: skip
@@ -522,7 +522,7 @@ class EditableOverTime(Editable):
             parts.start[variable] = [start] if parts.lag(variable) <= 1 else start
         return self._changed(parts)
 
-    def replace(  # type: ignore[override]
+    def replace(
         self,
         *,
         cpt: Mapping[str, Any] | None = None,
