@@ -255,15 +255,21 @@ class DecisionNetwork(Editable, DescribedModel):
         """Whether names, states, parents and tables are equal, bit for bit. Attributes are not compared."""
         if not isinstance(other, DecisionNetwork):
             return NotImplemented
-        mine, theirs = (
-            (net._variables, net._states, net._parents, net._decisions, net.combine, list(net._utility_parents.items()))
-            for net in (self, other)
-        )
-        return mine == theirs and all(
+        return self.has_structure_of(other) and all(
             np.array_equal(table, given[name])
             for tables, given in ((self._cpts, other._cpts), (self._utility_tables, other._utility_tables))
             for name, table in tables.items()
         )
+
+    def has_structure_of(self, other: object) -> bool:
+        """Whether a network has the same variables, states, decisions, utilities and arcs."""
+        if not isinstance(other, DecisionNetwork):
+            return False
+        mine, theirs = (
+            (net._variables, net._states, net._parents, net._decisions, net.combine, list(net._utility_parents.items()))
+            for net in (self, other)
+        )
+        return mine == theirs
 
     def __hash__(self) -> int:
         return hash((self._variables, self._states, self._parents, self._decisions, self.utilities))

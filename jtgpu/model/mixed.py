@@ -282,6 +282,9 @@ class MixedNetwork(Editable):
     def __contains__(self, variable: object) -> bool:
         return variable in self.graph
 
+    def _repr_html_(self) -> str:
+        return late_imports.html(self)
+
     def __eq__(self, other: object) -> bool:
         """Whether names, states, parents and all parameters are equal, bit for bit."""
         if not isinstance(other, MixedNetwork):
