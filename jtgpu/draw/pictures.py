@@ -141,7 +141,7 @@ def show(  # noqa: PLR0913 (public API)
         A network is drawn with names only, unless there is evidence. A compiled model (`jtgpu.JunctionTree`) is drawn
         with a bar for each state; with evidence, priors are ticks. A plan is drawn as its junction tree, a
         network over time as its first slices, in which every arc occurs. A number has its mean and standard deviation
-        beside its name. Decisions are rectangles, utilities diamonds,
+        behind its name. Decisions are rectangles, utilities diamonds,
         and arcs to decisions, which are information, dashed; a compiled one is drawn with the posteriors and the
         expected utilities under the best policy.
     evidence, likelihood, soft, do : mapping, optional

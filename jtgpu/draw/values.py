@@ -1,4 +1,4 @@
-"""The picture of a network that has numbers: their means and standard deviations stand beside their names."""
+"""The picture of a network that has numbers: their means and standard deviations follow their names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def marks_of_values(net: MixedNetwork, evidence: Mapping[Any, Any] | None, more:
     """The marks of all variables with evidence, by their number among all variables."""
     given = {"evidence": evidence, **more}
     by_name = {kind: {net.variables[net.index(v)]: x for v, x in (own or {}).items()} for kind, own in given.items()}
-    states: dict[str, Any] = {kind: {v: x for v, x in own.items() if not net.is_number(v)} for kind, own in by_name.items()}
+    states: dict[str, Any] = {
+        kind: {v: x for v, x in own.items() if not net.is_number(v)} for kind, own in by_name.items()
+    }
     marked = {net.index(net.discrete.variables[v]): m for v, m in marks(read_known(net.discrete, **states)).items()}
     for kind, own in by_name.items():
         marked |= {net.index(v): Mark("do" if kind == "do" else "observed") for v in own if net.is_number(v)}
@@ -25,21 +27,22 @@ def marks_of_values(net: MixedNetwork, evidence: Mapping[Any, Any] | None, more:
 
 
 def draw_values(
-    net: MixedNetwork, ids: Sequence[int], found: Any, priors: Any, marked: Mapping[int, Mark],
+    net: MixedNetwork, ids: Sequence[int], posteriors: Any, priors: Any, marked: Mapping[int, Mark],
     targets: Sequence[int], note: str,
 ) -> Drawing:  # fmt: skip
     """Draw some variables, with their posteriors if there are some."""
-    names = {v: _label(v, found[v]) if found is not None and net.is_number(v) and v in found else v for v in net}
+    values = [] if posteriors is None else [v for v in posteriors if net.is_number(v)]
+    names = {v: _label(v, posteriors[v]) if v in values else v for v in net}
     graph = DirectedModel(
         {names[v]: net.graph.states(v) for v in net}, {names[v]: [names[p] for p in net.parents(v)] for v in net},
         name=net.name,
     )  # fmt: skip
     bars, ticks = (
         None if all_of is None else {net.index(v): p for v, p in all_of.items() if not net.is_number(v)}
-        for all_of in (found, priors)
+        for all_of in (posteriors, priors)
     )
     return draw_network(graph, ids, posteriors=bars, priors=ticks, marks=marked, targets=targets, note=note)
 
 
-def _label(name: str, found: Any) -> str:
-    return f"{name}: {found.mean:.4g}, sd {found.sd:.3g}" if found.sd else f"{name} = {found.mean:.4g}"
+def _label(name: str, posterior: Any) -> str:
+    return f"{name}: {posterior.mean:.4g}, sd {posterior.sd:.3g}" if posterior.sd else f"{name} = {posterior.mean:.4g}"

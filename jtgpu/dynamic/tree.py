@@ -282,8 +282,8 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
         sets = [(f"{net.variables[t]}[t]", f"{net.variables[v]}[t]") for v in others]
         tables = [*self._posteriors(read, [t], "last", sets, "error", smooth=False).joint.values()] if sets else []
         title = f"Value of information about {net.variables[t]}, in {unit}, best first"
-        found = [observation(net.variables[v], table[0], unit) for v, table in zip(others, tables, strict=True)]
-        return Ranking(sorted(found, key=lambda one: (-one.gain, net.index(one.variable))), Observation, title)
+        ranked = [observation(net.variables[v], table[0], unit) for v, table in zip(others, tables, strict=True)]
+        return Ranking(sorted(ranked, key=lambda one: (-one.gain, net.index(one.variable))), Observation, title)
 
     def stream(self) -> Stream:
         """Start a sequence whose slices come one by one."""

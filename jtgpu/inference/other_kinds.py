@@ -46,7 +46,7 @@ class CaseSession(Session):
         try:
             self._tree.log_evidence(**{kind: given for kind, given in known.items() if given})
         except ImpossibleEvidence:
-            return None  # each query says so, as in other sessions
+            return None  # an error of each query, as in other sessions
         return None
 
     def _asked(self, method: str, *arguments: Any, **more: Any) -> Any:
@@ -93,10 +93,10 @@ class CaseParser(QuestionParser):
         if not self.is_number(name):
             return super().state(name, ends)
         self.skip()
-        found = self.match(NUMBER)
-        if not found:
+        number = self.match(NUMBER)
+        if not number:
             self.fail(f"{name!r} is a number: expected a value such as {name}=1.5")
-        return float(found[0])
+        return float(number[0])
 
     def read(self, q: ParsedQuestion) -> None:
         """Nothing: the query reads its evidence."""

@@ -208,9 +208,9 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
             )  # fmt: skip
         child = net.add("\0joint", [str(i) for i in range(cells)], names, np.eye(cells).reshape(*shape, cells))
         with MixedTree(child, **self._arguments) as tree:
-            found = tree.posteriors(evidence, likelihood=likelihood, do=do, targets=["\0joint"])
-            table = np.asarray(found["\0joint"].probabilities).reshape(shape)
-        return Joint(tuple(names), tuple(states), table, found.log_evidence)
+            answer = tree.posteriors(evidence, likelihood=likelihood, do=do, targets=["\0joint"])
+            table = np.asarray(answer["\0joint"].probabilities).reshape(shape)
+        return Joint(tuple(names), tuple(states), table, answer.log_evidence)
 
     def session(self, evidence: Findings | None = None, **more: Any) -> CaseSession:
         """Start a sequence of queries with changing evidence; see `jtgpu.JunctionTree.session`."""
@@ -361,10 +361,10 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         states, values = read.states.copy(), read.values.copy()
         states[:, hidden_states], values[:, hidden_values] = -1, np.nan
         wanted = asked or [v for v in net.variables if v not in known] or [*net.variables]
-        found = self._batch(replace(read, states=states, values=values), wanted, on_error)
+        answers = self._batch(replace(read, states=states, values=values), wanted, on_error)
         columns = {name: read.table.column(name) for name in as_list(keep, "keep")} if keep else {}
-        answers = {name: column for name, column in found._columns().items() if name != "log_evidence"}
-        return make_frame({**columns, **answers}, cases=read.table)
+        columns |= {name: column for name, column in answers._columns().items() if name != "log_evidence"}
+        return make_frame(columns, cases=read.table)
 
     # Samples --------------------------------------------------------------------------------------------------
 

@@ -201,7 +201,7 @@ class DecisionNetwork(Editable, DescribedModel):
         >>> net = jtgpu.DecisionNetwork({"rain": ["no", "yes"]}, {}, {"rain": [0.7, 0.3]})
         >>> net = net.add_decision("umbrella", ["leave", "take"])
         >>> net = net.add_utility("comfort", ["rain", "umbrella"], [[10, 8], [0, 7]])
-        >>> net.compile("reference").policy().expected_utility.round(6)
+        >>> round(net.compile("reference").policy().expected_utility, 6)
         7.7
         """
         parts = self._with_node(decision, options, parents)

@@ -43,7 +43,7 @@ def coefficient_name(name: str, lag: int) -> str:
 
 
 class Parts:
-    """What a network of any kind is made of, to be changed."""
+    """The parts of a network of any kind, to be changed."""
 
     def __init__(self, net: Any):
         self.states: dict[str, Any] = {v: net.states(v) or float for v in net.variables}  # () of a utility
@@ -108,6 +108,7 @@ def _mapped(table: Any, change: Callable[[Any], Any]) -> Any:
     return change(np.asarray(table))
 
 
+@check_keywords()
 class Editable:
     """A network of any kind, and copies of it with one change each."""
 
@@ -471,8 +472,8 @@ class Editable:
             raise NetworkError(f"{p!r} is a number: weights must be 'prior', not {shown(given)}")
         net, name = self._at(p, t)
         with net.compile("cpu") as tree:
-            found = tree.posterior(name)
-        return float(found.mean), float(found.sd)
+            posterior = tree.posterior(name)
+        return float(posterior.mean), float(posterior.sd)
 
     def _weights(self, p: str, given: Weights, t: int = 0) -> Floats:
         """Weights of the states of a variable, with sum 1."""
@@ -492,6 +493,7 @@ class Editable:
         return np.asarray(weights / weights.sum(), np.float64)
 
 
+@check_keywords()
 class EditableOverTime(Editable):
     """A template of slices, and copies of it with one change each."""
 

@@ -73,5 +73,5 @@ VERBS: dict[str, dict[str, str]] = {
 
 
 def why_not(tree: str, verb: str) -> str:
-    """What to use in place of a question that the tree of a class lacks; empty if the record says nothing of it."""
+    """The question to use in place of one that the tree of a class lacks; empty if none is recorded."""
     return VERBS.get(verb, {}).get(TREES.get(tree, ""), "")

@@ -190,7 +190,7 @@ def mutual_information(
 
 
 def observation(variable: str, table: Floats, unit: InformationUnit) -> Observation:
-    """What observing a variable says about a target, from their joint posterior: (target, variable)."""
+    """The effect of observing a variable on a target, from their joint posterior: (target, variable)."""
     factor, p = _in_unit(unit), table.sum(axis=1)
     before = _entropy(p)
     gain = min(information_of(p, np.divide(table, p[:, None], out=np.zeros_like(table), where=p[:, None] > 0)), before)
