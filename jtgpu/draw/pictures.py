@@ -66,7 +66,7 @@ class Layout:
 
 @check_keywords_of()
 def layout(
-    model: DiscreteModel,
+    model: DiscreteModel | MixedNetwork,
     nodes: Names | None = None,
     size: tuple[int, int] | Mapping[str, tuple[int, int]] | None = None,
 ) -> Layout:
@@ -77,7 +77,7 @@ def layout(
 
     Parameters
     ----------
-    model : DiscreteModel
+    model : DiscreteModel or MixedNetwork
         The variables of a Markov network that share a factor are joined from the lower to the higher number.
     nodes : str, int or iterable of these, optional
         The variables to place. Default: all.
@@ -98,6 +98,8 @@ def layout(
     >>> placed.width, placed.height, placed.boxes[0]
     (196, 226, (0, 0, 46, 24))
     """
+    if isinstance(model, MixedNetwork):
+        model = model.graph
     if not isinstance(model, DiscreteModel):
         raise ArgumentError(f"model must be a network, not {described(model)}")
     ids = [*range(len(model))] if nodes is None else sorted(_numbers(model, nodes))

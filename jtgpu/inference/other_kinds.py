@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EvidenceError, ImpossibleEvidence
-from ..util.arguments import check_keywords, described
+from ..util.arguments import check_keywords, described, mapping
+from ..util.cells import is_missing
 from .queries.text import NUMBER, ParsedQuestion, QuestionParser
-from .session import Session
+from .session import KINDS, Session
 
 if TYPE_CHECKING:
     from .evidence import Findings
@@ -25,29 +27,22 @@ class CaseSession(Session):
     def __init__(self, tree: Any, kinds: tuple[str, ...], evidence: Findings | None = None, **more: Any):
         # kinds: of evidence that the queries of the tree take
         self._tree, self._model, self._kinds, self._is_closed = tree, tree.network, kinds, False
-        self._known = {kind: {} for kind in ("evidence", "likelihood", "soft", "do")}
         self.set(evidence, **more)
 
     def set(self, evidence: Findings | None = None, **more: Any) -> None:
         """Replace all evidence; see `Session.set`."""
-        before, self._known = self._known, {kind: {} for kind in self._known}
-        try:
-            for kind, given in {"evidence": evidence, **more}.items():
-                for v, value in (given or {}).items():
-                    self._change(kind, v, value)
-        except BaseException:
-            self._known = before
-            raise
+        known: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+        for kind, given in {"evidence": evidence, **more}.items():
+            known[kind] = {self._name(v): x for v, x in mapping(kind, given).items() if not is_missing(x)}
+        self._read_known(known)
+        self._known = known
 
     def _read_known(self, known: dict[str, dict[str, Any]]) -> Any:
         for kind, given in known.items():
             if given and kind not in self._kinds:
                 raise EvidenceError(f"a session of {self._tree!r} takes no {kind}=; it takes {', '.join(self._kinds)}")
-        try:
+        with suppress(ImpossibleEvidence):  # an error of each query, as in other sessions
             self._tree.log_evidence(**{kind: given for kind, given in known.items() if given})
-        except ImpossibleEvidence:
-            return None  # an error of each query, as in other sessions
-        return None
 
     def _asked(self, method: str, *arguments: Any, **more: Any) -> Any:
         if self._is_closed:
@@ -116,7 +111,7 @@ def ask_case(tree: Any, question: str) -> Any:
         "IMPORTANCE": "evidence_importance", "CONFLICT": "conflict", "MPE": "mpe", "MAP": "map",
     }  # fmt: skip
     method = getattr(tree, methods[q.kind])  # the error says what to use in its place
-    arguments: tuple[Any, ...] = (q.targets,) if q.kind == "H" else (q.targets[0], q.others)
+    arguments: tuple[Any, ...] = (q.targets,) if q.kind in ("H", "MAP") else (q.targets[0], q.others)
     return method(*arguments, **q.known)
 
 

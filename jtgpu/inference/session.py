@@ -55,7 +55,7 @@ class Session:
     def __init__(self, compiled: CompiledModel, evidence: Findings | None = None, **more: Unpack[EvidenceOptions]):
         compiled.intervened()  # raises if it is closed
         self._compiled, self._model = compiled, compiled.model
-        self._known: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
+        self._known: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
         # by the variables with an intervention: that of none, and the last other one; None: closed
         self._sessions: dict[tuple[int, ...], tuple[BackendSession, Intervened]] | None = {}
         self._generation = compiled.generation
@@ -93,7 +93,7 @@ class Session:
         """
         model = self._model
         given: dict[str, Any] = {"evidence": one_case(model, evidence), **more}
-        known = {kind: {self._name(v): s for v, s in (given.get(kind) or {}).items()} for kind in _KINDS}
+        known = {kind: {self._name(v): s for v, s in (given.get(kind) or {}).items()} for kind in KINDS}
         self._read = self._read_known(known)
         self._known = known
 
@@ -232,4 +232,4 @@ class Session:
         return f"Session({self._model.name!r}, {counted(n, 'finding')})"
 
 
-_KINDS = ("evidence", "likelihood", "soft", "do")
+KINDS = ("evidence", "likelihood", "soft", "do")

@@ -15,6 +15,7 @@ from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence, TableTooL
 from ..inference.compiled_network import CompiledNetwork
 from ..inference.other_kinds import CaseSession, ask_case
 from ..inference.queries.posteriors import as_list
+from ..inference.results.case_states import Explanation, RankedExplanations
 from ..inference.results.frames import make_frame
 from ..inference.results.interval_numbers import ends_of
 from ..inference.results.marginals import Posterior
@@ -211,6 +212,36 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
             answer = tree.posteriors(evidence, likelihood=likelihood, do=do, targets=["\0joint"])
             table = np.asarray(answer["\0joint"].probabilities).reshape(shape)
         return Joint(tuple(names), tuple(states), table, answer.log_evidence)
+
+    def map(
+        self, variables: Iterable[str | int], evidence: Findings | None = None, *, k: int = 1,
+        likelihood: Findings | None = None, do: Findings | None = None,
+    ) -> Explanation:  # fmt: skip
+        """Find the most probable configuration of some variables with states, from their joint posterior.
+
+        Parameters
+        ----------
+        variables, evidence, likelihood, do
+            See `joint`.
+        k : int, default 1
+            Number of distinct configurations to find; see `jtgpu.JunctionTree.mpe`.
+
+        Returns
+        -------
+        Explanation
+            ``.log_joint`` is in the units of the observed numbers.
+        """
+        table, net = self.joint(variables, evidence, likelihood=likelihood, do=do), self._net.discrete
+        p = table.probabilities.ravel()
+        best = np.argsort(-p, kind="stable")[: whole_number("k", k, least=1)]
+        best = best[p[best] > 0]
+        scope = [net.index(v) for v in table.variables]
+        states = np.full((len(best), len(net)), -1, np.int32)
+        states[:, scope] = np.transpose(np.unravel_index(best, table.probabilities.shape))
+        ranked = RankedExplanations(
+            net, states, np.log(p[best]) + table.log_evidence, lambda: table.log_evidence, scope
+        )
+        return ranked.explanations[0]
 
     def session(self, evidence: Findings | None = None, **more: Any) -> CaseSession:
         """Start a sequence of queries with changing evidence; see `jtgpu.JunctionTree.session`."""

@@ -52,12 +52,29 @@ VERBS: dict[str, dict[str, str]] = {
     ),
     "mpe": _but(mixed=_UNITS, decision=_POLICY),
     "map": _but(
-        mixed="joint() of variables with states has their most probable configuration",
         dynamic="mpe() finds the most probable states of all slices",
         mixed_dynamic="mpe() finds the most probable states of all slices", decision=_POLICY,
     ),
     "value_of_information": _but(
         mixed_dynamic="its slices give single posteriors only",
+    ),
+    "mutual_information": _but(
+        dynamic="value_of_information() has it for the last slice",
+        mixed_dynamic="its slices give single posteriors only",
+        decision=_POLICY,
+    ),
+    "entropy": _but(
+        dynamic="filter() and smooth() have the posteriors that it is computed from",
+        mixed_dynamic="filter() and smooth() have the posteriors that it is computed from", decision=_POLICY,
+    ),
+    "contributions": _but(
+        dynamic="dyn.unroll(n) is a Bayesian network, whose tree has it",
+        mixed_dynamic="dyn.unroll(n) is a mixed network, whose tree has it",
+    ),
+    "evidence_importance": _but(
+        mixed="contributions() says what each finding contributes",
+        dynamic="dyn.unroll(n) is a Bayesian network, whose tree has it",
+        mixed_dynamic="dyn.unroll(n) is a mixed network, whose tree has contributions()", decision=_POLICY,
     ),
     "sensitivity": _but(
         Markov="factors have no rows that sum to 1", mixed="it is of CPTs; compare posteriors of net.replace(cpt=...)",

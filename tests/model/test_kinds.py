@@ -80,6 +80,10 @@ def test_questions_of_numbers() -> None:
     np.testing.assert_allclose(found.probabilities, table, rtol=1e-9)
     assert found.log_evidence == pytest.approx(math.log(weights.sum() / math.sqrt(2 * math.pi)))
     np.testing.assert_allclose(tree.ask("P(smoke, sex | height=180)").probabilities, table.T, rtol=1e-9)
+    best = tree.map(["smoke", "sex"], {"height": 180.0}, k=9)
+    assert (best["sex"], best["smoke"], len(best.ranked)) == ("m", "no", 4)
+    assert best.log_joint == pytest.approx(math.log(table[1, 0]) + found.log_evidence)
+    assert tree.ask("MAP(sex | height=180)")["sex"] == "m"
     assert tree.ask("P(sex=m, smoke=yes | height=180)") == pytest.approx(table[1, 1])
     assert tree.ask("lnP(sex={f, m} | height=180)") == pytest.approx(0)
     assert tree.ask("P(height | sex=m)").mean == pytest.approx(179)
@@ -123,6 +127,8 @@ def test_a_table_of_numbers() -> None:
     assert [*found.columns] == ["id", "sex=f", "sex=m", "weight.mean", "weight.sd"]
     assert [*found.index] == [3, 5]
     one = tree.posteriors({"height": 180.0})
+    assert jtgpu.graphs.betweenness(mixed()) == {"sex": 0.0, "height": 0.0, "weight": 0.0}
+    assert jtgpu.draw.layout(mixed()).nodes == ("sex", "height", "weight")
     assert found["sex=m"].iloc[0] == pytest.approx(one["sex"]["m"])
     assert found["weight.mean"].iloc[0] == pytest.approx(one["weight"].mean)
     assert [*tree.predict_proba(frame).columns] == ["weight.mean", "weight.sd"]
@@ -162,3 +168,14 @@ def test_value_of_information_over_time() -> None:
         tree.value_of_information("rain", sequences={"wet": [["yes"], ["no"]]})
     with pytest.raises(errors.ArgumentError, match="is the target and among the candidates"):
         tree.value_of_information("rain", ["rain"])
+
+
+def test_names_of_a_markov_network() -> None:
+    net = jtgpu.MarkovNetwork({"a": ["0", "1"], "b": ["0", "1"]}, [(("a", "b"), [[4.0, 1.0], [1.0, 4.0]])])
+    new = net.replace(rename={"a": "x"}, states={"b": {"1": "yes"}}, name="pair")
+    assert (new.variables, new.states("b"), new.name) == (("x", "b"), ("0", "yes"), "pair")
+    assert new.compile("reference").posterior("x", {"b": "yes"})["1"] == pytest.approx(0.8)
+    with pytest.raises(errors.NetworkError, match="both have the name 'b'"):
+        net.replace(rename={"a": "b"})
+    with pytest.raises(errors.NetworkError, match="shape"):
+        net.replace(states={"a": ["0", "1", "2"]})
