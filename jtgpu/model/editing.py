@@ -167,6 +167,8 @@ class Editable:
         if name in parts.states:
             kind = "utility" if parts.states[name] == UTILITY else "variable"
             raise NetworkError(f"there is already a {kind} {name!r}; change it by replace(), or remove it first")
+        if states is float and not hasattr(self, "is_number"):
+            raise NetworkError(f"{name!r} has the type float: numbers are in a jtgpu.MixedNetwork")
         parts.states[name] = states if states is float or states == UTILITY else checked_states(name, states)
         parts.parents[name] = _pairs(parts, name, parents)
         parts.tables[name] = None

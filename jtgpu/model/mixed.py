@@ -219,12 +219,8 @@ class MixedNetwork(Editable):
         parts.tables = {v: self._parameters(v) for v in self}
         return parts
 
-    def _made(self, parts: Parts, name: str) -> MixedNetwork | BayesianNetwork:
-        kind: Any = MixedNetwork if float in parts.states.values() else BayesianNetwork
-        made: MixedNetwork = kind(
-            parts.states, parts.own_parents(), parts.tables, name=name, attributes=parts.attributes
-        )
-        return made
+    def _made(self, parts: Parts, name: str) -> MixedNetwork:
+        return MixedNetwork(parts.states, parts.own_parents(), parts.tables, name=name, attributes=parts.attributes)
 
     def _model(self) -> DirectedModel:
         return self.graph
@@ -312,4 +308,3 @@ class MixedNetwork(Editable):
         )
         labels = [("(number)",) if self.is_number(v) else self.states(v) for v in self]
         return summary(head, self.variables, labels, [self.parents(v) for v in self])
-
