@@ -8,9 +8,9 @@ from typing import Any
 from ..inference.evidence import read_known
 from ..model.directed import DirectedModel
 from ..model.mixed import MixedNetwork
-from .drawing import Drawing
+from .drawing import MAX_NAME, Drawing
 from .network import draw_network
-from .svg import Mark, marks
+from .svg import Mark, marks, shortened, text_width
 
 
 def marks_of_values(net: MixedNetwork, evidence: Mapping[Any, Any] | None, more: Mapping[str, Any]) -> dict[int, Mark]:
@@ -32,7 +32,12 @@ def draw_values(
 ) -> Drawing:  # fmt: skip
     """Draw some variables, with their posteriors if there are some."""
     values = [] if posteriors is None else [v for v in posteriors if net.is_number(v)]
-    names = {v: _label(v, posteriors[v]) if v in values else v for v in net}
+    names: dict[str, str] = {}
+    for v in net:
+        label = _label(v, posteriors[v]) if v in values else v
+        while label in names.values():  # of names that were shortened
+            label += " "
+        names[v] = label
     graph = DirectedModel(
         {names[v]: net.graph.states(v) for v in net}, {names[v]: [names[p] for p in net.parents(v)] for v in net},
         name=net.name,
@@ -45,4 +50,5 @@ def draw_values(
 
 
 def _label(name: str, posterior: Any) -> str:
-    return f"{name}: {posterior.mean:.4g}, sd {posterior.sd:.3g}" if posterior.sd else f"{name} = {posterior.mean:.4g}"
+    value = f": {posterior.mean:.4g}, sd {posterior.sd:.3g}" if posterior.sd else f" = {posterior.mean:.4g}"
+    return shortened(name, MAX_NAME - text_width(value) - 8) + value

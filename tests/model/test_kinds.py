@@ -53,6 +53,11 @@ def test_edited_drawn_and_written(kind: str, tmp_path: Path) -> None:
         for thing in (net, tree):
             assert "added" in jtgpu.draw.show(thing).svg
             assert "<svg" in thing._repr_html_()
+    if kind == "mixed":
+        long = net.replace(rename={"height": "height of the body at the age of forty", "weight": "height of the body"})
+        drawing = jtgpu.draw.show(long, {"sex": "f"}).svg
+        assert re.search("height of.*: 166, sd 6<", drawing)
+        assert re.search("height of.*: 52.8, sd 10.2<", drawing)
     written = 0
     for form in FORMATS:
         path = tmp_path / f"net{form.suffixes[0]}"
