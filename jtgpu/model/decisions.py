@@ -238,9 +238,9 @@ class DecisionNetwork(Editable, DescribedModel):
         return parts
 
     def _made(self, parts: Parts, name: str) -> DecisionNetwork:
-        utilities = [u for u, states in parts.states.items() if states == UTILITY]
+        utilities = [u for u, states in parts.states.items() if states is UTILITY]
         return DecisionNetwork(
-            {v: states for v, states in parts.states.items() if states != UTILITY}, parts.own_parents(),
+            {v: states for v, states in parts.states.items() if states is not UTILITY}, parts.own_parents(),
             {v: table for v, table in parts.tables.items() if v not in utilities}, decisions=parts.decisions,
             utilities={u: parts.tables[u] for u in utilities}, combine=self.combine, name=name,
             attributes=parts.attributes, row_report=self._row_report,

@@ -118,6 +118,10 @@ def test_decisions_and_utilities() -> None:
     assert net.with_information({"treat": []}).parents("treat") == ()
     with pytest.raises(errors.NetworkError, match="'treat' has the parent 'health', which is a utility"):
         net.add_arc("health", "treat")
+    with pytest.raises(errors.NetworkError, match="'cost' has the parent 'health', which is a utility"):
+        net.add_utility("cost", ["health"])
+    with pytest.raises(errors.NetworkError, match="'x'"):
+        net.add("x", ())
     with pytest.raises(errors.NetworkError, match="decision 'treat' has a CPT"):
         net.replace(cpt={"treat": [0.5, 0.5]})
     with pytest.raises(errors.NetworkError, match="'x' has the type float: numbers are in"):
