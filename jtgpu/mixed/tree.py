@@ -274,13 +274,9 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
 
     def _sum_variance(self, weights: dict[str, float], evidence: Findings | None, likelihood: Any, do: Any) -> float:
         """Variance of a weighted sum of numbers given the evidence: of a child with noise of sd 1, less the noise."""
-        net, child = self._net, "\0sum"
-        states: dict[str, Any] = {v: float if net.is_number(v) else net.states(v) for v in net} | {child: float}
-        parents = {v: net.parents(v) for v in net} | {child: tuple(weights)}
-        cpts: dict[str, Any] = {v: net.gaussian(v) if net.is_number(v) else net.cpt(v) for v in net}
-        cpts[child] = Gaussian(0.0, weights, sd=1.0)
-        tree = MixedTree(MixedNetwork(states, parents, cpts), **self._arguments)
-        return float(tree.posterior(child, evidence, likelihood=likelihood, do=do).sd) ** 2 - 1.0
+        more = self._net.add("\0sum", float, [*weights], Gaussian(0.0, weights, sd=1.0))
+        tree = MixedTree(more, **self._arguments)
+        return float(tree.posterior("\0sum", evidence, likelihood=likelihood, do=do).sd) ** 2 - 1.0
 
     # Tables of cases ------------------------------------------------------------------------------------------
 
