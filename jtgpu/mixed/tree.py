@@ -388,7 +388,9 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         states, values = read.states.copy(), read.values.copy()
         states[:, hidden_states], values[:, hidden_values] = -1, np.nan
         wanted = asked or [v for v in net.variables if v not in known] or [*net.variables]
-        answers = self._batch(replace(read, states=states, values=values), wanted, on_error)
+        likelihood = {v: w for v, w in read.likelihood.items() if v not in hidden_states}
+        visible = replace(read, states=states, values=values, likelihood=likelihood)
+        answers = self._batch(visible, wanted, on_error)
         columns = {name: read.table.column(name) for name in as_list(keep, "keep")} if keep else {}
         columns |= {name: column for name, column in answers._columns().items() if name != "log_evidence"}
         return make_frame(columns, cases=read.table)
