@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -196,7 +197,7 @@ def _table(v: EditedVariable, nodes: dict[str, EditedVariable]) -> tuple[Any, di
             "for each state of each parent, and the leak", variable=v.name,
         )  # fmt: skip
     ends = np.cumsum([0, *cards]).tolist()
-    made = NoisyMax([v.noisy[a:b] for a, b in zip(ends, ends[1:], strict=False)], v.noisy[-1])
+    made = NoisyMax([v.noisy[a:b] for a, b in pairwise(ends)], v.noisy[-1])
     return made, made.attributes
 
 
@@ -211,7 +212,8 @@ def _over_time(edited: EditedNetwork, nodes: dict[str, EditedVariable]) -> Dynam
     for v in nodes.values():
         lags = v.lags or [0] * len(v.parents)
         if len(lags) != len(v.parents):
-            raise Refusal("invalid-body", f"{v.name!r} has {len(lags)} lags for {len(v.parents)} parents", variable=v.name)
+            what = f"{v.name!r} has {len(lags)} lags for {len(v.parents)} parents"
+            raise Refusal("invalid-body", what, variable=v.name)
         parents[v.name] = [(p, lag) if lag else p for p, lag in zip(v.parents, lags, strict=True)]
         cpts[v.name] = _shaped(v, v.cpt, v.parents, nodes)
         firsts = [

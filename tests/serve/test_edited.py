@@ -96,4 +96,4 @@ def test_mistakes_are_named(node: dict[str, Any], message: str) -> None:
 
 def test_markov_networks_are_refused() -> None:
     with pytest.raises(Refusal, match="a markov network cannot be edited here"):
-        edited_network(jtgpu.load("asia").to_markov())
+        edited_network(jtgpu.MarkovNetwork({"a": ["0", "1"]}, [(("a",), [1.0, 2.0])]))
