@@ -151,9 +151,10 @@ def map_layout(
     #     line, path data of its head] by numbers of variables; ``spines``, [parent, path data] of the lines between a
     #     parent and columns of its children, and ``heads``, path data of their arrow heads; ``hidden``, [parents,
     #     children] of each node that are not among the nodes; ``later``, [number, slices later, x, y, width, height,
-    #     path data of the arcs from this slice, of their heads] of the variables with parents in this slice; ``utilities``, [name, x, y, width, height] of those that
-    #     depend on a node, in arcs the numbers from V on; ``numbers``, [number, x, y, width, height] of the variables
-    #     without states, in arcs V and the number; ``width``, ``height``. Integers in pixels.
+    #     path data of the arcs from this slice, of their head] of variables that depend on this slice; ``utilities``,
+    #     [name, x, y, width, height] of those that depend on a node, in arcs the numbers from V on; ``numbers``,
+    #     [number, x, y, width, height] of the variables without states, in arcs V and the number; ``width``,
+    #     ``height``. Integers in pixels.
     # raises ArgumentError: If the model has no such variable, or there are more than 400.
     drawn = outline(net)
     model, graph = drawn.states, drawn.graph
@@ -378,7 +379,8 @@ def _bold_width(text: str) -> int:
 def box_size(style: BoxStyle, lines: Sequence[str], states: Sequence[str]) -> tuple[int, int]:
     """Width and height of the box of a variable."""
     label = min(max((text_width(clean(s[:60])) for s in states), default=0), LABEL)
-    inside = math.ceil((label + 5 + BAR + NUMBER) * style.rows)
+    # of small rows, one with the most probable state is shown
+    inside = math.ceil((label + 5 + BAR + NUMBER) * style.rows) if style.rows == 1 else label + NUMBER
     least, most = style.widths
     width = min(max(least, inside + 2 * PAD, max(map(_bold_width, lines)) + 2 * PAD + MARK), most)
     rows = min(len(states), style.most_rows)
