@@ -330,7 +330,7 @@ class BoxStyle(NamedTuple):
 
 
 FULL = BoxStyle(1.0, 8, (104, 190), 150)
-COMPACT = BoxStyle(0.5, 5, (76, 148), 116)  # rows are to be read when the map is enlarged
+COMPACT = BoxStyle(0.5, 5, (94, 148), 116)  # rows are to be read when the map is enlarged
 SMALL = BoxStyle(0.3, 3, (48, 148), 116)  # names, and bars that show the most probable of few states
 TIGHT = (8, 16)  # pixels between small boxes
 LINE, PAD, ROW, MARK = 15, 8, 18, 12  # height of a line of the title, distance to the border, height of a row
@@ -379,8 +379,7 @@ def _bold_width(text: str) -> int:
 def box_size(style: BoxStyle, lines: Sequence[str], states: Sequence[str]) -> tuple[int, int]:
     """Width and height of the box of a variable."""
     label = min(max((text_width(clean(s[:60])) for s in states), default=0), LABEL)
-    # of small rows, one with the most probable state is shown
-    inside = math.ceil((label + 5 + BAR + NUMBER) * style.rows) if style.rows == 1 else label + NUMBER
+    inside = math.ceil((label + 5 + BAR + NUMBER) * style.rows)
     least, most = style.widths
     width = min(max(least, inside + 2 * PAD, max(map(_bold_width, lines)) + 2 * PAD + MARK), most)
     rows = min(len(states), style.most_rows)

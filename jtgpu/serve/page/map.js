@@ -249,7 +249,7 @@ export class MapView {
     if (n > most) rows.append(svgEl("text", { class: "more", y: shownRows * rowHeight + 13 }, `${(n - shownRows).toLocaleString("en")} more states`));
     box.summary = svgEl("text", { class: "summary", x: pad, y: top + 10 });
     box.shares = svgEl("g", { class: "summary", transform: `translate(${pad},${top + 14})` }, svgEl("path", { class: "bar" }), svgEl("path", { class: "bar faint" }));
-    [box.inner, box.high] = [width - 2 * pad, Math.max(height - top - 18, 4)];
+    [box.inner, box.high] = [width - 2 * pad, Math.min(Math.max(height - top - 18, 4), 9)];
     const { bar, number } = this.layout.style;
     rows.style.setProperty("--shift", `${bar + number - box.width}px`);
     rows.style.setProperty("--stretch", box.width / bar);
@@ -333,7 +333,7 @@ export class MapView {
   summarise(box, v, p) {
     const { network } = this.store;
     const best = p.indexOf(Math.max(...p));
-    const number = ` ${percent(p[best])} %`;
+    const number = p[best] > 0.995 && p[best] < 1 ? " >99 %" : ` ${Math.round(100 * p[best])} %`;
     setText(box.summary, fitted(network.stateTexts[v][best], box.inner - 6 * number.length, "11px") + number);
     const paths = ["", ""];
     let at = 0;
