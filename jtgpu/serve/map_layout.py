@@ -330,7 +330,7 @@ class BoxStyle(NamedTuple):
 
 
 FULL = BoxStyle(1.0, 8, (104, 190), 150)
-COMPACT = BoxStyle(0.5, 5, (94, 148), 116)  # rows are to be read when the map is enlarged
+COMPACT = BoxStyle(0.5, 5, (86, 148), 116)  # rows are to be read when the map is enlarged
 SMALL = BoxStyle(0.3, 3, (48, 148), 116)  # names, and bars that show the most probable of few states
 TIGHT = (8, 16)  # pixels between small boxes
 LINE, PAD, ROW, MARK = 15, 8, 18, 12  # height of a line of the title, distance to the border, height of a row

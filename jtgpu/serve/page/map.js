@@ -333,7 +333,7 @@ export class MapView {
   summarise(box, v, p) {
     const { network } = this.store;
     const best = p.indexOf(Math.max(...p));
-    const number = p[best] > 0.995 && p[best] < 1 ? " >99 %" : ` ${Math.round(100 * p[best])} %`;
+    const number = p[best] > 0.995 && p[best] < 1 ? " >99" : ` ${Math.round(100 * p[best])}`; // percent, as in rows
     setText(box.summary, fitted(network.stateTexts[v][best], box.inner - 6 * number.length, "11px") + number);
     const paths = ["", ""];
     let at = 0;

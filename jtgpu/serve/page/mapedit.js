@@ -31,6 +31,7 @@ export class MapEdit {
     const tool = (name, text, title) => button(text, () => this.choose(name), { title, "aria-pressed": this.tool === name ? "true" : "false" });
     const name = this.picked();
     this.note = el("output", { class: "muted small" }, this.message || (this.tool === "arc" ? (this.from ? `From ${this.from} to \u2026` : "From a parent to a child: drag, or choose one after the other; once more removes the arc.") : "Drag nodes; a double click edits one."));
+    this.root.dataset.edits = this.session.past.length;
     fill(
       this.root,
       tool("move", "Move", "Move nodes"),

@@ -49,9 +49,10 @@ export function configuration(model, axes, row) {
   return states;
 }
 
-/** Divide a row by its sum; a row of zeros becomes uniform. */
+/** Divide a row by its sum, if that is not 1 up to rounding; a row of zeros becomes uniform. */
 export function normalised(row) {
   const sum = row.reduce((a, b) => a + b, 0);
+  if (Math.abs(sum - 1) < 1e-12) return row;
   return sum > 0 ? row.map((p) => p / sum) : uniform(row.length);
 }
 
