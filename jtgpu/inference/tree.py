@@ -15,6 +15,7 @@ from .compiled_network import Served
 from .evidence import CaseEvidence, Cases, EvidenceOptions, Findings, read_findings, read_known
 from .interventions import ResolvedEvidence
 from .planning import FrameOptions
+from .queries import contributions as explained
 from .queries import counts, findings, frames, information
 from .queries import joint as joints
 from .queries import map as maximal
@@ -100,6 +101,8 @@ class JunctionTree(CompiledModel, Served):
     mutual_information = information.mutual_information
     value_of_information = information.value_of_information
     evidence_importance = findings.evidence_importance
+    contributions = explained.contributions
+    contributions_batch = explained.contributions_batch
     mpe = explanations.mpe
     mpe_batch = explanations.mpe_batch
     map = maximal.map

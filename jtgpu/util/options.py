@@ -12,9 +12,10 @@ from typing import Any, Literal, Protocol, TypedDict
 
 __all__ = [
     "Against", "BackendName", "CompileOptions", "DLPackArray", "Data", "Decisions", "Devices", "Dtype", "EngineName",
-    "Frame", "FrameLibrary", "ImputeMethod", "InformationUnit", "JointMethod", "LearnBackend", "Lowering", "Metric",
-    "MissingCells", "Objective", "OnProblem", "Order", "OrderMethod", "OutlierMethod", "PlanOptions", "PosteriorMethod",
-    "Scale", "ScreenMissing", "SearchMethod", "StructurePriorLike", "TableLike", "TreeOptions", "ZeroRows",
+    "Explained", "Frame", "FrameLibrary", "ImputeMethod", "InformationUnit", "JointMethod", "LearnBackend", "Lowering",
+    "Metric", "MissingCells", "Objective", "OnProblem", "Order", "OrderMethod", "OutlierMethod", "PlanOptions",
+    "PosteriorMethod", "Scale", "ScreenMissing", "SearchMethod", "StructurePriorLike", "TableLike", "TreeOptions",
+    "ZeroRows",
 ]  # fmt: skip
 
 
@@ -44,6 +45,7 @@ PosteriorMethod = Literal["auto", "exact", "mcmc"]
 MissingCells = Literal["error", "drop", "available"]
 StructurePriorLike = Literal["uniform", "fair", "order"] | tuple[Literal["edge"], Any]  # ("edge", probabilities)
 InformationUnit = Literal["nats", "bits"]
+Explained = Literal["probability", "log-odds", "log-evidence", "mean"]
 Metric = Literal["auto", "euclidean", "manhattan", "hamming", "gower"]
 Scale = Literal["std", "range"]
 ScreenMissing = Literal["auto", "ignore", "state", "error"]
