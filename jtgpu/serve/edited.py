@@ -89,7 +89,7 @@ def edited_network(net: AnyNetwork) -> EditedNetwork:
 
 
 def _flat(table: Any) -> list[float]:
-    return np.asarray(table).ravel().tolist()  # type: ignore[no-any-return]
+    return np.asarray(table).ravel().tolist()
 
 
 def _noisy_rows(kept: dict[str, Any], cards: list[int], k: int) -> list[list[float]]:

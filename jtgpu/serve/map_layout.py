@@ -208,7 +208,7 @@ def _later(net: AnyNetwork, made: dict[str, Any], ids: Sequence[int], sizes: Siz
     """Place the variables of later slices that depend on this one at its right; the drawing becomes wider."""
     if not isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
         return []
-    states, found = states_of(net), []
+    states, later = states_of(net), []
     left, bottom = made["width"] + AHEAD, 0
     number = {v: i for i, v in enumerate(ids)}
     # by their place in this slice
@@ -224,12 +224,12 @@ def _later(net: AnyNetwork, made: dict[str, Any], ids: Sequence[int], sizes: Siz
                 at, to = y + ph // 2, box[1] + h // 2
                 lines += f"M{x + pw} {at}C{x + pw + AHEAD // 2} {at} {left - AHEAD // 2} {to} {left - ARROW} {to}"
                 heads = f"M{left} {to}l-{ARROW}-4v8z"
-            found.append([v, lag, *box, lines, heads])
+            later.append([v, lag, *box, lines, heads])
             bottom = box[1] + h + GAP
-    if found:
-        made["width"] = max(x + w for _, _, x, _, w, _, _, _ in found)
+    if later:
+        made["width"] = max(x + w for _, _, x, _, w, _, _, _ in later)
         made["height"] = max(made["height"], bottom - GAP)
-    return found
+    return later
 
 
 def _leaves(

@@ -55,7 +55,7 @@ export class Network {
     this.prior = prior.length ? prior : this.states.map((all) => all.map(() => 0)); // over time: of the slice that is shown; 0: too large a question
     this.numbers = numbers || []; // they have no states: name, parents, prior
     const leaves = [...this.utilities, ...this.numbers, ...(slices?.earlier ?? []).map((parents) => ({ parents }))];
-    this.arcs = arcs.length + leaves.reduce((n, { parents }) => n + parents.length, 0); // of all nodes
+    this.arcs = arcs.length + leaves.reduce((n, { parents }) => n + (parents?.length ?? 0), 0); // of all nodes
     this.values = {}; // observed ones, by name
     this.slices = slices ? { fixed: new Set(slices.static), earlier: slices.earlier, order: slices.order } : null; // of networks over time
   }

@@ -14,7 +14,7 @@ const STYLE = `:root{color-scheme:light dark;--fg:#1f2328;--muted:#59636e;--line
 h1{font-size:28px;line-height:1.2;margin:0}h2{font-size:17px;margin:0 0 8px}a{color:var(--accent)}.m{color:var(--muted);margin:4px 0 16px}
 .map{border:1px solid var(--line);border-radius:10px;padding:10px;background:var(--panel);margin:0 0 20px;text-align:center}svg{max-width:100%;max-height:78vh;height:auto}
 .parts{columns:2 420px;column-gap:20px}section{break-inside:avoid;border:1px solid var(--line);border-radius:10px;padding:14px 16px;margin:0 0 20px;overflow-x:auto}section.wide{column-span:all}
-ul{display:flex;flex-wrap:wrap;gap:6px;list-style:none;padding:0;margin:0}li{background:var(--evidence);border:1px solid var(--mark);border-radius:14px;padding:1px 11px}
+ul{display:flex;flex-wrap:wrap;gap:6px;list-style-type:none;padding:0;margin:0}li{background:var(--evidence);border:1px solid var(--mark);border-radius:14px;padding:1px 11px}
 table{border-collapse:collapse;width:100%;font-size:14px;margin:0 0 8px}th{font-weight:400;color:var(--muted);font-size:13px}td,th{border-bottom:1px solid var(--line);padding:4px 12px 4px 0;text-align:left;vertical-align:top}tr:last-child td{border-bottom:0}
 .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}td i{display:block;height:10px;margin-top:6px;border-radius:2px;background:var(--bar);min-width:1px}td.b{width:34%}
 @media print{body{padding:0}section,.map{border-color:#bbb}}`;
