@@ -19,7 +19,8 @@ from tests.serve.test_edited import body, noisy
 def site() -> Iterator[Site]:
     """A server of one network of each kind."""
     pytest.importorskip("uvicorn", reason="uvicorn is not installed (pip install 'jtgpu[serve]')")
-    nets = {"asia": jtgpu.load("asia"), "oil": oil(), "umbrella": umbrella(), "body": body(), "fever": noisy()}
+    asia: Any = jtgpu.load("asia")
+    nets = {"asia": asia, "oil": oil(), "umbrella": umbrella(), "body": body(), "fever": noisy()}
     server = Site({name: net.compile("cpu") for name, net in nets.items()})
     yield server
     server.close()
