@@ -82,8 +82,8 @@ def edited_network(net: AnyNetwork) -> EditedNetwork:
             if isinstance(net, DecisionNetwork) and v in net.decisions:
                 one.kind = "decision"
             else:
-                one.cpt = _flat(net.cpt(v))
                 one.noisy = _noisy_rows(one.potential, [len(net.states(p)) for p in one.parents], len(one.states))
+                one.cpt = [] if one.noisy else _flat(net.cpt(v))  # the table may be too large
         made.variables.append(one)
     return made
 

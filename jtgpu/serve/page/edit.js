@@ -3,9 +3,10 @@
 import { button, el, setText } from "./dom.js";
 import { count } from "./format.js";
 import { Grid } from "./grid.js";
-import { addVariable, axesOf, canBeNoisy, complete, configuration, find, kindsFor, lagOf, nameOf, normalised, removeVariable, renameVariable, rowsOf, sent, setParents, setStates, setTables, whyNoArc, withoutStrengths, withStrengths } from "./model.js";
+import { addVariable, axesOf, canBeNoisy, complete, configuration, find, kindsFor, lagOf, nameOf, normalised, removeVariable, renameVariable, rowsOf, sent, setParents, setStates, setTables, tableSize, whyNoArc, withoutStrengths, withStrengths } from "./model.js";
 
 const MOST_ENTRIES = 3000; // numbers of a table that the dialog shows
+const MOST_TABLE = 1 << 16; // numbers of a CPT that is made of strengths
 const MARK = / \(edited [0-9a-f]{4}\)$/;
 export const KIND_NAMES = { chance: "Variable", decision: "Decision", utility: "Utility", number: "Number" };
 const parentText = (p) => (lagOf(p) ? `${nameOf(p)}, ${count(lagOf(p), "slice")} back` : p);
@@ -204,7 +205,7 @@ export class EditDialog {
       utility: "Utilities are in any unit; a decision maximises the expectation of their total.",
       chance: "Each row is divided by its sum. Arrow keys move; cells of a spreadsheet can be pasted.",
     }[v.noisy.length ? "strengths" : v.kind];
-    const form = v.noisy.length || canBeNoisy(model, v) ? el("select", { "aria-label": "Form of the numbers", onchange: (event) => redraw((event.target.value === "noisy" ? withStrengths : withoutStrengths)(this.model, this.name)) }, el("option", { value: "table" }, "table"), el("option", { value: "noisy", selected: v.noisy.length > 0 }, v.states.length > 2 ? "noisy-MAX" : "noisy-OR")) : null;
+    const form = v.noisy.length || canBeNoisy(model, v) ? el("select", { "aria-label": "Form of the numbers", onchange: (event) => redraw((event.target.value === "noisy" ? withStrengths : withoutStrengths)(this.model, this.name)) }, el("option", { value: "table", disabled: tableSize(model, v) > MOST_TABLE }, "table"), el("option", { value: "noisy", selected: v.noisy.length > 0 }, v.states.length > 2 ? "noisy-MAX" : "noisy-OR")) : null;
     const first = v.start.length ? el("select", { "aria-label": "Slices", onchange: (event) => redraw((this.first = event.target.value) && null) }, ...v.start.map((_, t) => el("option", { value: t, selected: String(t) === this.first }, `slice ${t}`)), el("option", { value: "later", selected: this.first === "later" }, "later slices")) : null;
     if (n > MOST_ENTRIES) return el("div", {}, form, el("p", { class: "muted" }, `The CPT has ${count(n, "number")}, too many to show here.`));
     this.grid = new Grid(parts);

@@ -12,6 +12,7 @@ export const nameOf = (parent) => parent.split("\0")[0];
 export const lagOf = (parent) => Number(parent.split("\0")[1] ?? 0);
 export const find = (model, name) => model.variables.find((v) => v.name === nameOf(name));
 export const width = (v) => v.states.length || 1;
+const hasTable = (v) => v.kind !== "decision" && !v.noisy.length;
 
 /** The network of the server with every field. */
 export function complete(model) {
@@ -129,7 +130,7 @@ export function setParents(model, name, parents) {
   const old = find(model, name);
   const [before, after] = [axesOf(model, old), axesOf(model, v, parents)];
   const other = (table) => moved(model, table, before, after, width(v));
-  if (v.kind !== "decision") v.cpt = other(v.cpt);
+  if (hasTable(v)) v.cpt = other(v.cpt);
   if (v.kind === "number") {
     v.sd = other(v.sd);
     const numeric = parents.filter((p) => !after.includes(p));
@@ -176,7 +177,7 @@ export function setStates(model, name, states) {
     const axes = axesOf(model, child);
     const other = (table) => selected(table, child, axes);
     if (child.noisy.length) child.noisy = [...child.parents.flatMap((p) => (p === name ? kept.map((i) => (i < 0 ? noEffect(child) : effects(model, child, p)[i])) : effects(model, child, p))), child.noisy.at(-1)];
-    if (child.kind !== "decision") child.cpt = other(child.cpt);
+    if (hasTable(child)) child.cpt = other(child.cpt);
     child.sd = other(child.sd);
     child.coefficients = Object.fromEntries(Object.entries(child.coefficients).map(([p, c]) => [p, other(c)]));
     child.start = child.start.map((table, t) => selected(table, child, axes.filter((p) => lagOf(p) <= t)));
@@ -220,8 +221,11 @@ export const canBeNoisy = (model, v) => v.kind === "chance" && !model.slices && 
 
 export function withStrengths(model, name) {
   const v = find(model, name);
-  return setTables(model, name, { noisy: [...v.parents.flatMap((p) => newEffects(model, v, p)), noEffect(v)] });
+  return setTables(model, name, { cpt: [], noisy: [...v.parents.flatMap((p) => newEffects(model, v, p)), noEffect(v)] });
 }
+
+/** Numbers of the CPT that the strengths stand for. */
+export const tableSize = (model, v) => product(sizesOf(model, v.parents)) * v.states.length;
 
 /** The CPT that the strengths mean, in their place. */
 export function withoutStrengths(model, name) {

@@ -90,17 +90,19 @@ def test_nodes_of_decisions_numbers_and_slices(run: Run) -> None:
 
 def test_strengths_and_their_table(run: Run) -> None:
     net = edited(noisy())
-    table, states, more, fresh = run(
+    table, states, more, fresh, fewer = run(
         {"net": net, "steps": [["withoutStrengths", "fever"]]},
         {"net": net, "steps": [["setStates", "fever", ["high", "some", "no"]], ["withoutStrengths", "fever"]]},
         {"net": net, "steps": [["addVariable", "chance"], ["setParents", "fever", ["flu", "cold", "chance_1"]]]},
         {"net": edited(jtgpu.load("asia")), "steps": [["withStrengths", "dysp"]]},
+        {"net": net, "steps": [["setParents", "fever", ["flu"]], ["setStates", "flu", ["yes", "mild", "no"]]]},
     )
     np.testing.assert_allclose(made(table).cpt("fever"), noisy().cpt("fever"), atol=1e-12)
     assert made(table).attributes == {}
     assert made(states).cpt("fever").shape == (2, 2, 3)
     expected = jtgpu.NoisyOr([0.8, 0.5, 0.5], leak=0.1, present=0).cpt
     np.testing.assert_allclose(made(more).cpt("fever"), expected, atol=1e-12)
+    np.testing.assert_allclose(made(fewer).cpt("fever")[:, 0], [1 - 0.2 * 0.9, 0.1, 0.1], atol=1e-12)
     np.testing.assert_allclose(made(fresh).cpt("dysp"), jtgpu.NoisyOr([0.5, 0.5], present=0).cpt, atol=1e-12)
 
 
