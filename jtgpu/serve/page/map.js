@@ -248,12 +248,13 @@ export class MapView {
     }
     if (n > most) rows.append(svgEl("text", { class: "more", y: shownRows * rowHeight + 13 }, `${(n - shownRows).toLocaleString("en")} more states`));
     box.summary = svgEl("text", { class: "summary", x: pad, y: top + 10 });
+    box.percent = svgEl("text", { class: "summary number", x: width - pad, y: top + 10 });
     box.shares = svgEl("g", { class: "summary", transform: `translate(${pad},${top + 14})` }, svgEl("path", { class: "bar" }), svgEl("path", { class: "bar faint" }));
     [box.inner, box.high] = [width - 2 * pad, Math.min(Math.max(height - top - 18, 4), 9)];
     const { bar, number } = this.layout.style;
     rows.style.setProperty("--shift", `${bar + number - box.width}px`);
     rows.style.setProperty("--stretch", box.width / bar);
-    box.node.append(rows, box.summary, box.shares);
+    box.node.append(rows, box.summary, box.percent, box.shares);
     if (parents) box.node.append(svgEl("path", { class: "stub", d: "M12 0V-9" }), svgEl("text", { class: "stub-text", x: 16, y: -2 }, `+${parents}`));
     if (children) {
       box.node.append(svgEl("path", { class: "stub", d: `M${width - 12} ${height}v9` }), svgEl("text", { class: "stub-text end", x: width - 16, y: height + 10 }, `+${children}`));
@@ -333,8 +334,8 @@ export class MapView {
   summarise(box, v, p) {
     const { network } = this.store;
     const best = p.indexOf(Math.max(...p));
-    const number = p[best] > 0.995 && p[best] < 1 ? " >99" : ` ${Math.round(100 * p[best])}`; // percent, as in rows
-    setText(box.summary, fitted(network.stateTexts[v][best], box.inner - 6 * number.length, "11px") + number);
+    setText(box.percent, p[best] > 0.995 && p[best] < 1 ? ">99" : String(Math.round(100 * p[best])));
+    setText(box.summary, fitted(network.stateTexts[v][best], box.inner - 24, "11px"));
     const paths = ["", ""];
     let at = 0;
     p.forEach((share, k) => {
