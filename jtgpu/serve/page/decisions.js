@@ -46,6 +46,11 @@ export class DecisionPanel extends Panel {
     return this.store.network.decisions.size ? NOT_DECIDABLE : "";
   }
 
+  say(text) {
+    this.store.setExpected({}); // there is no policy
+    super.say(text);
+  }
+
   async ask(signal) {
     const { api, network, findings } = this.store;
     const { evidence: seen, do: made } = bodyOf(network, findings);

@@ -181,6 +181,8 @@ def test_numbers_of_every_kind(
     net = saved(visit, tmp_path, suffix)
     if name == "oil":
         assert net.utility("gain").flat[0] == -60
+        value = f"{net.compile().policy().expected_utility:.6g}"
+        page.wait_for_function("u => document.querySelector('.expected-utility').textContent === u", arg=value)
     elif name == "body":
         assert net.gaussian("height").sd.tolist() == [7, 6]
     elif name == "umbrella":  # of the first slice; the row is divided by its sum
