@@ -173,7 +173,13 @@ export class MapEdit {
   }
 
   /** Keep a node where it was put. */
-  put(name, box) {
+  async put(name, box) {
+    const shown = this.boxes();
+    if (!(await this.session.model()).variables.every((v) => shown.has(v.name))) {
+      this.say("Nodes can be moved while the map shows the whole network.");
+      this.map.draw(this.map.layout);
+      return null;
+    }
     this.show(name, box);
     const kept = this.boxes().get(name);
     [kept[0], kept[1]] = box;

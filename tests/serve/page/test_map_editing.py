@@ -21,6 +21,7 @@ def site() -> Iterator[Site]:
     pytest.importorskip("uvicorn", reason="uvicorn is not installed (pip install 'jtgpu[serve]')")
     asia: Any = jtgpu.load("asia")
     nets = {"asia": asia, "oil": oil(), "umbrella": umbrella(), "body": body(), "fever": noisy()}
+    nets["alarm"] = jtgpu.load("alarm")
     server = Site({name: net.compile("cpu") for name, net in nets.items()})
     yield server
     server.close()
@@ -234,6 +235,18 @@ def test_the_editor_on_a_telephone(phone: Visit) -> None:
     edited(phone, 1)
     assert page.locator(".status").text_content() == "8 variables, 9 arcs"
     assert page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.slow
+def test_nodes_of_a_part_are_not_moved(visit: Visit) -> None:
+    page = begin(visit, "#n=alarm&v=CVP")
+    page.get_by_role("button", name="Show the neighbourhood of the selected variable only").click()
+    page.wait_for_function("() => !document.querySelector('.map-note').hidden")
+    x, y = title(visit, "CVP")
+    drag(visit, "CVP", (x + 60, y + 30))
+    said = "Nodes can be moved while the map shows the whole network."
+    page.wait_for_function("text => document.querySelector('.map-edit output').textContent === text", arg=said)
+    assert title(visit, "CVP") == pytest.approx((x, y), abs=1)
 
 
 @pytest.mark.slow
