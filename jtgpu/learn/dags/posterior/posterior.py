@@ -27,10 +27,13 @@ from ..candidate_tables import CandidateTables, all_parents
 from ..chains.run import MAX_STEPS, Stop
 from ..exact import draw_by_orders, draw_by_partitions, exact_by_orders, exact_by_partitions
 from ..gpu_exact import GpuExact
+from ..scores.coded import MISSING_CHOICES
 from ..scores.ranks import n_parent_sets, parent_masks
 from ..scores.rules import Score, ScoreFunction
 from ..scores.score_table import learn_backend
 from ..task import learning_task
+from .augmentation import CHAINS as AUGMENTED
+from .augmentation import augmented_posterior
 from .averaging import MAX_ENUMERATED, PROPERTIES, exact_properties
 from .chain_posterior import chain_source, replicas_of
 from .records import DataSummary, Diagnostics, PosteriorRecord, data_summary
@@ -92,7 +95,8 @@ def posterior(  # noqa: PLR0913
         ``"order"``, a graph is weighted by the number of orders of the variables that it allows: chains over orders
         mix faster, but the probabilities differ from those of ``"uniform"``, often by more than 0.1.
     max_parents, states, continuous, missing, weights, interventions, constraints, read
-        As for `jtgpu.learn.structure`.
+        As for `jtgpu.learn.structure`. ``missing="augment"`` draws the missing cells together with the graphs, by
+        `chains` whose steps each fill the table again (default: 4 chains); with ``"bdeu"``, ``"k2"`` and ``"bdj"``.
     seed : int
         The same seed gives the same result, for any number of threads.
     seconds : float, optional
@@ -147,6 +151,7 @@ def posterior(  # noqa: PLR0913
     (0.4969, 'exact')
     """
     choice("method", method, POSTERIOR_METHODS)
+    choice("missing", missing, (*MISSING_CHOICES, "augment"))
     least = math.inf if seconds is None else number("seconds", seconds, above=0.0)
     stop = Stop(chains.tolerance, chains.steps or MAX_STEPS, least)
     n_chains = CHAINS if chains.n_chains == "auto" else whole_number("n_chains", chains.n_chains, 4)
@@ -163,9 +168,18 @@ def posterior(  # noqa: PLR0913
     task = learning_task(
         data, score=score, ess=ess, graph_prior=graph_prior, max_parents=max_parents, states=states,
         continuous=continuous, missing=missing, weights=weights, interventions=interventions, seed=seed,
-        seconds=None if checkpoint is not None else seconds, constraints=constraints, search=search, read=read,
-        compute=compute,
+        seconds=None if checkpoint is not None or missing == "augment" else seconds, constraints=constraints,
+        search=search, read=read, compute=compute,
     )  # fmt: skip
+    if missing == "augment" and task.coded.has_gaps:
+        if method == "exact" or cluster is not None or checkpoint is not None or backend == "gpu" or chains.tempering:
+            raise ArgumentError(
+                "missing='augment' runs chains of its own on this machine's CPU: it takes no method='exact', cluster=, "
+                "checkpoint, tempering or GPU"
+            )
+        few = replace(task, say=cast(Any, compute.progress or task.say))
+        own = AUGMENTED if chains.n_chains == "auto" else n_chains
+        return augmented_posterior(few.restricted(search.candidates), own, stop, chains.steps)
     notes = (AVAILABLE,) if task.coded.has_gaps else (NUMBERS_LAST,) if task.rule.name == "bic-cg" else ()
     task = replace(task, notes=notes, say=cast(Any, compute.progress or task.say))
     by_orders = task.prior.name == "order"
@@ -190,7 +204,7 @@ def posterior(  # noqa: PLR0913
 
 AVAILABLE = (
     "rows with missing cells were scored by available cases: equivalent graphs then have different scores, so "
-    "directions may look certain that the data cannot tell; compare with missing='drop'"
+    "directions may look certain that the data cannot tell; use missing='augment'"
 )
 
 
