@@ -163,7 +163,8 @@ class AugmentedSource:
     """Graphs of chains that draw the gaps of the table, too."""
 
     def __init__(self, task: LearningTask, n_chains: int, tolerance: float):
-        self._task, self._tolerance, self._candidates = task, tolerance, None
+        self._task, self._tolerance = task, tolerance
+        self._candidates: Ints | None = None  # of many variables, chosen once
         self._chains = [_Chain(task, c) for c in range(n_chains)]
 
     @property

@@ -177,9 +177,9 @@ def posterior(  # noqa: PLR0913
                 "missing='augment' runs chains of its own on this machine's CPU: it takes no method='exact', cluster=, "
                 "checkpoint, tempering or GPU"
             )
-        few = replace(task, say=cast(Any, compute.progress or task.say))
         own = AUGMENTED if chains.n_chains == "auto" else n_chains
-        return augmented_posterior(few.restricted(search.candidates), own, stop, chains.steps)
+        task = replace(task.restricted(search.candidates), say=cast(Any, compute.progress or task.say))
+        return augmented_posterior(task, own, stop, chains.steps)
     notes = (AVAILABLE,) if task.coded.has_gaps else (NUMBERS_LAST,) if task.rule.name == "bic-cg" else ()
     task = replace(task, notes=notes, say=cast(Any, compute.progress or task.say))
     by_orders = task.prior.name == "order"
