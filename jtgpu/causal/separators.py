@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import networkx as nx
-
 from ..model.directed import Adjacency, descendants
 
 
@@ -126,6 +124,8 @@ class Moral(NamedTuple):
         """A separator of least total cost, by maximum flow; None: there is none."""
         if not self.is_separable:
             return None
+        import networkx as nx  # takes a tenth of a second to import
+
         flow: nx.DiGraph[tuple[int, int]] = nx.DiGraph()
         for v, near in self.neighbours.items():
             if v not in (self.source, self.target):
