@@ -73,8 +73,9 @@ def main() -> None:
     spread = np.ptp(means, axis=0)
     links = means + means.swapaxes(1, 2)
     moved = int((np.triu(np.ptp(links, axis=0), 1) > 0.5).sum())
-    print(f"{int((spread > 0.5).sum())} arcs differ by more than .5 between chains, {int((spread > 0.1).sum())} by more")
-    print(f"than .1; {moved} links, in whichever direction, differ by more than .5")
+    far, some = int((spread > 0.5).sum()), int((spread > 0.1).sum())
+    print(f"{far} arcs differ by more than .5 between chains, {some} by more than .1")
+    print(f"{moved} links, in whichever direction, differ by more than .5")
     for i in np.argsort(-spread, axis=None)[:SHOWN]:
         u, v = divmod(int(i), len(names))
         if spread[u, v] > 0.05:
