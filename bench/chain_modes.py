@@ -1,7 +1,7 @@
 """Where chains over graphs disagree: the arcs and parent sets by chain, the modes, and what separates them.
 
     python bench/chain_modes.py hailfinder --cases 1000 --seconds 60              on all cores
-    python bench/chain_modes.py hailfinder --cases 1000 --seconds 60 --tempering 8
+    python bench/chain_modes.py hailfinder --cases 1000 --seconds 60 --blocks 50
     python bench/chain_modes.py alarm --cases 1000 --seconds 5 --threads 1        a short check
 
 Chains are of one mode if no arc differs by more than a half. Of the best graph of each mode the report has ln weight
@@ -53,13 +53,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--chains", type=int, default=8)
     parser.add_argument("--tempering", type=int, default=0)
+    parser.add_argument("--blocks", type=int, default=0)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--seed", type=int, default=7)
     o = parser.parse_args()
     net: Any = jtgpu.load(o.network)
     cases = net.compile("cpu").sample(o.cases, seed=o.seed)
     data = {v: cases[v] for v in net.variables}
-    chains = jtgpu.learn.Chains(n_chains=o.chains, tempering=o.tempering or False)
+    chains = jtgpu.learn.Chains(n_chains=o.chains, tempering=o.tempering or False, blocks=o.blocks)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         post = jtgpu.learn.posterior(

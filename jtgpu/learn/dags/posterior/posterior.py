@@ -113,8 +113,10 @@ def posterior(  # noqa: PLR0913
         at most 1.05, or after so many ``steps`` (default 4,000,000). ``tempering``: the number of replicas of each
         chain over partitions, at levels between the posterior and a flatter distribution: chains leave graphs that are
         far better than all neighbours, but take as many times longer. ``"auto"``: 8, from a quarter of the run on, if
-        nested R-hat exceeds 1.05. Chains are saved in ``checkpoint`` every 30 seconds; if it exists, they continue from
-        it, with the same result as without the interruption.
+        nested R-hat exceeds 1.05. ``blocks``: so many times after each 1,000 steps, the parents of a variable and three
+        of its candidate parents are drawn together, exactly: chains then pass between graphs that differ in several
+        turned arcs, which single moves and tempering seldom do. Chains are saved in ``checkpoint`` every 30 seconds; if
+        it exists, they continue from it, with the same result as without the interruption.
     compute : Compute or {"cpu", "gpu"}
         On GPUs, families are scored, exact posteriors are summed on the first one, and each chain runs as 512 replicas.
         Chains can run on a Ray cluster. The result does not depend on threads, devices and cluster. A function
@@ -162,7 +164,9 @@ def posterior(  # noqa: PLR0913
         cluster = late_imports.cluster().as_cluster(cluster)
         if backend == "gpu":
             raise ArgumentError("a cluster runs chains on CPUs; use backend='cpu', or the GPUs of this machine only")
-    replicas = replicas_of(chains.tempering, graph_prior, backend)
+    replicas, n_blocks = replicas_of(chains.tempering, graph_prior, backend), whole_number("blocks", chains.blocks, 0)
+    if n_blocks and (replicas or graph_prior == "order" or backend == "gpu"):
+        raise ArgumentError("blocks are drawn in chains over partitions on the CPU, without tempering")
     checkpoint = None if chains.checkpoint is None else new_file_path("checkpoint", chains.checkpoint)
     callback("progress", compute.progress)
     task = learning_task(
@@ -192,8 +196,9 @@ def posterior(  # noqa: PLR0913
             if method == "exact":
                 raise TableTooLarge(f"{error}; use method='mcmc'", error.entries, error.needed, error.limit) from None
     source = chain_source(
-        task, search.candidates, stop, n_chains=n_chains, replicas=replicas, cluster=cluster, checkpoint=checkpoint
-    )
+        task, search.candidates, stop, n_chains=n_chains, replicas=replicas, cluster=cluster, checkpoint=checkpoint,
+        n_blocks=n_blocks,
+    )  # fmt: skip
     estimated = source.advance(stop if checkpoint is not None else stop._replace(seconds=task.time.left))
     if not estimated.converged:
         warnings.warn(_unconverged(estimated), UserWarning, stacklevel=outside())
