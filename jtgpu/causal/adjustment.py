@@ -175,7 +175,7 @@ class AdjustableGraph:
                 arcs.update(dict.fromkeys((v, c) for c in sorted(measured(v))))
         ends = [measured(v) for v in gone]
         ends += [set().union(*(measured(v) if v in gone else {v} for v in pair)) for pair in self._common]
-        pairs = {(a, b): None for found in ends for a in sorted(found) for b in sorted(found) if a < b}
+        pairs = {(a, b): None for result in ends for a in sorted(result) for b in sorted(result) if a < b}
         # a common cause of a hidden variable and others reaches what that variable leads to; two are joined by pairs
         name = self.variables
         return type(self)(
@@ -208,12 +208,12 @@ class AdjustableGraph:
             if a in left and b in left:
                 joined[a].append(b)
                 joined[b].append(a)
-        found = []
+        result = []
         while left:
             group = descendants({v: joined[v] for v in joined}, [min(left)])  # type: ignore[arg-type]
-            found.append(group)
+            result.append(group)
             left -= group
-        return found
+        return result
 
     def d_separated(self, x: Names, y: Names, given: Names = ()) -> bool:
         """Whether the graph implies that x and y are independent given other variables."""
@@ -364,15 +364,15 @@ class AdjustableGraph:
         x, y = self._pair(cause, outcome)
         parents, allowed, needed = self._allowed(x, y, required, forbidden)
         if cost is None:
-            found = minimal_separator(parents, x, y, allowed, needed)
+            result = minimal_separator(parents, x, y, allowed, needed)
         else:
             if not all(c >= 0 for c in cost.values()):  # NaN, too
                 raise ArgumentError("costs are numbers >= 0")
             self.numbers(cost, "cost")
             costs = {v: float(cost.get(name, 1.0)) for v, name in enumerate(self.variables)}
             cut = Moral.of(parents, x, y, allowed, needed).cheapest(costs)
-            found = None if cut is None else {*members(cut)} | needed
-        return None if found is None else self.names(found)
+            result = None if cut is None else {*members(cut)} | needed
+        return None if result is None else self.names(result)
 
     def adjustment_sets(
         self, cause: Names, outcome: Names, *, limit: int | None = 1000, required: Names = (), forbidden: Names = (),
@@ -406,8 +406,8 @@ class AdjustableGraph:
         """The sets of `adjustment_sets`, one after the other."""
         x, y = self._pair(cause, outcome)
         parents, allowed, needed = self._allowed(x, y, required, forbidden)
-        for found in Moral.of(parents, x, y, allowed, needed).all_minimal():
-            yield self.names({*members(found)} | needed)
+        for result in Moral.of(parents, x, y, allowed, needed).all_minimal():
+            yield self.names({*members(result)} | needed)
 
     def best_adjustment_set(self, cause: Names, outcome: Names) -> set[str]:
         """The adjustment set by which an effect is estimated with the least asymptotic variance.
@@ -423,13 +423,13 @@ class AdjustableGraph:
         x, y = self._pair(cause, outcome)
         causal = self.causal_vertices(x, y)
         above = {p for v in causal for p in self._parents[v]}
-        found = above - x - self.descendants_of(causal)
+        result = above - x - self.descendants_of(causal)
         hidden = [pair for pair in self._common if causal & {*pair}]
-        reason = self.is_adjustment_set(self.names(found), self.names(x), self.names(y))
+        reason = self.is_adjustment_set(self.names(result), self.names(x), self.names(y))
         if not reason or hidden:
             why = reason.text if not reason else "a variable on a causal path has a hidden common cause with another"
             raise NotIdentified(f"no adjustment set is known to be best: {why}; adjustment_sets() lists valid ones")
-        return self.names(found)
+        return self.names(result)
 
     def front_door_set(self, cause: str, outcome: str) -> set[str] | None:
         """A minimal set on every causal path through which the effect can be computed; None: there is none.

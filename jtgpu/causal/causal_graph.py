@@ -79,18 +79,18 @@ def graph(source: object, *, hidden: Names = ()) -> CausalGraph:
     'front-door'
     """
     if isinstance(source, str):
-        found = _parsed(source)
+        result = _parsed(source)
     elif isinstance(source, CausalGraph):
-        found = source
+        result = source
     elif isinstance(source, DirectedModel):
-        found = CausalGraph(source.variables, source.arcs)
+        result = CausalGraph(source.variables, source.arcs)
     elif callable(getattr(source, "is_directed", None)) and hasattr(source, "edges"):
         if not source.is_directed():  # type: ignore[attr-defined]
             raise ArgumentError("a causal graph is directed; use a networkx.DiGraph")
-        found = CausalGraph([str(v) for v in source], [(str(u), str(v)) for u, v in source.edges()])  # type: ignore
+        result = CausalGraph([str(v) for v in source], [(str(u), str(v)) for u, v in source.edges()])  # type: ignore
     else:
         raise ArgumentError(f"a causal graph is a text, a network or a networkx.DiGraph, not {described(source)}")
-    return found.project(hidden)
+    return result.project(hidden)
 
 
 def _parsed(text: str) -> CausalGraph:

@@ -111,12 +111,12 @@ class Estimand:
         """
         hidden = [v for v in self.graph.variables if v not in self.uses]
         part = self.graph.project(hidden)
-        found: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
         seen: set[int] = set()
         for v in part.in_order(range(len(part.variables))):
             seen.add(v)
-            found[part.variables[v]] = [part.variables[u] for u in _relevant(part, v, seen)]
-        return found
+            result[part.variables[v]] = [part.variables[u] for u in _relevant(part, v, seen)]
+        return result
 
     def fit(self, cases: Any, *, prior: float = 1.0, states: Mapping[str, Any] | None = None) -> EstimatedEffect:
         """Estimate the effect from a table of cases.
@@ -187,7 +187,7 @@ class EstimatedEffect:
 
 
 def identify(graph: AdjustableGraph, outcome: Names, do: Names, given: Names = ()) -> Estimand:
-    """See `CausalGraph.identify`."""
+    """Find a formula of an effect; see `CausalGraph.identify`."""
     y, x, z = graph.numbers(outcome, "outcome"), graph.numbers(do, "do"), graph.numbers(given, "given")
     for a, b, what in ((y, x, "the outcome and a cause"), (y, z, "the outcome and given"), (x, z, "a cause and given")):
         if a & b:
@@ -201,8 +201,8 @@ def identify(graph: AdjustableGraph, outcome: Names, do: Names, given: Names = (
             return simple
     try:
         expression = _conditional_effect(graph, y, x, z)
-    except _Hedge as found:
-        raise NotIdentified(*_explained(graph, query, (y, x, z), found)) from None
+    except _Hedge as result:
+        raise NotIdentified(*_explained(graph, query, (y, x, z), result)) from None
     return Estimand(graph, query, "general", expression)
 
 
@@ -279,7 +279,7 @@ def _sorted_names(graph: AdjustableGraph, vertices: set[int]) -> list[str]:
 
 
 def _relevant(graph: AdjustableGraph, v: int, before: set[int]) -> list[int]:
-    """What v depends on among the variables before it: its district and the parents of that."""
+    """The variables that v depends on among the variables before it: its district and the parents of that."""
     district = next(d for d in graph.districts(before) if v in d)
     return graph.in_order(({p for u in district for p in graph.parents_of(u)} | district) - {v})
 
@@ -303,10 +303,10 @@ def _shrunk(graph: AdjustableGraph, part: set[int], district: set[int], whole: E
 
 
 def _explained(
-    graph: AdjustableGraph, query: tuple[tuple[str, ...], ...], sets: tuple[set[int], set[int], set[int]], found: _Hedge
+    graph: AdjustableGraph, query: tuple[tuple[str, ...], ...], sets: tuple[set[int], set[int], set[int]], hedge: _Hedge
 ) -> tuple[str, tuple[frozenset[str], frozenset[str]]]:
     """The message of an effect that is not identified, and its hedge."""
-    larger, smaller = (frozenset(graph.names(s)) for s in (found.larger, found.smaller))
+    larger, smaller = (frozenset(graph.names(s)) for s in (hedge.larger, hedge.smaller))
     inside = [pair for pair in graph.common_causes if larger >= {*pair}]
     helps = []
     for pair in inside:

@@ -123,7 +123,7 @@ class _Chain:
 
 
 class _Step(NamedTuple):
-    """What a step of a chain draws."""
+    """The draws of a step of a chain."""
 
     shares: Floats  # (n, n) of each arc among the graphs of the chain over partitions
     arcs: Bools  # (n, n)

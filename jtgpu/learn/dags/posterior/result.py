@@ -23,6 +23,7 @@ from ..graphs import fitted_network
 from ..scores.numeric_table import NumericTable, cases_like, with_states
 from .arcs import ArcProbabilities, ArcTable
 from .averaging import AveragedNetworks, arcs_of, clique_entries, distinct, evenly, fewest_errors, most_probable_first
+from .effects import effect_over_graphs
 from .records import Cells, GraphSource, PosteriorRecord
 
 if TYPE_CHECKING:
@@ -225,6 +226,8 @@ class StructurePosterior(ArcProbabilities):
         every = arcs_of(graphs, self._record.parents)
         networks = [fitted_network(cases, arcs, self._record.ess, known) for arcs in every]
         return AveragedNetworks(networks, weights, max_entries=limit, backend=backend, threads=threads)
+
+    effect = effect_over_graphs
 
     def more(self, *, steps: int | None = None, seconds: float | None = None) -> StructurePosterior:
         """Continue the chains: the posterior after more steps; itself if it is exact.
