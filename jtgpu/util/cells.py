@@ -84,7 +84,7 @@ def is_unusable(value: object) -> bool:
 
 
 def few_left(n_left: int, n_rows: int, cells: Mapping[str, int]) -> str:
-    """What to say if few rows are left without those that have missing cells; empty if they are enough."""
+    """A message if few rows are left without those that have missing cells; empty if they are enough."""
     if n_left == n_rows or not (n_left < FEW_SHARE * n_rows or (n_left < FEW_ROWS and 2 * n_left < n_rows)):
         return ""
     most = sorted(cells.items(), key=lambda item: -item[1])[:3]
