@@ -64,12 +64,12 @@ def test_the_unobserved_variables_answer_as_the_whole(emulated_gpu: Device, data
             _, soft = data.draw(random_nets.evidence_weights(model))
             case = as_evidence(len(model), hard, {model.index(v): np.asarray(w, float) for v, w in soft.items()})
             try:
-                expected = definition.run(case)
+                expected = definition.run_case(case)
             except ImpossibleEvidence:
                 with pytest.raises(ImpossibleEvidence):
-                    found.run(case)
+                    found.run_case(case)
                 continue
-            got = found.run(case)
+            got = found.run_case(case)
             np.testing.assert_allclose(got.posterior, expected.posterior, atol=1e-12)
             assert got.log_evidence == pytest.approx(expected.log_evidence, abs=1e-10)
 
@@ -88,9 +88,9 @@ def test_a_pattern_gets_an_engine_of_its_own_and_frees_it(emulated_gpu: Device) 
         state[chosen] = [int(rng.integers(net.cardinality[v])) for v in chosen]
         weighed = (int(chosen[0]), int(chosen[0] + 1) % len(net))
         case = Evidence(state, {v: np.arange(1.0, net.cardinality[v] + 1) for v in weighed})
-        query = session.run if i % 2 else cache.run
+        query = session.run if i % 2 else cache.run_case
         try:
-            expected = definition.run(case)
+            expected = definition.run_case(case)
         except ImpossibleEvidence:
             with pytest.raises(ImpossibleEvidence):
                 query(case)
@@ -123,7 +123,7 @@ def test_a_case_that_is_not_reliable_is_computed_by_the_usual_engine(
         if i == 2:
             monkeypatch.setattr(own.engine, "run", lambda case: None)
         case = Evidence(state, weights)
-        got, expected = own.run(case), cache.gpu.run(case)
+        got, expected = own.run_case(case), cache.gpu.run_case(case)
         np.testing.assert_allclose(got.posterior, expected.posterior, rtol=0, atol=1e-10)
         assert got.log_evidence == pytest.approx(expected.log_evidence, rel=1e-12, abs=1e-9)
     assert own.try_run(Evidence(usual, weights)) is None
@@ -213,7 +213,7 @@ def test_calls_alternate_and_their_medians_are_compared() -> None:
 def test_small_cases_are_not_counted(emulated_gpu: Device) -> None:
     net = bundled("asia")
     cache = cache_of(net)
-    cache.run(as_evidence(len(net), {2: 0}, {}))
+    cache.run_case(as_evidence(len(net), {2: 0}, {}))
     assert not cache._patterns
     cache.close()
 
