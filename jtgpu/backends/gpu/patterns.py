@@ -23,6 +23,7 @@ from ...errors import BackendUnavailable, ImpossibleEvidence, TableTooLarge
 from ...plans.conditioning import Restriction
 from ..base import Backend, Evidence, PlainSession, Result, Session, Tables
 from ..reference import exponents_of
+from ..wrappers.delegating import DelegatingBackend
 from ..wrappers.pattern import Pattern, PatternBackend
 from ..wrappers.pattern_cache import PatternCache
 
@@ -185,6 +186,11 @@ class GpuPatternCache(PatternCache):
     def tables(self) -> Tables:
         """The GPU's engine."""
         return self.gpu.tables
+
+    # tables go to the GPU: an engine of a pattern answers a row a launch
+    run_batch, run_few, run_columns = (
+        DelegatingBackend.run_batch, DelegatingBackend.run_few, DelegatingBackend.run_columns,
+    )  # fmt: skip
 
     @property
     def device(self) -> Device:

@@ -16,6 +16,7 @@ from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu
 from jtgpu.backends.gpu import patterns
+from jtgpu.backends.gpu.batch.table import ColumnTable
 from jtgpu.backends.gpu.dataflow.graph import RestrictedFactors
 from jtgpu.backends.gpu.patterns import GpuPatternCache, RestrictedBackend, call_microseconds
 from jtgpu.device.context import Device
@@ -233,3 +234,36 @@ def test_scopes_and_tables_of_the_unobserved_variables() -> None:
     assert [t.shape[0] for f, t in enumerate(restricted.tables) if f in restricted.selected] == [3, 3, 3]
     np.testing.assert_array_equal(restricted.largest[0], [4.0, 5.0])
     assert restricted.largest[2] == 2.0
+
+
+@pytest.mark.usefixtures("always")
+def test_tables_go_to_the_gpu_and_not_a_row_a_launch(emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = bundled("survey")
+    cache = cache_of(net)
+    states = np.full((6, len(net)), -1, np.int32)
+    states[:, 0] = np.arange(6) % 2
+    for row in states[:2]:
+        cache.run_case(Evidence(row))
+    expected = cache.gpu.run_batch(states)
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("a row is answered by a launch of its own")
+
+    def by_columns(table: Any, *arguments: Any) -> Any:
+        read.append(len(arguments))
+        return original(table, *arguments)
+
+    read: list[int] = []
+    original = ColumnTable.host_chunk
+    with monkeypatch.context() as patched:
+        patched.setattr(RestrictedBackend, "run_case", refuse)
+        patched.setattr(ColumnTable, "host_chunk", by_columns)
+        for found in (cache.run_batch(states), cache.run_few(states)):
+            np.testing.assert_array_equal(found.posterior, expected.posterior)
+        assert not read
+        columns = cache.run_columns([0], states[:, :1].T.astype(np.int8))
+        assert read  # by the kernels of columns
+    np.testing.assert_array_equal(columns.posterior.T, expected.posterior)
+    np.testing.assert_array_equal(columns.log_evidence, expected.log_evidence)
+    assert next(iter(cache._patterns.values())).new is not None
+    cache.close()
