@@ -96,7 +96,7 @@ def test_a_failure_while_warming_up(asia: JunctionTree, monkeypatch: pytest.Monk
 
     with jtgpu.load("asia").compile("cpu") as tree:
         monkeypatch.setattr(JunctionTree, "device", property(lambda self: "a GPU" if self is tree else ""))
-        monkeypatch.setattr(tree.intervened().backend, "run", fails)
+        monkeypatch.setattr(tree.intervened().backend, "run_case", fails)
         app = App({"asia": tree})
         try:
             app.warm()
