@@ -36,7 +36,7 @@ class PatternBackend(Protocol):
     def run_case(
         self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
     ) -> Result:
-        """See `jtgpu.backends.base.Backend.run_case`."""
+        """Propagate one case; see `jtgpu.backends.base.Backend.run_case`."""
 
     def run_batch(
         self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
