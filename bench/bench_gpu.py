@@ -124,7 +124,7 @@ def possible_cases(plan: Plan, n: int, judge: Any) -> list[Evidence]:
         for v in rng.choice(plan.n_variables, max(1, plan.n_variables // 20), replace=False).tolist():
             state[v] = int(rng.integers(plan.cardinality[v]))
         try:
-            judge.run(Evidence(state))
+            judge.run_case(Evidence(state))
         except ImpossibleEvidence:
             continue
         made.append(Evidence(state))
@@ -144,11 +144,11 @@ def spread(times: list[float]) -> dict[str, float]:
 
 def best_call(backend: Any, case: Evidence, n: int) -> float:
     """Microseconds of the quickest of n calls after the first."""
-    backend.run(case)
+    backend.run_case(case)
     times = []
     for _ in range(n):
         start = time.perf_counter()
-        backend.run(case)
+        backend.run_case(case)
         times.append(time.perf_counter() - start)
     return min(times) * 1e6
 
@@ -187,7 +187,7 @@ def measure(given: Loaded, runs: int, indexed: bool, options: dict[str, Any]) ->
     prepared = time.perf_counter() - start
     worst = 0.0
     for case in cases:
-        got, expected = backend.run(case), judge.run(case)
+        got, expected = backend.run_case(case), judge.run_case(case)
         worst = max(worst, float(np.abs(got.posterior - expected.posterior).max()))
         worst = max(worst, abs(got.log_evidence - expected.log_evidence) / max(1.0, abs(expected.log_evidence)))
     with card.active():
@@ -196,7 +196,7 @@ def measure(given: Loaded, runs: int, indexed: bool, options: dict[str, Any]) ->
     calls = []
     for i in range(runs):
         start = time.perf_counter()
-        backend.run(cases[i % len(cases)])
+        backend.run_case(cases[i % len(cases)])
         calls.append((time.perf_counter() - start) * 1e6)
     ran = backend.engine.plan  # lowered again, perhaps, to have fewer levels
     c, limit = ran.cost(), roofline(ran)
@@ -284,7 +284,7 @@ def measure_batch(given: Loaded, share: float, options: dict[str, Any]) -> dict[
     first = time.perf_counter() - start
     worst = 0.0
     for i in range(0, batch, -(-batch // 4)):
-        worst = max(worst, float(np.abs(found.posterior[i] - judge.run(Evidence(states[i])).posterior).max()))
+        worst = max(worst, float(np.abs(found.posterior[i] - judge.run_case(Evidence(states[i])).posterior).max()))
     few = states[: max(16, min(batch, int(CPU_FLOPS // plan.cost().flops)))]
     judge.run_batch(few)
     start = time.perf_counter()

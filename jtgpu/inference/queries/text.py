@@ -419,7 +419,7 @@ def _log_probability(tree: CompiledModel, q: ParsedQuestion) -> float:
     """ln P(event | evidence); -inf for an impossible event."""
     resolved = tree.resolve(**q.known)
     model, case = tree.model, resolved.case
-    before = tree.answer(resolved.backend.run, case, []).log_evidence
+    before = tree.answer(resolved.backend.run_case, case, []).log_evidence
     state, weights = case.state.copy(), dict(case.likelihood)
     for name, states in q.event.items():
         v = model.index(name)
@@ -438,7 +438,7 @@ def _log_probability(tree: CompiledModel, q: ParsedQuestion) -> float:
             if not weights[v].any():
                 return -math.inf
     try:
-        after = resolved.backend.run(Evidence(state, weights), []).log_evidence
+        after = resolved.backend.run_case(Evidence(state, weights), []).log_evidence
     except ImpossibleEvidence:
         return -math.inf
     return min(0.0, after - before)

@@ -103,7 +103,7 @@ def hold_rows(
     expected_by = reference.prepare(plan, tables(model))
     for i, row in enumerate(states):
         try:
-            expected = expected_by.run(Evidence(row, {v: w[i] for v, w in soft.items()}))
+            expected = expected_by.run_case(Evidence(row, {v: w[i] for v, w in soft.items()}))
         except ImpossibleEvidence:
             assert log_evidence[i] == -math.inf
             assert not posterior[i].any()
@@ -178,7 +178,7 @@ def test_float32_marks_what_it_lost(emulated_gpu: Device, data: st.DataObject) -
     known = np.isfinite(log_evidence)
     for i, row in enumerate(states):
         try:
-            expected = expected_by.run(Evidence(row, {v: w[i] for v, w in soft.items()}))
+            expected = expected_by.run_case(Evidence(row, {v: w[i] for v, w in soft.items()}))
         except ImpossibleEvidence:
             assert not known[i]
             continue
