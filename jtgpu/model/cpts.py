@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ..util.arguments import choice
 from ..util.cells import is_missing
 from .directed import descendants
 from .discrete import DiscreteModel
-from .noisy import MAX_CELLS
+from .noisy import MAX_CELLS, NoisyMax
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -56,6 +56,8 @@ def rearranged(
     # raises NetworkError: If the parents are not the same.
     if list(before) == list(after):
         return cpt
+    if isinstance(cpt, NoisyMax) and sorted(before) == sorted(after):
+        return cast("NDArray[np.float64]", cpt.ordered([list(before).index(p) for p in after], tuple(after)))
     if sorted(before) != sorted(after):
         raise NetworkError(f"variable {variable!r} has other parents than before, so it needs a new CPT")
     return cpt.transpose([*(list(before).index(p) for p in after), cpt.ndim - 1])

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from .cpt import CptLike
+    from .noisy import NoisyMax
 
     Weights = Literal["prior", "uniform"] | ArrayLike | Mapping[str, float]
 
@@ -29,6 +30,7 @@ class EditableModel(DescribedModel):
     """A directed model with CPTs, and copies of it with one change each."""
 
     _cpts: tuple[Floats, ...]
+    _noisy: dict[str, NoisyMax]
 
     # Variables ------------------------------------------------------------------------------------------------
 
@@ -344,4 +346,4 @@ class _Parts:
         names = model.variables
         self.states: dict[str, Sequence[str]] = {v: model.states(v) for v in names}
         self.parents: dict[str, Sequence[str]] = {v: model.parents(v) for v in names}
-        self.cpts: dict[str, CptLike] = dict(zip(names, model._cpts, strict=True))
+        self.cpts: dict[str, CptLike] = {**dict(zip(names, model._cpts, strict=True)), **model._noisy}

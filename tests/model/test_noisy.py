@@ -83,8 +83,8 @@ def test_networks_keep_their_numbers_in_files(suffix: str) -> None:
     changed = again.replace(cpt={"fever": np.full((2, 3, 3), 1 / 3)})
     assert mark not in dumps(changed)
     assert parse(dumps(changed)) == changed
-    for wrong in ({"noisy_max": (0.5,)}, {"noisy_strengths": (0, 0, 0, 1, 2)}, {"noisy_max": "text"}, {}):
-        kept = {**net.attributes["potential"]["fever"], **wrong} if wrong else {}
+    for wrong in ({"noisy_max": (0.5,)}, {"noisy_strengths": (0, 0, 0, 1, 2)}, {"noisy_max": "text"}):
+        kept = {**net.attributes["potential"]["fever"], **wrong}
         assert mark not in dumps(fever(attributes={"potential": {"fever": kept}}))
 
 
