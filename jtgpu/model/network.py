@@ -17,6 +17,7 @@ from ..util.arguments import check_keywords, having, mapping
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, bound_noisy, checked_cpt
 from .cpts import RowReport, known_states, new_names, new_states, rearranged, relevant_part, renamed_attributes
+from .directed import check_axes
 from .discrete import Factor
 from .editing import EditableModel
 from .network_text import summary
@@ -127,6 +128,8 @@ class BayesianNetwork(EditableModel):
     `jtgpu.network` creates a network from a line of text.
     """
 
+    _has_tables = False  # of some children there are strengths
+
     def __init__(
         self,
         states: Mapping[str, Sequence[str]],
@@ -158,6 +161,7 @@ class BayesianNetwork(EditableModel):
     def _checked(self, scope: tuple[int, ...], given: CptLike) -> NDArray[np.float64]:
         """The array of a CPT, or the strengths in its place where it would be large; strengths are kept in any case."""
         if not isinstance(given, NoisyMax):
+            check_axes(self._variables[scope[-1]], len(scope) - 1)
             return checked_cpt(self, scope, given)
         noisy = self._noisy[self._variables[scope[-1]]] = bound_noisy(self, scope, given)
         return cast("NDArray[np.float64]", noisy) if noisy.size > EXPANDED else checked_cpt(self, scope, noisy)

@@ -70,8 +70,8 @@ class NoisyMax:
     Parameters
     ----------
     effects : sequence of (card, k) array_like, or mapping from parents to these
-        For each parent, in order or by name: a row for each of its states, the distribution of the child if this parent alone
-        acts. The child's k states are ordered by strength. A state without effect has the row ``[0, ..., 0, 1]``.
+        For each parent, in order or by name: a row for each of its states, the distribution of the child if this parent
+        alone acts. The child's k states are ordered by strength. A state without effect has the row ``[0, ..., 0, 1]``.
     leak : (k,) array_like, optional
         The distribution of the child if no parent acts. Default: no effect.
     strongest : {"first", "last"}
@@ -117,19 +117,32 @@ class NoisyMax:
         values = effects.values() if isinstance(effects, Mapping) else effects
         rows = [_rows(f"parent {name!r}", given) for name, given in zip(names, values, strict=True)]
         self.parents: tuple[str, ...] | None = names if isinstance(names, tuple) else None
-        self._step = step = 1 if strongest == "first" else -1
+        step = 1 if strongest == "first" else -1
         none = [0.0] * (rows[0].shape[1] - 1 if rows else 0) + [1.0]
         last = _rows("the leak", [none[::step] if leak is None else leak])
-        k, cards = last.shape[1], [len(r) for r in rows]
+        k = last.shape[1]
         for name, r in zip(names, rows, strict=True):
             if r.shape[1] != k:
                 raise NetworkError(f"parent {name!r} has rows of {r.shape[1]} numbers, the leak has {k}")
-        # in files the last state of each parent is the one without effect
-        self._orders = [sorted(range(len(r)), key=(r[:, ::step][:, -1] == 1.0).tolist().__getitem__) for r in rows]
-        self.effects, self.leak_row, self.shape = rows, last[0], (*cards, k)
-        self.attributes: dict[str, tuple[float, ...]] = {}
-        if strongest == "first":
-            self.attributes = noisy_attributes(self._columns(), [s for order in self._orders for s in order])
+        self._keep(rows, last[0], step)
+
+    def _keep(self, rows: Sequence[NDArray[np.float64]], leak: NDArray[np.float64], step: int) -> None:
+        """Keep strengths that are distributions of one length; `step`: -1 if the last state is the strongest effect."""
+        self.effects, self.leak_row, self._step = rows, leak, step
+        self.shape = (*map(len, rows), len(leak))
+
+    @cached_property
+    def _orders(self) -> list[list[int]]:
+        """The states of each parent as files have them: the one without effect last."""
+        last = 0 if self._step < 0 else -1
+        return [sorted(range(len(r)), key=(r[:, last] == 1.0).tolist().__getitem__) for r in self.effects]
+
+    @property
+    def attributes(self) -> dict[str, tuple[float, ...]]:
+        """Numbers for XDSL and DSL files; empty if the last state is the strongest effect."""
+        if self._step < 0:
+            return {}
+        return noisy_attributes(self._columns(), [s for order in self._orders for s in order])
 
     is_density = True  # not where an intervention has set the child
 
@@ -190,6 +203,13 @@ class NoisyMax:
         """The same strengths, for parents at these places."""
         effects = dict(zip(parents, (self.effects[i] for i in places), strict=True))
         return NoisyMax(effects, self.leak_row, strongest="first" if self._step > 0 else "last")
+
+    def without_names(self) -> NoisyMax:
+        """The same strengths, of states and parents in order: names may change."""
+        made = NoisyMax.__new__(NoisyMax)
+        made.parents = None
+        made._keep(self.effects, self.leak_row, self._step)
+        return made
 
     def without_parents(self) -> NoisyMax:
         """Ones in place of the probabilities: the node after an intervention."""
@@ -287,21 +307,17 @@ class NoisyOr(NoisyMax):
         if present is not None and not isinstance(present, str) and present not in (0, 1):
             raise NetworkError(f"present must be the name of a state, or its number, 0 or 1, not {present!r}")
         self.present = present
-        if present is None or isinstance(present, str):
-            self.attributes = {}
-        else:
+        if not (present is None or isinstance(present, str)):
             self._fill([int(present)] * (len(self.links) + 1))
 
     def _fill(self, present: Sequence[int]) -> None:
         """Make the CPT; `present`: the state that stands for presence, of each parent and the child."""
         step = -1 if present[-1] else 1  # columns: the effect, none
-        effects = [
-            np.array([[p, 1 - p], [0.0, 1.0]])[:: -1 if s else 1, ::step]
-            for p, s in zip(self.links, present[:-1], strict=True)
-        ]
-        names = self.parents
-        super().__init__(effects, [self.leak, 1 - self.leak][::step], strongest="last" if present[-1] else "first")
-        self.parents = names
+        links, own = np.array(self.links), np.array(present[:-1], np.int64)
+        effects = np.zeros((len(links), 2, 2))
+        at = np.arange(len(links))
+        effects[at, own, 0], effects[at, own, 1], effects[at, 1 - own, 1] = links, 1 - links, 1.0
+        self._keep(list(effects[:, :, ::step]), np.array([self.leak, 1 - self.leak])[::step], step)
 
     def ordered(self, places: Sequence[int], parents: tuple[str, ...]) -> NoisyOr:
         """The same strengths, for parents at these places."""
@@ -334,7 +350,7 @@ class NoisyOr(NoisyMax):
         return made
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("shape", "effects"):
+        if name in ("shape", "effects", "cpt"):
             raise NetworkError(
                 "this NoisyOr does not know yet which states stand for presence: give it to a network as a CPT, or say "
                 "present=0 or present=1"

@@ -10,19 +10,20 @@ few chains have begun and not ended, so that these alone are the frontier of an 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..errors import ImpossibleEvidence, TableTooLarge
 from ..model.noisy import NoisyMax
+from ..util.elementary import exps, logs
 from .arrays import ragged, ranges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .reduction import Reduction
+    States = Callable[[int], NDArray[np.int64]]  # the possible states of a variable
 
 MOST_EXPANDED = 1 << 20  # entries of a table of a noisy child, for a maximum over all variables
 MOST_DECADES = 300.0  # natural logarithm of the range of numbers in one vector
@@ -62,8 +63,8 @@ class NoisyNodes:
         self._cell_ptr = np.concatenate([[0], np.cumsum(np.diff(first)[parents])])[ptr]
         numbers = [np.zeros(0), *(rows[:, 0] for _, noisy in nodes.values() for rows in noisy.weaker[:-1])]
         with np.errstate(divide="ignore"):
-            self._logs = np.log(np.concatenate(numbers))
-            self._leaks = np.log(np.array([noisy.weaker[-1][0, 0] for _, noisy in nodes.values()]))
+            self._logs = logs(np.concatenate(numbers))
+            self._leaks = logs(np.array([noisy.weaker[-1][0, 0] for _, noisy in nodes.values()]))
 
     def without_effect(self, seen: NDArray[np.int64], state: NDArray[np.int32]) -> NDArray[np.int64]:
         """Observed noisy children in their states of no effect."""
@@ -75,23 +76,23 @@ class NoisyNodes:
         """ln of what children without effect say of each state of the model, and of all else."""
         places = self._place[children]
         at = ranges(self._cell_ptr[places], self._cell_ptr[places + 1])
-        logs = np.zeros(int(self._first[-1]))
-        np.add.at(logs, self._cells[at], self._logs[at])
+        found = np.zeros(int(self._first[-1]))
+        np.add.at(found, self._cells[at], self._logs[at])
         leak = float(self._leaks[places].sum())
         if leak == -math.inf:
             raise ImpossibleEvidence("the evidence has probability 0")
-        return logs, leak
+        return found, leak
 
-    def chains(self, left: Reduction, children: Iterable[int]) -> list[Chain]:
+    def chains(self, states: States, children: Iterable[int]) -> list[Chain]:
         """What is left of some children."""
         chains = []
         for child in children:
             scope, noisy = self.nodes[child]
             rest, free, parents = noisy.ascending[-1][0], [], []
             for p, weaker, equal in zip(scope, noisy.weaker, noisy.ascending, strict=False):
-                states = left.states(p)
-                rows = Rows(weaker[states], equal[states])
-                if len(states) == 1:
+                possible = states(p)
+                rows = Rows(weaker[possible], equal[possible])
+                if len(possible) == 1:
                     rest = _joined(rest, rows)[0]
                 else:
                     free.append(p)
@@ -100,14 +101,14 @@ class NoisyNodes:
         return chains
 
     def tables(
-        self, left: Reduction, chains: Sequence[Chain], begin: int, hidden: list[int]
+        self, states: States, chains: Sequence[Chain], begin: int, hidden: list[int]
     ) -> Iterable[Table]:  # fmt: skip
         """Tables of some children over the possible states of variables, and of hidden ones from `begin`."""
         # hidden: filled with the numbers of states of the hidden variables
         orders = parent_orders([chain.scope[:-1] for chain in chains])
         for (scope, rest, parents), order in zip(chains, orders, strict=True):
             child, noisy = scope[-1], self.nodes[scope[-1]][1]
-            effects = np.abs(left.states(child) - noisy.least)
+            effects = np.abs(states(child) - noisy.least)
             top = int(effects.max()) + 1
             last: tuple[int, ...] = ()
             before = rest[:top]
@@ -120,7 +121,7 @@ class NoisyNodes:
                 last, before = (*last, scope[i]), _joined(before, parents[i])
             yield (*last, child), before[..., effects]
 
-    def expanded(self, left: Reduction, chains: Sequence[Chain]) -> Iterable[Table]:
+    def expanded(self, states: States, chains: Sequence[Chain]) -> Iterable[Table]:
         """Tables of some children with an axis for each parent."""
         # raises TableTooLarge: If one has too many entries
         for scope, table, parents in chains:
@@ -135,15 +136,15 @@ class NoisyNodes:
                 )  # fmt: skip
             for rows in parents:
                 table = _joined(table, rows)
-            yield scope, table[..., np.abs(left.states(child) - noisy.least)]
+            yield scope, table[..., np.abs(states(child) - noisy.least)]
 
 
-def split_vector(logs: NDArray[np.float64]) -> tuple[list[NDArray[np.float64]], float]:
-    """Vectors whose product is exp(logs) but for a constant, whose ln is returned."""
-    high = float(logs.max())
-    low = float(logs.min(where=logs > -math.inf, initial=high))
+def split_vector(given: NDArray[np.float64]) -> tuple[list[NDArray[np.float64]], float]:
+    """Vectors whose product is exp(given) but for a constant, whose ln is returned."""
+    high = float(given.max())
+    low = float(given.min(where=given > -math.inf, initial=high))
     n = 1 + int((high - low) / MOST_DECADES)
-    return [np.exp((logs - high) / n)] * n, high
+    return [exps((given - high) / n)] * n, high
 
 
 def _joined(before: NDArray[np.float64], rows: Rows) -> NDArray[np.float64]:
@@ -166,10 +167,10 @@ def parent_orders(families: Sequence[Sequence[int]]) -> list[list[int]]:
     shared = {p: fs for p, fs in waiting.items() if len(fs) > 1}
     left = [sum(p in shared for p in family) for family in families]
     begun = [False] * len(families)
-    rank = {p: -1 for p in waiting}
+    rank = dict.fromkeys(waiting, -1)
     for step in range(len(shared)):
         chosen = min(shared, key=lambda p: (sum((not begun[f]) - (left[f] == 1) for f in shared[p]), p))
         for f in shared.pop(chosen):
             begun[f], left[f] = True, left[f] - 1
         rank[chosen] = step
-    return [sorted(range(len(family)), key=lambda i: (rank[family[i]], family[i])) for family in families]  # noqa: B023
+    return [sorted(range(len(family)), key=lambda i: (rank[family[i]], family[i])) for family in families]

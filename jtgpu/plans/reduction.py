@@ -90,6 +90,11 @@ class Reduction:
         first = np.flatnonzero(self.possible)[np.cumsum(self.n_possible) - self.n_possible] - self.first[:-1]
         return np.where(self.n_possible == 1, first, -1).astype(np.int32)
 
+    @property
+    def model_state(self) -> NDArray[np.int32]:
+        """The same for the variables of the model alone."""
+        return self.state[: len(self.cards) - self.n_hidden]
+
     def states(self, v: int) -> NDArray[np.int64]:
         """States of a variable of the model that are possible."""
         return np.flatnonzero(self.possible[self.first[v] : self.first[v + 1]])
@@ -243,7 +248,8 @@ class Reducer:
 
     def reduce(
         self, state: NDArray[np.int32], more: Sequence[tuple[tuple[int, ...], NDArray[np.float64]]] = (),
-        targets: Iterable[int] | None = None, sets: Sequence[Sequence[int]] = (), *, families: bool = False, expand: bool = False,
+        targets: Iterable[int] | None = None, sets: Sequence[Sequence[int]] = (), *,
+        families: bool = False, expand: bool = False,
     ) -> Reduction:  # fmt: skip
         """The part of the model that is left for one case."""
         # state: (V,) -1 = not observed
@@ -289,12 +295,12 @@ class Reducer:
                 tables += [((v,), part) for part in parts]
                 leak += high
             present = np.setdiff1d(self.noisy.children[relevant[self.noisy.children]], absent)
-            chains = self.noisy.chains(left, present.tolist())
+            chains = self.noisy.chains(left.states, present.tolist())
             hidden: list[int] = []
             if expand:
-                tables += self.noisy.expanded(left, chains)
+                tables += self.noisy.expanded(left.states, chains)
             else:
-                tables += self.noisy.tables(left, chains, len(state), hidden)
+                tables += self.noisy.tables(left.states, chains, len(state), hidden)
             keep = frozenset(range(len(state))) if hidden and keep is None and not families else keep
             left = replace(left.with_hidden(hidden), log_constant=leak)
         return self._with_tables(left, relevant_factors, more, sets, keep, tables, families=families)
@@ -325,6 +331,7 @@ class Reducer:
 
 class _CollectedTables:
     """The tables of a reduction while they are collected."""
+
     # left: What is known of the variables and states
     # merge: Whether tables of equal scope are multiplied, and those of one number left out
 
@@ -441,7 +448,9 @@ class _CollectedTables:
                 self.constants.append(float(left.n_possible[v]))
         if not all(self.constants):
             raise ImpossibleEvidence("the evidence has probability 0")
-        log_constant = math.fsum([left.log_constant, *(log(c) for c in self.constants if c != 1.0), self._exponent * log(2.0)])
+        log_constant = math.fsum(
+            [left.log_constant, *(log(c) for c in self.constants if c != 1.0), self._exponent * log(2.0)]
+        )
         free = np.array(sorted(mentioned), np.int64)
         number = {v: w for w, v in enumerate(free.tolist())}
         places = {place: i for i, place in enumerate(self._tables)}

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _NONE = np.zeros(0)
-_NOTHING_FREE = np.zeros((1, 0), np.int32)
 _CHEAP = 1 << 62  # in place of the multiplications of a pattern: its last question was planned by itself
 
 MOST_ENGINES = 256
@@ -244,6 +243,7 @@ class QuestionBackend(Backend):
 
     def costs(self, evidence: Evidence, targets: Sequence[int] | None = None) -> list[tuple[int, Cost | Search | None]]:
         """Variables that are left of a question and the cost of its plan or search, or those of each of its parts."""
+
         # raises TableTooLarge, ImpossibleEvidence: as `run` does
         def planned(some: Sequence[int] | None, search: bool | None) -> tuple[int, Cost | Search | None]:
             left = self.reduce(evidence, some)
@@ -387,13 +387,12 @@ class QuestionBackend(Backend):
                 answer.impossible[i] = False
         return answer
 
-    def _by_pattern(
-        self, states: NDArray[np.int32], likelihood: Likelihood | None
-    ) -> Iterable[tuple[int, Evidence]]:
+    def _by_pattern(self, states: NDArray[np.int32], likelihood: Likelihood | None) -> Iterable[tuple[int, Evidence]]:
         """Cases, those that observe the same variables one after the other, equal ones side by side."""
         for i in sorted(range(len(states)), key=lambda i: ((states[i] >= 0).tobytes(), states[i].tobytes())):
-            yield i, Evidence(
-                np.ascontiguousarray(states[i], np.int32), {v: w[i] for v, w in (likelihood or {}).items()}
+            yield (
+                i,
+                Evidence(np.ascontiguousarray(states[i], np.int32), {v: w[i] for v, w in (likelihood or {}).items()}),
             )
 
     def run_counts(
@@ -585,7 +584,7 @@ class QuestionSweep:
     def best(self, evidence: Evidence, k: int = 1) -> Best:
         left, sweep, case, constant = self._sweep(evidence)
         if sweep is None:
-            return Best(left.expanded(_NOTHING_FREE), np.array([constant]))
+            return Best(left.model_state[None], np.array([constant]))
         if isinstance(sweep, Search):
             if k > 1:
                 raise TableTooLarge("the tables of this question are too large for more than one best configuration")
@@ -605,7 +604,7 @@ class QuestionSweep:
     def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
         left, sweep, case, _ = self._sweep(evidence)
         if sweep is None:
-            return np.tile(left.expanded(_NOTHING_FREE), (n, 1))
+            return np.tile(left.model_state, (n, 1))
         if isinstance(sweep, Search):
             block = max(1, MOST_NUMBERS // len(left.state))
             numbers = [_of_free(left, uniforms(min(block, n - i))) for i in range(0, n, block)]
