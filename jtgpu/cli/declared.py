@@ -498,6 +498,9 @@ class LearnTable(Record, title="Columns and states"):
         "whole numbers. Repeatable.", "--continuous NAME|all")] = None
     bins: Annotated[int | None, Opt(
         "Make N intervals of each column with more than N different numbers.", least=2, front=True)] = None
+    interventions: Annotated[str | None, Opt(
+        'Column that names the variables that were set in each row: empty, a name, or several as "a;b".',
+        "--interventions NAME")] = None
 
 
 def _threshold(text: str) -> str | float:

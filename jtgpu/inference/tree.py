@@ -16,7 +16,7 @@ from .evidence import CaseEvidence, Cases, EvidenceOptions, Findings, read_findi
 from .interventions import ResolvedEvidence
 from .planning import FrameOptions
 from .queries import contributions as explained
-from .queries import counts, findings, frames, information
+from .queries import counts, effects, findings, frames, information
 from .queries import joint as joints
 from .queries import map as maximal
 from .queries import mpe as explanations
@@ -103,6 +103,10 @@ class JunctionTree(CompiledModel, Served):
     evidence_importance = findings.evidence_importance
     contributions = explained.contributions
     contributions_batch = explained.contributions_batch
+    effect = effects.effect
+    probability_of_causation = effects.probability_of_causation
+    counterfactual = effects.counterfactual
+    counterfactual_batch = effects.counterfactual_batch
     mpe = explanations.mpe
     mpe_batch = explanations.mpe_batch
     map = maximal.map

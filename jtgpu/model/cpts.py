@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ..util.arguments import choice
 from ..util.cells import is_missing
 from .directed import descendants
 from .discrete import DiscreteModel
-from .noisy import MAX_CELLS, NoisyMax
+from .noisy import MAX_CELLS
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -47,20 +47,6 @@ def new_names(variables: Sequence[str], rename: Mapping[str, str]) -> dict[str, 
                 raise NetworkError(f"{taken[new]!r} and {old!r} would both have the name {new!r}")
             taken[new] = old
     return names
-
-
-def rearranged(
-    variable: str, cpt: NDArray[np.float64], before: Sequence[str], after: Sequence[str]
-) -> NDArray[np.float64]:
-    """The CPT for the same parents in another order."""
-    # raises NetworkError: If the parents are not the same.
-    if list(before) == list(after):
-        return cpt
-    if isinstance(cpt, NoisyMax) and sorted(before) == sorted(after):
-        return cast("NDArray[np.float64]", cpt.ordered([list(before).index(p) for p in after], tuple(after)))
-    if sorted(before) != sorted(after):
-        raise NetworkError(f"variable {variable!r} has other parents than before, so it needs a new CPT")
-    return cpt.transpose([*(list(before).index(p) for p in after), cpt.ndim - 1])
 
 
 def renamed_attributes(attributes: Attributes, names: Mapping[str, str], changed: Sequence[str]) -> dict[str, Any]:

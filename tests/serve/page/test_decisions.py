@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.serve.page.conftest import Site, Visit
 def site() -> Iterator[Site]:
     """A server of two networks with decisions, one over time and one of neither kind."""
     pytest.importorskip("uvicorn", reason="uvicorn is not installed (pip install 'jtgpu[serve]')")
-    nets = {"oil": oil(), "pigs": pigs(4), "umbrella": umbrella(), "asia": jtgpu.load("asia")}
+    nets: dict[str, Any] = {"oil": oil(), "pigs": pigs(4), "umbrella": umbrella(), "asia": jtgpu.load("asia")}
     server = Site({name: net.compile("cpu") for name, net in nets.items()})
     yield server
     server.close()
