@@ -93,7 +93,7 @@ class NoisyMax:
     NetworkError
         If rows have different lengths, or are no distributions. The message names the parent by its number.
     TableTooLarge
-        If the CPT is asked for, and would have more than 2**28 numbers or more axes than NumPy has.
+        If the CPT is read, and would have more than 2**28 numbers or more axes than NumPy has.
 
     Notes
     -----
@@ -176,8 +176,10 @@ class NoisyMax:
     @cached_property
     def cpt(self) -> NDArray[np.float64]:
         if len(self.shape) > MAX_AXES:
-            found = f"{len(self.shape) - 1} parents; a table can have {MAX_AXES} axes (a limit of NumPy)"
-            raise TableTooLarge(f"a noisy child has {found}: its strengths are in net.noisy")
+            raise TableTooLarge(
+                f"a noisy child has {len(self.shape) - 1} parents; a table can have {MAX_AXES} axes (a limit of "
+                "NumPy): its strengths are in net.noisy"
+            )
         if self.size > MAX_CELLS:
             raise TableTooLarge(
                 f"the CPT of a noisy-MAX child would have {self.size:,} numbers: its strengths are in net.noisy",

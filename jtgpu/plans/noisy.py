@@ -32,7 +32,7 @@ Table = tuple[tuple[int, ...], "NDArray[np.float64]"]
 
 
 class Rows(NamedTuple):
-    """What the possible states of a parent do, by ascending effect."""
+    """Effects of the possible states of a parent, ascending."""
 
     weaker: NDArray[np.float64]  # (states, s) P(effect no stronger than s)
     equal: NDArray[np.float64]  # P(effect s)
@@ -70,21 +70,22 @@ class NoisyNodes:
         """Observed noisy children in their states of no effect."""
         places = self._place[seen]
         noisy = seen[places >= 0]
-        return noisy[state[noisy] == self._least[places[places >= 0]]]
+        absent: NDArray[np.int64] = noisy[state[noisy] == self._least[places[places >= 0]]]
+        return absent
 
     def vectors(self, children: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
         """ln of what children without effect say of each state of the model, and of all else."""
         places = self._place[children]
         at = ranges(self._cell_ptr[places], self._cell_ptr[places + 1])
-        found = np.zeros(int(self._first[-1]))
-        np.add.at(found, self._cells[at], self._logs[at])
+        totals = np.zeros(int(self._first[-1]))
+        np.add.at(totals, self._cells[at], self._logs[at])
         leak = float(self._leaks[places].sum())
         if leak == -math.inf:
             raise ImpossibleEvidence("the evidence has probability 0")
-        return found, leak
+        return totals, leak
 
     def chains(self, states: States, children: Iterable[int]) -> list[Chain]:
-        """What is left of some children."""
+        """Some children, with the parents and states that are left."""
         chains = []
         for child in children:
             scope, noisy = self.nodes[child]
