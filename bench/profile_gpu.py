@@ -87,7 +87,7 @@ def worker(name: str, path: Path, order: Any) -> None:
         backend.run(case)
     with engine.io.lock, engine.device.active():
         driver.start_profiler()
-        engine.queue()
+        getattr(engine, "queue_kernels", engine.queue)()
         engine.io.stream.synchronize()
         driver.stop_profiler()
     backend.close()
@@ -139,7 +139,7 @@ def in_place(engine: Any) -> list[tuple[str, int, float]]:
         before = 0.0
         for k in range(1, len(calls) + 1):
             engine.calls = calls[:k]
-            graph = engine.device.capture(stream, engine.queue)
+            graph = engine.device.capture(stream, engine.queue_kernels)
             times = []
             for _ in range(RUNS):
                 start.record(stream)

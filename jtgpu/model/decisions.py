@@ -201,7 +201,7 @@ class DecisionNetwork(Editable, DescribedModel):
         >>> net = jtgpu.DecisionNetwork({"rain": ["no", "yes"]}, {}, {"rain": [0.7, 0.3]})
         >>> net = net.add_decision("umbrella", ["leave", "take"])
         >>> net = net.add_utility("comfort", ["rain", "umbrella"], [[10, 8], [0, 7]])
-        >>> net.compile("reference").policy().expected_utility.round(6)
+        >>> round(net.compile("reference").policy().expected_utility, 6)
         7.7
         """
         parts = self._with_node(decision, options, parents)
@@ -238,9 +238,9 @@ class DecisionNetwork(Editable, DescribedModel):
         return parts
 
     def _made(self, parts: Parts, name: str) -> DecisionNetwork:
-        utilities = [u for u, states in parts.states.items() if states == UTILITY]
+        utilities = [u for u, states in parts.states.items() if states is UTILITY]
         return DecisionNetwork(
-            {v: states for v, states in parts.states.items() if states != UTILITY}, parts.own_parents(),
+            {v: states for v, states in parts.states.items() if states is not UTILITY}, parts.own_parents(),
             {v: table for v, table in parts.tables.items() if v not in utilities}, decisions=parts.decisions,
             utilities={u: parts.tables[u] for u in utilities}, combine=self.combine, name=name,
             attributes=parts.attributes, row_report=self._row_report,
@@ -255,15 +255,21 @@ class DecisionNetwork(Editable, DescribedModel):
         """Whether names, states, parents and tables are equal, bit for bit. Attributes are not compared."""
         if not isinstance(other, DecisionNetwork):
             return NotImplemented
-        mine, theirs = (
-            (net._variables, net._states, net._parents, net._decisions, net.combine, list(net._utility_parents.items()))
-            for net in (self, other)
-        )
-        return mine == theirs and all(
+        return self.has_structure_of(other) and all(
             np.array_equal(table, given[name])
             for tables, given in ((self._cpts, other._cpts), (self._utility_tables, other._utility_tables))
             for name, table in tables.items()
         )
+
+    def has_structure_of(self, other: object) -> bool:
+        """Whether a network has the same variables, states, decisions, utilities and arcs."""
+        if not isinstance(other, DecisionNetwork):
+            return False
+        mine, theirs = (
+            (net._variables, net._states, net._parents, net._decisions, net.combine, list(net._utility_parents.items()))
+            for net in (self, other)
+        )
+        return mine == theirs
 
     def __hash__(self) -> int:
         return hash((self._variables, self._states, self._parents, self._decisions, self.utilities))

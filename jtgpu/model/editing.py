@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Parent = str | int | tuple[str | int, int]
 
 Pair = tuple[str, int]  # a parent, and how many slices earlier it is
-UTILITY = ()  # the states of a utility
+UTILITY: Any = object()  # the states of a utility
 
 
 def coefficient_name(name: str, lag: int) -> str:
@@ -44,10 +44,10 @@ def coefficient_name(name: str, lag: int) -> str:
 
 
 class Parts:
-    """What a network of any kind is made of, to be changed."""
+    """The parts of a network of any kind, to be changed."""
 
     def __init__(self, net: Any):
-        self.states: dict[str, Any] = {v: net.states(v) or float for v in net.variables}  # () of a utility
+        self.states: dict[str, Any] = {v: net.states(v) or float for v in net.variables}  # or UTILITY
         self.parents: dict[str, list[Pair]] = {
             v: [p if isinstance(p, tuple) else (p, 0) for p in net.parents(v)] for v in net.variables
         }
@@ -109,6 +109,7 @@ def _mapped(table: Any, change: Callable[[Any], Any]) -> Any:
     return change(np.asarray(table))
 
 
+@check_keywords()
 class Editable:
     """A network of any kind, and copies of it with one change each."""
 
@@ -165,9 +166,11 @@ class Editable:
         """The parts of this network and of a further node, which has no table yet."""
         parts = self._parts()
         if name in parts.states:
-            kind = "utility" if parts.states[name] == UTILITY else "variable"
+            kind = "utility" if parts.states[name] is UTILITY else "variable"
             raise NetworkError(f"there is already a {kind} {name!r}; change it by replace(), or remove it first")
-        parts.states[name] = states if states is float or states == UTILITY else checked_states(name, states)
+        if states is float and not hasattr(self, "is_number"):
+            raise NetworkError(f"{name!r} has the type float: numbers are in a jtgpu.MixedNetwork")
+        parts.states[name] = states if states is float or states is UTILITY else checked_states(name, states)
         parts.parents[name] = _pairs(parts, name, parents)
         parts.tables[name] = None
         return parts
@@ -179,7 +182,7 @@ class Editable:
             zeros = np.zeros(checked_shape(v, shape))
             numeric = [p for p in parts.parents[v] if parts.states[p[0]] is float and (t is None or p[1] <= t)]
             return Gaussian(zeros, {coefficient_name(*p): zeros for p in numeric}, np.ones(shape))
-        if states == UTILITY:
+        if states is UTILITY:
             return np.zeros(checked_shape(v, shape))
         return np.full(checked_shape(v, [*shape, len(states)]), 1 / len(states))
 
@@ -260,8 +263,7 @@ class Editable:
         if (p, lag) in more.parents[c]:
             raise NetworkError(f"there is already an arc {_shown(p, lag)} -> {c!r}")
         states = more.states[p]
-        if states == UTILITY:
-            raise NetworkError(f"{c!r} has the parent {p!r}, which is a utility; nothing can depend on a utility")
+        _check_no_utility(more, c, p)
         most = max(lag, more.lag(c))
 
         def with_parent(table: Any, t: int | None) -> Any:
@@ -373,7 +375,7 @@ class Editable:
         above, firsts = self._by_node("parents", parents), self._by_node("start", start)
         new = self._by_node("rename", rename)
         for v, given in labels.items():
-            if parts.states[v] is float or parts.states[v] == UTILITY:
+            if parts.states[v] is float or parts.states[v] is UTILITY:
                 raise NetworkError(f"{v!r} has no states, which cannot be changed")
             parts.states[v] = new_states(v, parts.states[v], given)
         for v, given in above.items():
@@ -398,7 +400,7 @@ class Editable:
             return
         olds = {t: parts.axes(v, t) for t in range(parts.lag(v))} | {None: before}
         parts.parents[v] = pairs
-        own = 0 if parts.states[v] is float or parts.states[v] == UTILITY else 1
+        own = 0 if parts.states[v] is float or parts.states[v] is UTILITY else 1
 
         def turned(table: Any, t: int | None) -> Any:
             order = [olds[t].index(p) for p in parts.axes(v, t)]
@@ -472,8 +474,8 @@ class Editable:
             raise NetworkError(f"{p!r} is a number: weights must be 'prior', not {shown(given)}")
         net, name = self._at(p, t)
         with net.compile("cpu") as tree:
-            found = tree.posterior(name)
-        return float(found.mean), float(found.sd)
+            posterior = tree.posterior(name)
+        return float(posterior.mean), float(posterior.sd)
 
     def _weights(self, p: str, given: Weights, t: int = 0) -> Floats:
         """Weights of the states of a variable, with sum 1."""
@@ -493,6 +495,7 @@ class Editable:
         return np.asarray(weights / weights.sum(), np.float64)
 
 
+@check_keywords()
 class EditableOverTime(Editable):
     """A template of slices, and copies of it with one change each."""
 
@@ -556,8 +559,14 @@ def _pairs(parts: Parts, v: str, given: Any) -> list[Pair]:
         if p not in parts.states:
             near = closest(str(p), parts.states)
             raise NetworkError(f"variable {v!r} has the parent {p!r}, which is not declared{near}")
+        _check_no_utility(parts, v, p)
         whole_number("the lag of a parent", lag, 0)
     return [(str(p), int(lag)) for p, lag in pairs]
+
+
+def _check_no_utility(parts: Parts, v: str, p: str) -> None:
+    if parts.states[p] is UTILITY:
+        raise NetworkError(f"{v!r} has the parent {p!r}, which is a utility; nothing can depend on a utility")
 
 
 def _averaged(table: Any, axis: int, mix: Floats) -> Any:

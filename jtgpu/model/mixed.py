@@ -219,12 +219,8 @@ class MixedNetwork(Editable):
         parts.tables = {v: self._parameters(v) for v in self}
         return parts
 
-    def _made(self, parts: Parts, name: str) -> MixedNetwork | BayesianNetwork:
-        kind: Any = MixedNetwork if float in parts.states.values() else BayesianNetwork
-        made: MixedNetwork = kind(
-            parts.states, parts.own_parents(), parts.tables, name=name, attributes=parts.attributes
-        )
-        return made
+    def _made(self, parts: Parts, name: str) -> MixedNetwork:
+        return MixedNetwork(parts.states, parts.own_parents(), parts.tables, name=name, attributes=parts.attributes)
 
     def _model(self) -> DirectedModel:
         return self.graph
@@ -282,6 +278,9 @@ class MixedNetwork(Editable):
     def __contains__(self, variable: object) -> bool:
         return variable in self.graph
 
+    def _repr_html_(self) -> str:
+        return late_imports.html(self)
+
     def __eq__(self, other: object) -> bool:
         """Whether names, states, parents and all parameters are equal, bit for bit."""
         if not isinstance(other, MixedNetwork):
@@ -309,4 +308,3 @@ class MixedNetwork(Editable):
         )
         labels = [("(number)",) if self.is_number(v) else self.states(v) for v in self]
         return summary(head, self.variables, labels, [self.parents(v) for v in self])
-

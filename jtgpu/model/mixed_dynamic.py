@@ -322,6 +322,9 @@ class MixedDynamicNetwork(EditableOverTime):
         made: MixedDynamicTree = late_imports.dynamic_numbers().MixedDynamicTree(self, backend, **options)
         return made
 
+    def _repr_html_(self) -> str:
+        return late_imports.html(self)
+
     def __eq__(self, other: object) -> bool:
         """Whether names, parents, CPTs and densities are equal, bit for bit."""
         if not isinstance(other, MixedDynamicNetwork):

@@ -189,6 +189,14 @@ def mutual_information(
     return Scores({self.model.variables[v]: factor * information[v] for v in order}, "mutual_information", unit)
 
 
+def observation(variable: str, table: Floats, unit: InformationUnit) -> Observation:
+    """The effect of observing a variable on a target, from their joint posterior: (target, variable)."""
+    factor, p = _in_unit(unit), table.sum(axis=1)
+    before = _entropy(p)
+    gain = min(information_of(p, np.divide(table, p[:, None], out=np.zeros_like(table), where=p[:, None] > 0)), before)
+    return Observation(variable, factor * (before - gain), factor * gain, min(1.0, float(table.max(axis=0).sum())))
+
+
 def value_of_information(
     self: CompiledModel, target: str | int, candidates: Iterable[str | int] | None = None,
     evidence: Findings | None = None, *, unit: InformationUnit = "nats", **more: Unpack[EvidenceOptions],

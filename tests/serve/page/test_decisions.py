@@ -101,7 +101,7 @@ def test_any_network_after_any_other(visit: Visit) -> None:
             assert page.locator(f".panel-{panel}").is_visible() == (of == name)
             if of == name:
                 page.wait_for_selector(f".panel-{panel}:not(.stale)")
-        n = {"asia": "8 variables", "oil": "4 variables", "umbrella": "2 variables"}[name]
+        n = {"asia": "8 variables", "oil": "4 variables, 7 arcs", "umbrella": "2 variables, 2 arcs"}[name]
         page.wait_for_function("n => document.querySelector('.status').textContent.startsWith(n)", arg=n)
     assert not visit.problems
 
@@ -115,7 +115,7 @@ def test_decisions_are_opened_saved_and_reported(visit: Visit, tmp_path: Path) -
     page.wait_for_function("() => document.querySelector('.network-select').value === 'wells'")
     visit.ready()
     page.wait_for_selector(".expected-utility")
-    assert page.get_by_role("button", name="Edit", exact=True).is_hidden()
+    assert page.get_by_role("button", name="Edit", exact=True).is_visible()
     page.get_by_role("button", name="Export").click()
     dialog = page.get_by_role("dialog", name="Export")
     formats = dialog.get_by_label("Format of the network")

@@ -23,7 +23,7 @@ from ..graphs import fitted_network
 from ..scores.numeric_table import NumericTable, cases_like, with_states
 from .arcs import ArcProbabilities, ArcTable
 from .averaging import AveragedNetworks, arcs_of, clique_entries, distinct, evenly, fewest_errors, most_probable_first
-from .records import GraphSource, PosteriorRecord
+from .records import Cells, GraphSource, PosteriorRecord
 
 if TYPE_CHECKING:
     import networkx
@@ -80,7 +80,11 @@ class StructurePosterior(ArcProbabilities):
         Rows that were left out because of missing cells.
     trace : (C, T) ndarray of float64
         ln weight of the states of the chains; empty if exact.
+    cells : Cells or None
+        With ``missing="augment"``, the probabilities of the missing cells: ``cells.missing_mean``.
     """
+
+    cells: Cells | None = None
 
     def __init__(self, record: PosteriorRecord, source: GraphSource):
         table, d = record.table, record.diagnostics
