@@ -19,6 +19,7 @@ import numpy as np
 from ..backends.base import Backend, BatchResult, Evidence, Result
 from ..columns import at_row
 from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError
+from ..model.noisy import NoisyMax
 from ..util.arrays import Bools, Floats, Ints
 from ..util.system import new_lock
 from .evidence_table import BatchEvidence, naming_rows
@@ -273,7 +274,8 @@ class Interventions:
             if intervened is None:
                 factors = list(self._factors)
                 for v in variables:
-                    factors[v] = np.ones(factors[v].shape)
+                    table = factors[v]
+                    factors[v] = table.without_parents() if isinstance(table, NoisyMax) else np.ones(table.shape)
                 while len(self._cached) >= MAX_BACKENDS:
                     self._cached.popitem(last=False)  # becomes idle with the last query or session that uses it
                 intervened = self._cached[variables] = Intervened(self._backend(factors), factors, self._release)

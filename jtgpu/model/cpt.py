@@ -15,7 +15,7 @@ from ..util import late_imports
 from ..util.text_table import DIGITS, SMALL, WIDTH, configurations, display_width, format_table
 from .cpts import ROW_TOLERANCE, check_numbers, freeze
 from .discrete import DiscreteModel
-from .noisy import NoisyOr
+from .noisy import EXPANDED, NoisyMax, NoisyOr
 
 
 class Axis(NamedTuple):
@@ -199,8 +199,8 @@ def checked_cpt(model: DiscreteModel, scope: tuple[int, ...], given: CptLike) ->
     # given: See `cpt_from_mapping`
     # raises NetworkError: If the shape is wrong, a number is negative or not finite, or a row does not sum to 1.
     name = model.variables[scope[-1]]
-    if isinstance(given, NoisyOr):
-        given = given.of_states(name, {model.variables[v]: model.states(v) for v in scope})
+    if isinstance(given, NoisyMax):
+        given = bound_noisy(model, scope, given)
     try:
         table = freeze(cpt_from_mapping(model, scope, given) if isinstance(given, Mapping) else given)
     except (TypeError, ValueError) as error:
@@ -227,6 +227,23 @@ def checked_cpt(model: DiscreteModel, scope: tuple[int, ...], given: CptLike) ->
             f"{sums[row]:.9g}, expected 1{others} (jtgpu.normalize_rows divides rows by their sums)"
         )
     return table
+
+
+def bound_noisy(model: DiscreteModel, scope: tuple[int, ...], given: NoisyMax) -> NoisyMax:
+    """The strengths of a child for its parents, in order, and their states."""
+    # scope: Parents in order, then the child
+    # raises NetworkError: If the strengths are those of other parents or states
+    *parents, name = (model.variables[v] for v in scope)
+    given = given.for_parents(name, parents)
+    if isinstance(given, NoisyOr):
+        given = given.of_states(name, {model.variables[v]: model.states(v) for v in scope})
+    shape = tuple(int(model.cardinality[v]) for v in scope)
+    if given.size > EXPANDED and given.shape != shape:
+        raise NetworkError(
+            f"variable {name!r}: its CPT has shape {shown(given.shape)}, expected {shown(shape)}: the states "
+            "of each parent, then of the variable"
+        )
+    return given.without_names()
 
 
 def cpt_from_mapping(model: DiscreteModel, scope: tuple[int, ...], given: Mapping[Any, object]) -> NDArray[np.float64]:

@@ -49,18 +49,6 @@ def new_names(variables: Sequence[str], rename: Mapping[str, str]) -> dict[str, 
     return names
 
 
-def rearranged(
-    variable: str, cpt: NDArray[np.float64], before: Sequence[str], after: Sequence[str]
-) -> NDArray[np.float64]:
-    """The CPT for the same parents in another order."""
-    # raises NetworkError: If the parents are not the same.
-    if list(before) == list(after):
-        return cpt
-    if sorted(before) != sorted(after):
-        raise NetworkError(f"variable {variable!r} has other parents than before, so it needs a new CPT")
-    return cpt.transpose([*(list(before).index(p) for p in after), cpt.ndim - 1])
-
-
 def renamed_attributes(attributes: Attributes, names: Mapping[str, str], changed: Sequence[str]) -> dict[str, Any]:
     """Attributes of the variables in `names` under their new names.
 

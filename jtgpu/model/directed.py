@@ -92,6 +92,14 @@ def reachable(
     return {v for v, _ in visited if v not in observed}
 
 
+def check_axes(variable: str, n_parents: int) -> None:
+    """Raise `NetworkError` if a table cannot have an axis for each parent."""
+    if n_parents >= MAX_AXES:
+        raise NetworkError(
+            f"variable {variable!r} has {n_parents} parents; a CPT can have {MAX_AXES - 1} (a limit of NumPy)"
+        )
+
+
 @check_keywords()
 class DirectedModel(DiscreteModel):
     """A directed acyclic graph over variables with states; the base of `BayesianNetwork`.
@@ -109,6 +117,8 @@ class DirectedModel(DiscreteModel):
     NetworkError
         If a parent is undeclared or repeated, or the arcs form a cycle.
     """
+
+    _has_tables = True  # with an axis for each parent
 
     def __init__(self, states: Mapping[str, Sequence[str]], parents: Mapping[str, Sequence[str]], *, name: str = ""):
         super().__init__(states, name=name)
@@ -144,10 +154,8 @@ class DirectedModel(DiscreteModel):
         if len(set(ids)) != len(ids):
             twice = next(p for p in given if list(given).count(p) > 1)
             raise NetworkError(f"variable {variable!r} has the parent {twice!r} twice")
-        if len(ids) >= MAX_AXES:
-            raise NetworkError(
-                f"variable {variable!r} has {len(ids)} parents; a CPT can have {MAX_AXES - 1} (a limit of NumPy)"
-            )
+        if self._has_tables:
+            check_axes(variable, len(ids))
         return tuple(ids)
 
     def _named(self, ids: Iterable[int]) -> tuple[str, ...]:

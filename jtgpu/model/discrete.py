@@ -281,7 +281,8 @@ class DiscreteModel:
         """Restore a pickled model. Unpickled arrays are writeable; those of a model are not."""
         self.__dict__.update(state)
         for array in (self._cardinality, *(f.table for f in self._factors)):
-            array.flags.writeable = False
+            if isinstance(array, np.ndarray):
+                array.flags.writeable = False
 
     def _repr_html_(self) -> str:
         return late_imports.html(self)

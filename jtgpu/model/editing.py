@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from .cpt import CptLike
+    from .noisy import NoisyMax
 
     Weights = Literal["prior", "uniform"] | ArrayLike | Mapping[str, float]
     Node = str | int
@@ -590,10 +591,11 @@ class EditableModel(Editable, DescribedModel):
     """A directed model with CPTs, and copies of it with one change each; the base of `BayesianNetwork`."""
 
     _cpts: tuple[Floats, ...]
+    _noisy: dict[str, NoisyMax]
 
     def _parts(self) -> Parts:
         parts = Parts(self)
-        parts.tables = dict(zip(self._variables, self._cpts, strict=True))
+        parts.tables = {**dict(zip(self._variables, self._cpts, strict=True)), **self._noisy}
         return parts
 
     # Rows and states ------------------------------------------------------------------------------------------

@@ -7,18 +7,21 @@ a `DiscreteModel`: variables numbered 0..V-1 and a list of factors over them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from ..errors import EvidenceError, NetworkError, closest
+from ..errors import EvidenceError, NetworkError, TableTooLarge, closest, shown
 from ..util.arguments import check_keywords, having, mapping
 from ..util.text_table import counted
-from .cpt import Axis, Cpt, checked_cpt
+from .cpt import Axis, Cpt, bound_noisy, checked_cpt
 from .cpts import RowReport, known_states, relevant_part, renamed_attributes
+from .directed import check_axes
 from .discrete import Factor
 from .editing import EditableModel, Parts
 from .network_text import summary
+from .noisy import EXPANDED, NoisyMax
 
 if TYPE_CHECKING:
     import networkx
@@ -67,6 +70,13 @@ def graph_parts(graph: networkx.DiGraph[Any]) -> tuple[dict[str, Any], dict[str,
 
 
 T = TypeVar("T")
+
+
+def _numbers_equal(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
+    """Whether two CPTs are equal, by their strengths where both have them."""
+    if isinstance(a, NoisyMax) and isinstance(b, NoisyMax):
+        return a.shape == b.shape and all(np.array_equal(p, q) for p, q in zip(a.weaker, b.weaker, strict=True))
+    return a.shape == b.shape and np.array_equal(a, b)
 
 
 @check_keywords()
@@ -118,6 +128,8 @@ class BayesianNetwork(EditableModel):
     `jtgpu.network` creates a network from a line of text.
     """
 
+    _has_tables = False  # of some children there are strengths
+
     def __init__(
         self,
         states: Mapping[str, Sequence[str]],
@@ -135,10 +147,25 @@ class BayesianNetwork(EditableModel):
                 raise NetworkError(f"a CPT given for {v!r}, which is not declared{closest(str(v), self._index)}")
         for v in self._variables:
             if v not in cpts:
+                check_axes(v, len(self._parents[self._index[v]]))
                 raise NetworkError(f"variable {v!r} has no CPT")
         scopes = [(*ids, i) for i, ids in enumerate(self._parents)]
-        self._cpts = tuple(checked_cpt(self, scope, cpts[self._variables[scope[-1]]]) for scope in scopes)
+        self._noisy: dict[str, NoisyMax] = {}
+        self._cpts = tuple(self._checked(scope, cpts[self._variables[scope[-1]]]) for scope in scopes)
         self._factors = tuple(Factor(scope, cpt) for scope, cpt in zip(scopes, self._cpts, strict=True))
+        given = {v: n.attributes for v, n in self._noisy.items() if n.attributes}
+        if given:
+            kept = self._attributes.get("potential", {})
+            merged = {**kept, **{v: {**numbers, **kept.get(v, {})} for v, numbers in given.items()}}
+            self._attributes = MappingProxyType({**self._attributes, "potential": merged})
+
+    def _checked(self, scope: tuple[int, ...], given: CptLike) -> NDArray[np.float64]:
+        """The array of a CPT, or the strengths in its place where it would be large; strengths are kept in any case."""
+        if not isinstance(given, NoisyMax):
+            check_axes(self._variables[scope[-1]], len(scope) - 1)
+            return checked_cpt(self, scope, given)
+        noisy = self._noisy[self._variables[scope[-1]]] = bound_noisy(self, scope, given)
+        return cast("NDArray[np.float64]", noisy) if noisy.size > EXPANDED else checked_cpt(self, scope, noisy)
 
     # Attributes -----------------------------------------------------------------------------------------------
 
@@ -148,12 +175,58 @@ class BayesianNetwork(EditableModel):
         The array prints as a labelled table: ``print(net.cpt("lung"))``. See `jtgpu.model.cpt.Cpt`.
         """
         i = self.index(variable)
-        return Cpt.of(self._cpts[i], [Axis(self._variables[v], self._states[v]) for v in (*self._parents[i], i)])
+        return Cpt.of(self._table(i), [Axis(self._variables[v], self._states[v]) for v in (*self._parents[i], i)])
+
+    def _table(self, i: int) -> NDArray[np.float64]:
+        table = self._cpts[i]
+        try:
+            return table.cpt if isinstance(table, NoisyMax) else table
+        except TableTooLarge as error:
+            raise error.saying(f"variable {self._variables[i]!r}: {error.message}") from None
+
+    @property
+    def noisy(self) -> Mapping[str, NoisyMax]:
+        """The strengths of variables whose CPTs were given as `NoisyOr` or `NoisyMax`, by variable.
+
+        Where the table has more than 256 entries, the network holds the strengths alone: `cpt` computes the table,
+        and questions are answered without it.
+        """
+        return MappingProxyType(self._noisy)
+
+    def expand(self, *, limit: int = 2**12) -> BayesianNetwork:
+        """Return this network with tables in place of strengths, for programs and formats that have none.
+
+        Parameters
+        ----------
+        limit : int, default 4096
+            Entries of the largest table that is made.
+
+        Raises
+        ------
+        TableTooLarge
+            If a table would have more entries; the message names the variable.
+
+        Examples
+        --------
+        >>> import jtgpu
+        >>> net = jtgpu.network("flu->fever<-cold", "{no|yes}")
+        >>> net = net.replace(cpt={"fever": jtgpu.NoisyOr({"flu": 0.8, "cold": 0.5})})
+        >>> list(net.noisy), list(net.expand().noisy)
+        (['fever'], [])
+        """
+        for v, noisy in self._noisy.items():
+            if noisy.size > limit:
+                raise TableTooLarge(
+                    f"the table of {v!r} would have {shown(noisy.size)} entries, more than the limit of {limit:,}; "
+                    "net.expand(limit=...) allows larger ones, up to 2**28", noisy.size,
+                )  # fmt: skip
+        return self.replace(cpt={v: self.cpt(v) for v in self._noisy})
 
     @property
     def n_parameters(self) -> int:
-        """Number of free parameters: a row of k probabilities has k - 1."""
-        return sum(t.size // t.shape[-1] * (t.shape[-1] - 1) for t in self._cpts)
+        """Number of free parameters: a row of k probabilities has k - 1, also the rows of strengths that are kept."""
+        rows = (sum(t.shape[:-1]) + 1 if isinstance(t, NoisyMax) else t.size // t.shape[-1] for t in self._cpts)
+        return sum(n * (t.shape[-1] - 1) for n, t in zip(rows, self._cpts, strict=True))
 
     # Derived networks -----------------------------------------------------------------------------------------
 
@@ -241,7 +314,7 @@ class BayesianNetwork(EditableModel):
             self._variables == other._variables
             and self._states == other._states
             and self._parents == other._parents
-            and all(np.array_equal(a, b) for a, b in zip(self._cpts, other._cpts, strict=True))
+            and all(a is b or _numbers_equal(a, b) for a, b in zip(self._cpts, other._cpts, strict=True))
         )
 
     def __hash__(self) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 MAX_CELLS = 1 << 28  # of a CPT
+EXPANDED = 1 << 8  # entries of a table up to which a network holds it in place of the strengths
 
 
 def noisy_max(
@@ -60,13 +63,15 @@ class NoisyMax:
     """The CPT of a noisy-MAX child: the strongest of the effects that its parents produce independently.
 
     An array as far as NumPy is concerned, so that it can be given as a CPT:
-    ``BayesianNetwork(states, parents, {"fever": jtgpu.NoisyMax(...), ...})``.
+    ``BayesianNetwork(states, parents, {"fever": jtgpu.NoisyMax(...), ...})``. The network keeps the strengths
+    (``net.noisy``), and where the table would be large, questions are answered from them: a child may have hundreds of
+    parents.
 
     Parameters
     ----------
-    effects : sequence of (card, k) array_like
-        For each parent, in order: a row for each of its states, the distribution of the child if this parent alone
-        acts. The child's k states are ordered by strength. A state without effect has the row ``[0, ..., 0, 1]``.
+    effects : sequence of (card, k) array_like, or mapping from parents to these
+        For each parent, in order or by name: a row for each of its states, the distribution of the child if this parent
+        alone acts. The child's k states are ordered by strength. A state without effect has the row ``[0, ..., 0, 1]``.
     leak : (k,) array_like, optional
         The distribution of the child if no parent acts. Default: no effect.
     strongest : {"first", "last"}
@@ -76,17 +81,19 @@ class NoisyMax:
     Attributes
     ----------
     cpt : (card, ..., k) ndarray of float64
-        Axes: the parents in order, then the child.
+        Axes: the parents in order, then the child. It is computed when it is first read.
+    shape : tuple of int
+        Of the CPT.
     attributes : dict
-        The numbers for files: with ``attributes={"potential": {"fever": noisy.attributes}}`` the network is written to
-        XDSL and DSL files as a noisy-MAX node, as long as the CPT is unchanged.
+        The numbers for XDSL and DSL files, which the network is written to as a noisy-MAX node, as long as the CPT is
+        unchanged; empty if the last state is the strongest effect.
 
     Raises
     ------
     NetworkError
         If rows have different lengths, or are no distributions. The message names the parent by its number.
     TableTooLarge
-        If the CPT would have more than 2**28 numbers.
+        If the CPT is read, and would have more than 2**28 numbers or more axes than NumPy has.
 
     Notes
     -----
@@ -101,35 +108,144 @@ class NoisyMax:
     """
 
     def __init__(
-        self, effects: Sequence[ArrayLike], leak: ArrayLike | None = None, *, strongest: str = "first"
-    ) -> None:
+        self, effects: Sequence[ArrayLike] | Mapping[str, ArrayLike], leak: ArrayLike | None = None, *,
+        strongest: str = "first",
+    ) -> None:  # fmt: skip
         if strongest not in ("first", "last"):
             raise NetworkError(f"strongest must be 'first' or 'last', not {strongest!r}")
-        rows = [_rows(f"parent {i}", given) for i, given in enumerate(effects)]
-        if len(rows) >= MAX_AXES:
-            raise NetworkError(f"found {len(rows)} parents; a CPT can have {MAX_AXES - 1} (a limit of NumPy)")
+        names = tuple(effects) if isinstance(effects, Mapping) else range(len(effects))
+        values = effects.values() if isinstance(effects, Mapping) else effects
+        rows = [_rows(f"parent {name!r}", given) for name, given in zip(names, values, strict=True)]
+        self.parents: tuple[str, ...] | None = names if isinstance(names, tuple) else None
         step = 1 if strongest == "first" else -1
         none = [0.0] * (rows[0].shape[1] - 1 if rows else 0) + [1.0]
         last = _rows("the leak", [none[::step] if leak is None else leak])
-        k, cards = last.shape[1], [len(r) for r in rows]
-        for i, r in enumerate(rows):
+        k = last.shape[1]
+        for name, r in zip(names, rows, strict=True):
             if r.shape[1] != k:
-                raise NetworkError(f"parent {i} has rows of {r.shape[1]} numbers, the leak has {k}")
-        if math.prod(cards) * k > MAX_CELLS:
-            raise TableTooLarge(f"the CPT of a noisy-MAX child would have {math.prod(cards) * k:,} numbers")
-        # in files the last state of each parent is the one without effect
-        orders = [sorted(range(len(r)), key=(r[:, ::step][:, -1] == 1.0).tolist().__getitem__) for r in rows]
-        columns = np.concatenate([*(r[order] for r, order in zip(rows, orders, strict=True)), last])[:, ::step]
-        self.cpt: NDArray[np.float64] = noisy_max(cards, k, orders, columns)[..., ::step]
-        self.attributes: dict[str, tuple[float, ...]] = {}
-        if strongest == "first":
-            self.attributes = noisy_attributes(columns, [s for order in orders for s in order])
+                raise NetworkError(f"parent {name!r} has rows of {r.shape[1]} numbers, the leak has {k}")
+        self._keep(rows, last[0], step)
+
+    def _keep(self, rows: Sequence[NDArray[np.float64]], leak: NDArray[np.float64], step: int) -> None:
+        """Keep strengths that are distributions of one length; `step`: -1 if the last state is the strongest effect."""
+        self.effects, self.leak_row, self._step = rows, leak, step
+        self.shape = (*map(len, rows), len(leak))
+
+    @cached_property
+    def _orders(self) -> list[list[int]]:
+        """The states of each parent as files have them: the one without effect last."""
+        last = 0 if self._step < 0 else -1
+        return [sorted(range(len(r)), key=(r[:, last] == 1.0).tolist().__getitem__) for r in self.effects]
+
+    @property
+    def attributes(self) -> dict[str, tuple[float, ...]]:
+        """Numbers for XDSL and DSL files; empty if the last state is the strongest effect."""
+        if self._step < 0:
+            return {}
+        return noisy_attributes(self._columns(), [s for order in self._orders for s in order])
+
+    is_density = True  # not where an intervention has set the child
+
+    def _columns(self) -> NDArray[np.float64]:
+        """Rows of parent after parent and of the leak, the strongest effect first."""
+        ordered = (r[order] for r, order in zip(self.effects, self._orders, strict=True))
+        return np.concatenate([*ordered, self.leak_row[None]])[:, :: self._step]
+
+    @property
+    def size(self) -> int:
+        """Entries of the CPT."""
+        return math.prod(self.shape)
+
+    @property
+    def least(self) -> int:
+        """The child's state of no effect."""
+        return 0 if self._step < 0 else self.shape[-1] - 1
+
+    @cached_property
+    def ascending(self) -> list[NDArray[np.float64]]:
+        """P(effect s) by ascending effect: (card, k) for each parent, then (1, k) of the leak."""
+        rows = [rows[:, :: -self._step] for rows in (*self.effects, self.leak_row[None])]
+        return [r / r.sum(axis=1, keepdims=True) for r in rows] if self.is_density else rows
+
+    @cached_property
+    def weaker(self) -> list[NDArray[np.float64]]:
+        """P(effect of a parent no stronger than s), (card, k) for each parent, then (1, k) of the leak; s ascends."""
+        made = [np.cumsum(rows, axis=1) for rows in self.ascending]
+        return [np.minimum(rows, 1.0) for rows in made] if self.is_density else made
+
+    @cached_property
+    def cpt(self) -> NDArray[np.float64]:
+        if len(self.shape) > MAX_AXES:
+            raise TableTooLarge(
+                f"a noisy child has {len(self.shape) - 1} parents; a table can have {MAX_AXES} axes (a limit of "
+                "NumPy): its strengths are in net.noisy"
+            )
+        if self.size > MAX_CELLS:
+            raise TableTooLarge(
+                f"the CPT of a noisy-MAX child would have {self.size:,} numbers: its strengths are in net.noisy",
+                self.size, 8 * self.size, 8 * MAX_CELLS,
+            )  # fmt: skip
+        table = noisy_max(self.shape[:-1], self.shape[-1], self._orders, self._columns())[..., :: self._step]
+        table.flags.writeable = False
+        return table
+
+    def for_parents(self, child: str, parents: Sequence[str]) -> NoisyMax:
+        """The same strengths in the order of these parents, if they were given by name."""
+        if self.parents is None or self.parents == tuple(parents):
+            return self
+        if set(self.parents) != set(parents):
+            unknown = [p for p in (*self.parents, *parents) if (p in self.parents) != (p in parents)]
+            raise NetworkError(
+                f"the strengths of {child!r} are those of {listed(self.parents)}, and its parents are "
+                f"{listed(parents)}: {unknown[0]!r} is in one of the two alone"
+            )
+        return self.ordered([self.parents.index(p) for p in parents], tuple(parents))
+
+    def ordered(self, places: Sequence[int], parents: tuple[str, ...]) -> NoisyMax:
+        """The same strengths, for parents at these places."""
+        effects = dict(zip(parents, (self.effects[i] for i in places), strict=True))
+        return NoisyMax(effects, self.leak_row, strongest="first" if self._step > 0 else "last")
+
+    def without_names(self) -> NoisyMax:
+        """The same strengths, of states and parents in order: names may change."""
+        made = NoisyMax.__new__(NoisyMax)
+        made.parents = None
+        made._keep(self.effects, self.leak_row, self._step)
+        return made
+
+    def without_parents(self) -> NoisyMax:
+        """Ones in place of the probabilities: the node after an intervention."""
+        made = copy.copy(self)
+        for name in ("ascending", "weaker", "cpt"):
+            made.__dict__.pop(name, None)
+        neutral = np.arange(self.shape[-1]) == self.least
+        made.effects = [np.tile(neutral.astype(np.float64), (card, 1)) for card in self.shape[:-1]]
+        made.leak_row, made.is_density = np.ones(self.shape[-1]), False
+        return made
+
+    def at(self, states: NDArray[np.int32]) -> NDArray[np.float64]:
+        """P(child | parents) of (n, parents and child) configurations."""
+        effect = np.abs(states[:, -1] - self.least)
+        product, below = np.ones(len(states)), np.ones(len(states))
+        for rows, own in zip(self.weaker, [*states.T[:-1], np.zeros(len(states), np.int64)], strict=True):
+            product *= rows[own, effect]
+            below *= rows[own, np.maximum(effect - 1, 0)]
+        return np.maximum(product - np.where(effect > 0, below, 0.0), 0.0)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.cpt, dtype)
 
+    def __getattr__(self, name: str) -> Any:
+        """All else that an array has, of the CPT."""
+        if name.startswith("_") or "shape" not in self.__dict__ or not hasattr(np.ndarray, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.cpt, name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.cpt[key]
+
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(shape {self.cpt.shape})"
+        return f"{type(self).__name__}(shape {self.shape})"
 
 
 @check_keywords()
@@ -138,8 +254,8 @@ class NoisyOr(NoisyMax):
 
     Parameters
     ----------
-    links : sequence of float
-        For each parent, in order: the probability that it alone, being present, produces the effect.
+    links : sequence of float, or mapping from parents to floats
+        For each parent, in order or by name: the probability that it alone, being present, produces the effect.
     leak : float, default 0
         The probability of the effect if no parent is present.
     present : str or int, optional
@@ -174,38 +290,41 @@ class NoisyOr(NoisyMax):
     [0.18, 0.82]
     """
 
-    def __init__(self, links: Sequence[float], leak: float = 0.0, *, present: str | int | None = None) -> None:
+    def __init__(
+        self, links: Sequence[float] | Mapping[str, float], leak: float = 0.0, *, present: str | int | None = None
+    ) -> None:
+        self.parents = tuple(links) if isinstance(links, Mapping) else None
         try:
-            self.links = tuple(float(p) for p in links)
+            self.links = tuple(float(p) for p in (links.values() if isinstance(links, Mapping) else links))
             self.leak = float(leak)
         except (TypeError, ValueError):
             raise ArgumentError(
                 f"links must be a probability for each parent, in the order of the parents, and leak one; got "
                 f"{shown(links)} and {shown(leak)}"
             ) from None
-        if len(self.links) >= MAX_AXES:
-            raise NetworkError(f"found {len(self.links)} parents; a CPT can have {MAX_AXES - 1} (a limit of NumPy)")
-        if 2 ** (len(self.links) + 1) > MAX_CELLS:
-            raise TableTooLarge(f"the CPT of a noisy-MAX child would have {2 ** (len(self.links) + 1):,} numbers")
-        for name, p in (*((f"link {i}", p) for i, p in enumerate(self.links)), ("leak", self.leak)):
+        names = self.parents or range(len(self.links))
+        for name, p in (*zip([f"link {v}" for v in names], self.links, strict=True), ("leak", self.leak)):
             if not 0 <= p <= 1:
                 raise NetworkError(f"{name} is {p:g}, which is not a probability")
         if present is not None and not isinstance(present, str) and present not in (0, 1):
             raise NetworkError(f"present must be the name of a state, or its number, 0 or 1, not {present!r}")
         self.present = present
-        if present is None or isinstance(present, str):
-            self.attributes = {}
-        else:
+        if not (present is None or isinstance(present, str)):
             self._fill([int(present)] * (len(self.links) + 1))
 
     def _fill(self, present: Sequence[int]) -> None:
         """Make the CPT; `present`: the state that stands for presence, of each parent and the child."""
         step = -1 if present[-1] else 1  # columns: the effect, none
-        effects = [
-            np.array([[p, 1 - p], [0.0, 1.0]])[:: -1 if s else 1, ::step]
-            for p, s in zip(self.links, present[:-1], strict=True)
-        ]
-        super().__init__(effects, [self.leak, 1 - self.leak][::step], strongest="last" if present[-1] else "first")
+        links, own = np.array(self.links), np.array(present[:-1], np.int64)
+        effects = np.zeros((len(links), 2, 2))
+        at = np.arange(len(links))
+        effects[at, own, 0], effects[at, own, 1], effects[at, 1 - own, 1] = links, 1 - links, 1.0
+        self._keep(list(effects[:, :, ::step]), np.array([self.leak, 1 - self.leak])[::step], step)
+
+    def ordered(self, places: Sequence[int], parents: tuple[str, ...]) -> NoisyOr:
+        """The same strengths, for parents at these places."""
+        links = {v: self.links[i] for v, i in zip(parents, places, strict=True)}
+        return NoisyOr(links, self.leak, present=self.present)
 
     def of_states(self, child: str, states: Mapping[str, Sequence[str]]) -> NoisyOr:
         """The CPT for variables with these states, the parents in order and the child."""
@@ -228,25 +347,22 @@ class NoisyOr(NoisyMax):
             numbers.append(number)
         if len(numbers) != len(self.links) + 1:
             raise NetworkError(f"the NoisyOr of {child!r} has {len(self.links)} links for {len(numbers) - 1} parents")
-        made = NoisyOr(self.links, self.leak, present=0)
+        made = copy.copy(self)
         made._fill(numbers)
-        made.present = self.present
         return made
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.array(self.cpt, dtype)
-
     def __getattr__(self, name: str) -> Any:
-        if name == "cpt":
+        if name in ("shape", "effects", "cpt"):
             raise NetworkError(
                 "this NoisyOr does not know yet which states stand for presence: give it to a network as a CPT, or say "
                 "present=0 or present=1"
             )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return super().__getattr__(name)
 
     def __repr__(self) -> str:
         presence = "by name" if self.present is None else repr(self.present)
-        return f"NoisyOr({list(self.links)}, leak={self.leak:g}, present={presence})"
+        links = list(self.links) if self.parents is None else dict(zip(self.parents, self.links, strict=True))
+        return f"NoisyOr({links}, leak={self.leak:g}, present={presence})"
 
 
 def noisy_attributes(parameters: NDArray[np.float64], strengths: Sequence[int]) -> dict[str, tuple[float, ...]]:

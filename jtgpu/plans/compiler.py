@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import ArgumentError, NetworkError, OrderError, TableTooLarge, format_bytes, shown
 from ..model.discrete import DiscreteModel, Factor
+from ..model.noisy import NoisyMax
 from ..util.arguments import choice, described, number, several
 from ..util.system import free_memory
 from . import ordering
@@ -147,7 +148,12 @@ def model_factors(model: DiscreteModel) -> list[Factor]:
 def plan_tables(plan: Plan, model: DiscreteModel) -> list[NDArray[np.float64]]:
     """The numbers of the plan's factors: the model's, and ones for each set of variables that stand together."""
     sizes = [[int(plan.cardinality[v]) for v in scope] for scope in plan.sets]
-    return [*(f.table for f in model_factors(model)), *(np.ones(size) for size in sizes)]
+    noisy = {model.index(v): strengths for v, strengths in getattr(model, "noisy", {}).items()}
+    if plan.is_planned:
+        own = [f.table.cpt if isinstance(f.table, NoisyMax) else f.table for f in model_factors(model)]
+    else:
+        own = [noisy.get(i, f.table) for i, f in enumerate(model_factors(model))]
+    return [*own, *(np.ones(size) for size in sizes)]
 
 
 def sets_of(model: DiscreteModel, together: Sequence[Sequence[str | int]] = ()) -> list[tuple[int, ...]]:

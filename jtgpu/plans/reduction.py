@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import ImpossibleEvidence, TableTooLarge
+from ..model.noisy import NoisyMax
 from ..util.elementary import log
 from ..util.loops import loops
 from .arrays import ragged, ranges
 from .clique_tree import elimination_cliques, interaction_graph
 from .compiler import build_plan, check_bound, fast_order
 from .lowering import lay_out
+from .noisy import NoisyNodes, Table, split_vector
 from .ordering import find_order, order_cost
 from .specialise import conditional_heads
 
@@ -58,6 +60,7 @@ class Reduction:
     homes: Mapping[int, int]  # the table of each factor that has one
     log_constant: float  # ln of what the other tables contribute
     sets: tuple[tuple[int, ...], ...] = ()  # that stay together, in variables that are left, ascending
+    n_hidden: int = 0  # variables behind those of the model, of chains of noisy children (`jtgpu.plans.noisy`)
 
     @cached_property
     def key(self) -> tuple[bytes, bytes, tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
@@ -87,6 +90,11 @@ class Reduction:
         first = np.flatnonzero(self.possible)[np.cumsum(self.n_possible) - self.n_possible] - self.first[:-1]
         return np.where(self.n_possible == 1, first, -1).astype(np.int32)
 
+    @property
+    def model_state(self) -> NDArray[np.int32]:
+        """The same for the variables of the model alone."""
+        return self.state[: len(self.cards) - self.n_hidden]
+
     def states(self, v: int) -> NDArray[np.int64]:
         """States of a variable of the model that are possible."""
         return np.flatnonzero(self.possible[self.first[v] : self.first[v + 1]])
@@ -96,7 +104,7 @@ class Reduction:
         posterior = np.zeros(len(self.possible))
         posterior[self.certain] = 1.0
         posterior[self.cells] = inner
-        return posterior
+        return posterior[: self.first[-1 - self.n_hidden]]
 
     def expanded(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
         """(n, V) configurations of the model from (n, W) of the variables that are left; -1 stays -1."""
@@ -104,7 +112,7 @@ class Reduction:
         numbers = np.concatenate([self.cells - np.repeat(self.first[self.free], self.n_possible[self.free]), [-1]])
         begin = np.cumsum(self.n_possible[self.free]) - self.n_possible[self.free]
         full[:, self.free] = numbers[np.where(states < 0, -1, states + begin)]
-        return full
+        return full[:, : len(self.cards) - self.n_hidden]
 
     def table(self, scope: Sequence[int], inner: NDArray[np.float64]) -> NDArray[np.float64]:
         """A table over variables of the model from one over those of them that are left: zeros for the other states."""
@@ -115,6 +123,17 @@ class Reduction:
     def inside(self, scope: Iterable[int]) -> tuple[int, ...]:
         """The variables of a scope of the model that are left, by their numbers among these."""
         return tuple(int(np.searchsorted(self.free, v)) for v in scope if self.n_possible[v] > 1)
+
+    def with_hidden(self, sizes: Sequence[int]) -> Reduction:
+        """The same with variables of these numbers of states behind those of the model."""
+        more, n = np.array(sizes, np.int64), len(self.cards)
+        return replace(
+            self, n_hidden=len(sizes), cards=np.concatenate([self.cards, more]),
+            relevant=np.concatenate([self.relevant, np.ones(len(sizes), np.bool_)]),
+            possible=np.concatenate([self.possible, np.ones(int(more.sum()), np.bool_)]),
+            n_possible=np.concatenate([self.n_possible, more]),
+            free=np.concatenate([self.free, n + np.flatnonzero(more > 1)]),
+        )  # fmt: skip
 
     def plan(self, memory_limit: int, max_table: int, *, search: bool | None = None) -> Plan:
         """A plan of what is left: of a fast order, or of one that is searched for if that does not fit."""
@@ -166,7 +185,8 @@ class Reduction:
             cliques, _ = elimination_cliques(neighbours, order)
             best = [*max(cliques, key=lambda c: (math.prod(cards[list(c)].tolist()), c))]
         degree = [len(around) for around in neighbours]
-        return tuple(self.free[sorted(best, key=lambda v: (-degree[v], v))].tolist())
+        clique = self.free[sorted(best, key=lambda v: (-degree[v], v))]
+        return tuple(clique[clique < len(self.cards) - self.n_hidden].tolist())
 
 
 class Reducer:
@@ -177,24 +197,36 @@ class Reducer:
     ):
         self.cards, self.scopes, self.factors = cards, [tuple(s) for s in scopes], list(factors)
         self.first = np.concatenate([[0], np.cumsum(cards)])
+        heads = conditional_heads(factors, self.scopes, len(cards))
+        self._head = np.array(heads, np.int64)
+        parents: list[list[int]] = [[] for _ in range(len(cards))]
+        for f, v in enumerate(heads):
+            if v >= 0:
+                parents[v] = [u for u in self.scopes[f] if u != v]
+        self._parent_ptr, self._parents = ragged(parents)
+        self._always = np.zeros(len(cards), np.bool_)  # variables of factors that are never left out
+        for f in np.flatnonzero(self._head < 0).tolist():
+            self._always[list(self.scopes[f])] = True
+        self.noisy = self._separated()
+        factors = self.factors
         self._scope_ptr, self._scope = ragged(self.scopes)
         self._cells = np.concatenate([np.zeros(0), *(table.reshape(-1) for table in factors)])
         self._cell_ptr = np.concatenate([[0], np.cumsum([table.size for table in factors])]).astype(np.int64)
         self._support = (self._cells > 0).view(np.uint8)
         strides = [math.prod(table.shape[axis + 1 :]) for table in factors for axis in range(table.ndim)]
         self._strides = np.array(strides, np.int64)
-        heads = conditional_heads(factors, self.scopes, len(cards))
-        self._head = np.array(heads, np.int64)
-        by_head = sorted((f for f, v in enumerate(heads) if v >= 0), key=heads.__getitem__)
-        parents: list[list[int]] = [[] for _ in range(len(cards))]
-        for f in by_head:
-            parents[heads[f]] = [u for u in self.scopes[f] if u != heads[f]]
-        self._parent_ptr, self._parents = ragged(parents)
-        self._always = np.zeros(len(cards), np.bool_)  # variables of factors that are never left out
-        for f in np.flatnonzero(self._head < 0).tolist():
-            self._always[list(self.scopes[f])] = True
         self._possible = np.ones(int(self.first[-1]), np.bool_)
         self._narrow(self._possible)
+
+    def _separated(self) -> NoisyNodes | None:
+        """The noisy children; a table of ones stands in place of each."""
+        nodes = {}
+        for f, noisy in enumerate(self.factors):
+            if isinstance(noisy, NoisyMax):
+                *above, child = self.scopes[f]
+                nodes[child] = above, noisy
+                self.scopes[f], self.factors[f] = (child,), np.ones(noisy.shape[-1])
+        return NoisyNodes(self.first, nodes) if nodes else None
 
     def _narrow(self, possible: NDArray[np.bool_]) -> None:
         """Clear the states that are impossible given those that are not set."""
@@ -216,7 +248,8 @@ class Reducer:
 
     def reduce(
         self, state: NDArray[np.int32], more: Sequence[tuple[tuple[int, ...], NDArray[np.float64]]] = (),
-        targets: Iterable[int] | None = None, sets: Sequence[Sequence[int]] = (), *, families: bool = False,
+        targets: Iterable[int] | None = None, sets: Sequence[Sequence[int]] = (), *,
+        families: bool = False, expand: bool = False,
     ) -> Reduction:  # fmt: skip
         """The part of the model that is left for one case."""
         # state: (V,) -1 = not observed
@@ -224,6 +257,7 @@ class Reducer:
         # targets: Variables whose posteriors are computed; default: all
         # sets: Sets of variables whose joint posteriors are computed
         # families: Whether every factor of more than one entry keeps a table of its own
+        # expand: Whether noisy children keep an axis for each parent, for a maximum over all variables
         # raises ImpossibleEvidence: If a variable has no state left
         seen = np.flatnonzero(state >= 0)
         wanted = np.zeros(len(state), np.bool_)
@@ -237,6 +271,11 @@ class Reducer:
         before = possible[holds]
         possible[ranges(self.first[seen], self.first[seen + 1])] = False
         possible[holds] = before
+        absent, vectors, leak = np.zeros(0, np.int64), np.zeros(0), 0.0
+        if self.noisy is not None:
+            absent = self.noisy.without_effect(seen, state)
+            vectors, leak = self.noisy.vectors(absent)
+            possible &= vectors > -math.inf
         for (v,), weights in ((s, w) for s, w in more if len(s) == 1):
             possible[self.first[v] : self.first[v + 1]] &= np.ravel(weights) > 0
         if len(seen) or more:
@@ -249,14 +288,30 @@ class Reducer:
         free = np.flatnonzero(relevant & (n_possible > 1))
         left = Reduction(self.cards, relevant, possible, n_possible, free, (), [], {}, 0.0)
         keep = None if targets is None or families else frozenset([*targets, *(v for scope in sets for v in scope)])
-        return self._with_tables(left, relevant_factors, more, sets, keep, families=families)
+        tables: list[Table] = []
+        if self.noisy is not None:
+            for v in np.flatnonzero(np.logical_or.reduceat(vectors < 0, self.first[:-1])).tolist():
+                parts, high = split_vector(vectors[self.first[v] : self.first[v + 1]][left.states(v)])
+                tables += [((v,), part) for part in parts]
+                leak += high
+            present = np.setdiff1d(self.noisy.children[relevant[self.noisy.children]], absent)
+            chains = self.noisy.chains(left.states, present.tolist())
+            hidden: list[int] = []
+            if expand:
+                tables += self.noisy.expanded(left.states, chains)
+            else:
+                tables += self.noisy.tables(left.states, chains, len(state), hidden)
+            keep = frozenset(range(len(state))) if hidden and keep is None and not families else keep
+            left = replace(left.with_hidden(hidden), log_constant=leak)
+        return self._with_tables(left, relevant_factors, more, sets, keep, tables, families=families)
 
     def _with_tables(
         self, left: Reduction, factors: NDArray[np.int64],
         more: Sequence[tuple[tuple[int, ...], NDArray[np.float64]]], sets: Sequence[Sequence[int]],
-        keep: frozenset[int] | None, *, families: bool,
+        keep: frozenset[int] | None, noisy: Sequence[Table], *, families: bool,
     ) -> Reduction:  # fmt: skip
         """The reduction with the possible part of each factor."""
+        # noisy: Tables of noisy children over possible states
         at = np.concatenate([[0], np.cumsum(np.maximum(left.state[self._scope], 0) * self._strides)])
         index = self._cell_ptr[:-1] + np.diff(at[self._scope_ptr])
         n_free = np.diff(np.concatenate([[0], np.cumsum(left.n_possible[self._scope] > 1)])[self._scope_ptr])
@@ -267,6 +322,8 @@ class Reducer:
             tables.add(self.scopes[f], self.factors[f], f)
         for scope, table in more:
             tables.add(scope, table.reshape(self.cards[list(scope)].tolist()))
+        for scope, table in noisy:
+            tables.add_possible(scope, table)
         if keep is not None:
             tables.sum_out(keep)
         return tables.reduction(sets, keep)
@@ -274,6 +331,7 @@ class Reducer:
 
 class _CollectedTables:
     """The tables of a reduction while they are collected."""
+
     # left: What is known of the variables and states
     # merge: Whether tables of equal scope are multiplied, and those of one number left out
 
@@ -296,6 +354,14 @@ class _CollectedTables:
         for axis, v in enumerate(free):
             if left.n_possible[v] < left.cards[v]:
                 part = part.compress(left.possible[left.first[v] : left.first[v + 1]], axis=axis)
+        self._add_free(free, part, factor)
+
+    def add_possible(self, scope: Sequence[int], table: NDArray[np.float64]) -> None:
+        """Add a table over the possible states."""
+        state = self._left.state
+        self._add_free([v for v in scope if state[v] < 0], table.reshape([n for n in table.shape if n > 1]), -1)
+
+    def _add_free(self, free: Sequence[int], part: NDArray[np.float64], factor: int) -> None:
         if not free:
             self.constants.append(float(part))
         elif self._merge:
@@ -382,7 +448,9 @@ class _CollectedTables:
                 self.constants.append(float(left.n_possible[v]))
         if not all(self.constants):
             raise ImpossibleEvidence("the evidence has probability 0")
-        log_constant = math.fsum([*(log(c) for c in self.constants if c != 1.0), self._exponent * log(2.0)])
+        log_constant = math.fsum(
+            [left.log_constant, *(log(c) for c in self.constants if c != 1.0), self._exponent * log(2.0)]
+        )
         free = np.array(sorted(mentioned), np.int64)
         number = {v: w for w, v in enumerate(free.tolist())}
         places = {place: i for i, place in enumerate(self._tables)}

@@ -83,8 +83,8 @@ def test_networks_keep_their_numbers_in_files(suffix: str) -> None:
     changed = again.replace(cpt={"fever": np.full((2, 3, 3), 1 / 3)})
     assert mark not in dumps(changed)
     assert parse(dumps(changed)) == changed
-    for wrong in ({"noisy_max": (0.5,)}, {"noisy_strengths": (0, 0, 0, 1, 2)}, {"noisy_max": "text"}, {}):
-        kept = {**net.attributes["potential"]["fever"], **wrong} if wrong else {}
+    for wrong in ({"noisy_max": (0.5,)}, {"noisy_strengths": (0, 0, 0, 1, 2)}, {"noisy_max": "text"}):
+        kept = {**net.attributes["potential"]["fever"], **wrong}
         assert mark not in dumps(fever(attributes={"potential": {"fever": kept}}))
 
 
@@ -112,13 +112,12 @@ def test_wrong_numbers() -> None:
         (lambda: NoisyMax([[0.5, 0.5]]), r"parent 0 must be an array with a row for each state, not of shape \(2,\)"),
         (lambda: NoisyMax(words), "parent 0 must be rows of equally many numbers"),
         (lambda: NoisyMax([], strongest="middle"), "strongest must be 'first' or 'last'"),
-        (lambda: NoisyOr([0.5] * 70), "found 70 parents; a CPT can have 63"),
     ]
     for make, message in wrong:
         with pytest.raises(NetworkError, match=message):
             make()
     with pytest.raises(TableTooLarge, match="would have 1,073,741,824 numbers"):
-        NoisyOr([0.5] * 29)
+        np.asarray(NoisyOr([0.5] * 29, present=0))
     assert repr(NoisyOr([0.5])) == "NoisyOr([0.5], leak=0, present=by name)"
     assert np.asarray(NoisyOr([0.5], present=0), np.float32).dtype == np.float32
 
@@ -161,4 +160,4 @@ def test_presence_that_nobody_says() -> None:
             use(NoisyOr([0.5]))
     assert repr(pickle.loads(pickle.dumps(NoisyOr([0.5])))) == repr(NoisyOr([0.5]))
     with pytest.raises(ArgumentError, match="links must be a probability for each parent"):
-        NoisyOr({"flu": 0.8})  # type: ignore[arg-type]
+        NoisyOr(["flu"])  # type: ignore[list-item]

@@ -124,17 +124,20 @@ class QuestionBackend(Backend):
     # Reductions and engines -----------------------------------------------------------------------------------
 
     def reduce(
-        self, evidence: Evidence, targets: Iterable[int] | None = None, *, families: bool = False
+        self, evidence: Evidence, targets: Iterable[int] | None = None, *, families: bool = False, expand: bool = False
     ) -> Reduction:
         """The reduction of the model for a case; targets as of `run_case`."""
         far = tuple(exponents_of(evidence))
         key = evidence.state.tobytes(), far, *((v, w.tobytes()) for v, w in sorted(evidence.likelihood.items()))
         wanted = None if targets is None else tuple(sorted(set(targets)))
-        return self._questions.get_or_make((key, wanted, families), lambda: self._reduced(evidence, wanted, families))
+        return self._questions.get_or_make(
+            (key, wanted, families, expand), lambda: self._reduced(evidence, wanted, families, expand=expand)
+        )
 
     def _reduced(
-        self, evidence: Evidence, targets: Sequence[int] | None, families: bool, together: Sequence[int] = ()
-    ) -> Reduction:
+        self, evidence: Evidence, targets: Sequence[int] | None, families: bool, together: Sequence[int] = (), *,
+        expand: bool = False,
+    ) -> Reduction:  # fmt: skip
         n, sets = self._plan.n_variables, self._plan.sets
         far = exponents_of(evidence)  # weights that stay weights, of variables and sets that are left
         more = [
@@ -143,7 +146,7 @@ class QuestionBackend(Backend):
         ]
         own = None if targets is None else [v for v in (*targets, *far) if v < n]
         joint = [*(sets[v - n] for v in (*(targets or ()), *far) if v >= n), *([together] if together else ())]
-        return self._reducer.reduce(evidence.state, more, own, joint, families=families)
+        return self._reducer.reduce(evidence.state, more, own, joint, families=families, expand=expand)
 
     def plan_of(self, left: Reduction, search: bool | None = None) -> Plan:
         """The plan of what is left of a question; `search` as of `Reduction.plan`."""
@@ -154,11 +157,11 @@ class QuestionBackend(Backend):
             raise error.saying(self._refusal(left, error)) from None
 
     def _refusal(self, left: Reduction, error: TableTooLarge) -> str:
-        names = self.limits.names or [f"variable {v}" for v in range(len(left.cards))]
+        names = self.limits.names or [f"variable {v}" for v in range(self._plan.n_variables)]
         clique = [names[v] for v in left.largest_clique()]
         listed = ", ".join(clique[:10]) + (f" and {len(clique) - 10} more" if len(clique) > 10 else "")
         return (
-            f"this question is too large: of {counted(len(left.cards), 'variable')} its findings leave "
+            f"this question is too large: of {counted(self._plan.n_variables, 'variable')} its findings leave "
             f"{len(left.free):,}; {error.message.split(';')[0]}; the largest clique has "
             f"{counted(len(clique), 'variable')}: {listed}; try fewer targets, or observe some of these variables, "
             f"such as {', '.join(clique[:3])}"
@@ -386,13 +389,12 @@ class QuestionBackend(Backend):
                 answer.impossible[i] = False
         return answer
 
-    def _by_pattern(
-        self, states: NDArray[np.int32], likelihood: Likelihood | None
-    ) -> Iterable[tuple[int, Evidence]]:
+    def _by_pattern(self, states: NDArray[np.int32], likelihood: Likelihood | None) -> Iterable[tuple[int, Evidence]]:
         """Cases, those that observe the same variables one after the other, equal ones side by side."""
         for i in sorted(range(len(states)), key=lambda i: ((states[i] >= 0).tobytes(), states[i].tobytes())):
-            yield i, Evidence(
-                np.ascontiguousarray(states[i], np.int32), {v: w[i] for v, w in (likelihood or {}).items()}
+            yield (
+                i,
+                Evidence(np.ascontiguousarray(states[i], np.int32), {v: w[i] for v, w in (likelihood or {}).items()}),
             )
 
     def run_counts(
@@ -400,6 +402,8 @@ class QuestionBackend(Backend):
         likelihood: Likelihood | None = None,
     ) -> Counts:  # fmt: skip
         n, scopes = len(states), self._plan.factor_scopes[: self._n_own]
+        if self._reducer.noisy:
+            raise TableTooLarge("expected counts of noisy variables need their tables; try net.expand(limit=...)")
         families = [np.zeros(self._plan.cardinality[list(s)].tolist()) for s in scopes]
         log_evidence, impossible = np.full(n, -np.inf), np.ones(n, np.bool_)
         for i, case in self._by_pattern(states, likelihood):
@@ -430,6 +434,8 @@ class QuestionBackend(Backend):
             for scope, table in [*zip(reducer.scopes, reducer.factors, strict=True), *given]:
                 cells = np.reshape(table, self._plan.cardinality[list(scope)].tolist())
                 logs += np.log(cells[tuple(states[:, v] for v in scope)])
+            for child, (parents, noisy) in (reducer.noisy.nodes if reducer.noisy else {}).items():
+                logs += np.log(noisy.at(states[:, [*parents, child]]))
         return logs
 
     def reload(self, factors: Factors) -> None:
@@ -461,6 +467,14 @@ def _row(i: int) -> Iterator[None]:
         except TableTooLarge as error:
             error.row = i
             raise
+
+
+def _of_free(left: Reduction, uniforms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Random numbers for the variables that are left, those of hidden ones made of all others of the row."""
+    if left.n_hidden:
+        more = [np.random.default_rng(row.view(np.uint64)).random(left.n_hidden) for row in uniforms.copy()]
+        uniforms = np.hstack([uniforms, np.reshape(more, (len(uniforms), left.n_hidden))])
+    return uniforms[:, left.free]
 
 
 def _place(left: Reduction, sets: Sequence[Sequence[int]], scope: Sequence[int]) -> int:
@@ -551,7 +565,7 @@ class QuestionSweep:
 
     def _sweep(self, evidence: Evidence) -> tuple[Reduction, Sweep | Search | None, Evidence, float]:
         """The reduction of a case, a sweep or search of it, the evidence about it, and ln of all that is certain."""
-        left = self._questions.reduce(evidence)
+        left = self._questions.reduce(evidence, expand=self._maximal)
 
         def make() -> tuple[Reduction, Sweep, Plan]:  # the value holds the reduction, so no other one has this id
             plan = self._questions.plan_of(left)
@@ -574,7 +588,7 @@ class QuestionSweep:
     def best(self, evidence: Evidence, k: int = 1) -> Best:
         left, sweep, case, constant = self._sweep(evidence)
         if sweep is None:
-            return Best(left.state[None], np.array([constant]))
+            return Best(left.model_state[None], np.array([constant]))
         if isinstance(sweep, Search):
             if k > 1:
                 raise TableTooLarge("the tables of this question are too large for more than one best configuration")
@@ -594,12 +608,12 @@ class QuestionSweep:
     def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
         left, sweep, case, _ = self._sweep(evidence)
         if sweep is None:
-            return np.tile(left.state, (n, 1))
+            return np.tile(left.model_state, (n, 1))
         if isinstance(sweep, Search):
             block = max(1, MOST_NUMBERS // len(left.state))
-            numbers = [uniforms(min(block, n - i))[:, left.free] for i in range(0, n, block)]
+            numbers = [_of_free(left, uniforms(min(block, n - i))) for i in range(0, n, block)]
             return left.expanded(sweep.draw(np.concatenate([np.zeros((0, len(left.free))), *numbers])))
-        return left.expanded(sweep.draw(case, n, lambda m: np.ascontiguousarray(uniforms(m)[:, left.free])))
+        return left.expanded(sweep.draw(case, n, lambda m: np.ascontiguousarray(_of_free(left, uniforms(m)))))
 
     def draw_rows(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], uniforms: Uniforms

@@ -116,7 +116,7 @@ def _map_of_question(
     log_evidence = evidence_of(tree, resolved)
     if sub is None or not names:
         check_k(tree.model, k, (), resolved.case)
-        states, log_joint = left.state[None].copy(), np.array([log_evidence()])
+        states, log_joint = left.model_state[None].copy(), np.array([log_evidence()])
     else:
         best = map(sub, names, k=k, memory_limit=memory_limit, max_table=max_table).ranked
         states = left.expanded(np.stack([one.states for one in best]))

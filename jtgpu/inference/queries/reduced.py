@@ -82,7 +82,10 @@ def reduced(tree: CompiledModel, scope: Sequence[int], resolved: ResolvedEvidenc
 
     def make() -> tuple[Reduction, CompiledModel]:  # the value holds the reduction, so no other one has this id
         model = tree.model
-        states = {model.variables[v]: [model.states(v)[s] for s in left.states(v).tolist()] for v in left.free.tolist()}
+        states = {model.variables[v]: [model.states(v)[s] for s in left.states(v).tolist()] for v in left.free.tolist()
+            if v < len(model)}  # fmt: skip
+        hidden = left.free[left.free >= len(model)].tolist()  # of noisy children
+        states |= {f"{left.n_hidden} hidden, {v}": [*map(str, left.states(v).tolist())] for v in hidden}
         network = MarkovNetwork.of_checked(states, [Factor(*f) for f in zip(left.scopes, left.tables, strict=True)])
         plan = NetworkPlan(network, questions.plan_of(left))
         return left, type(tree)(plan, cast("BackendName", tree.backend), replan=False, **tree.options)

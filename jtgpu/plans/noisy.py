@@ -1,0 +1,177 @@
+"""Noisy children in a question: factors of their parents, in place of tables with an axis for each parent.
+
+A child whose state is that of no effect contributes a product of vectors, one for each parent. Any other one becomes a
+chain of the strongest effects so far, a_i = max(a_{i-1}, c_i), over the effects c_i of its parents, which are summed
+into the tables of (a_{i-1}, parent, a_i) (Heckerman, UAI 1989; Heckerman and Breese, 1996; Diez and Galan, 2003). No
+number is subtracted from a larger product, so no digits are lost. The parents of all chains are in one order, in which
+few chains have begun and not ended, so that these alone are the frontier of an elimination.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..errors import ImpossibleEvidence, TableTooLarge
+from ..model.noisy import NoisyMax
+from ..util.elementary import exps, logs
+from .arrays import ragged, ranges
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    States = Callable[[int], NDArray[np.int64]]  # the possible states of a variable
+
+MOST_EXPANDED = 1 << 20  # entries of a table of a noisy child, for a maximum over all variables
+MOST_DECADES = 300.0  # natural logarithm of the range of numbers in one vector
+
+Table = tuple[tuple[int, ...], "NDArray[np.float64]"]
+
+
+class Rows(NamedTuple):
+    """Effects of the possible states of a parent, ascending."""
+
+    weaker: NDArray[np.float64]  # (states, s) P(effect no stronger than s)
+    equal: NDArray[np.float64]  # P(effect s)
+
+
+class Chain(NamedTuple):
+    """A noisy child in a question."""
+
+    scope: tuple[int, ...]  # parents that are left, then the child
+    rest: NDArray[np.float64]  # P(effect s) of all else
+    parents: list[Rows]
+
+
+class NoisyNodes:
+    """The noisy children of a model."""
+
+    def __init__(self, first: NDArray[np.int64], nodes: Mapping[int, tuple[Sequence[int], NoisyMax]]):
+        # first: (V+1,) first state of each variable
+        # nodes: By child: its parents and strengths
+        self.nodes, self._first = nodes, first
+        self.children = np.array(list(nodes), np.int64)
+        self._place = np.full(len(first) - 1, -1, np.int64)
+        self._place[self.children] = np.arange(len(nodes))
+        self._least = np.array([noisy.least for _, noisy in nodes.values()], np.int64)
+        scopes = [parents for parents, _ in nodes.values()]
+        ptr, parents = ragged(scopes)
+        self._cells = ranges(first[parents], first[parents + 1])
+        self._cell_ptr = np.concatenate([[0], np.cumsum(np.diff(first)[parents])])[ptr]
+        numbers = [np.zeros(0), *(rows[:, 0] for _, noisy in nodes.values() for rows in noisy.weaker[:-1])]
+        with np.errstate(divide="ignore"):
+            self._logs = logs(np.concatenate(numbers))
+            self._leaks = logs(np.array([noisy.weaker[-1][0, 0] for _, noisy in nodes.values()]))
+
+    def without_effect(self, seen: NDArray[np.int64], state: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Observed noisy children in their states of no effect."""
+        places = self._place[seen]
+        noisy = seen[places >= 0]
+        absent: NDArray[np.int64] = noisy[state[noisy] == self._least[places[places >= 0]]]
+        return absent
+
+    def vectors(self, children: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
+        """ln of what children without effect say of each state of the model, and of all else."""
+        places = self._place[children]
+        at = ranges(self._cell_ptr[places], self._cell_ptr[places + 1])
+        totals = np.zeros(int(self._first[-1]))
+        np.add.at(totals, self._cells[at], self._logs[at])
+        leak = float(self._leaks[places].sum())
+        if leak == -math.inf:
+            raise ImpossibleEvidence("the evidence has probability 0")
+        return totals, leak
+
+    def chains(self, states: States, children: Iterable[int]) -> list[Chain]:
+        """Some children, with the parents and states that are left."""
+        chains = []
+        for child in children:
+            scope, noisy = self.nodes[child]
+            rest, free, parents = noisy.ascending[-1][0], [], []
+            for p, weaker, equal in zip(scope, noisy.weaker, noisy.ascending, strict=False):
+                possible = states(p)
+                rows = Rows(weaker[possible], equal[possible])
+                if len(possible) == 1:
+                    rest = _joined(rest, rows)[0]
+                else:
+                    free.append(p)
+                    parents.append(rows)
+            chains.append(Chain((*free, child), rest, parents))
+        return chains
+
+    def tables(
+        self, states: States, chains: Sequence[Chain], begin: int, hidden: list[int]
+    ) -> Iterable[Table]:  # fmt: skip
+        """Tables of some children over the possible states of variables, and of hidden ones from `begin`."""
+        # hidden: filled with the numbers of states of the hidden variables
+        orders = parent_orders([chain.scope[:-1] for chain in chains])
+        for (scope, rest, parents), order in zip(chains, orders, strict=True):
+            child, noisy = scope[-1], self.nodes[scope[-1]][1]
+            effects = np.abs(states(child) - noisy.least)
+            top = int(effects.max()) + 1
+            last: tuple[int, ...] = ()
+            before = rest[:top]
+            for i in order[:-1]:
+                now = begin + len(hidden)
+                hidden.append(top)
+                yield (*last, scope[i], now), _joined(before, parents[i])
+                last, before = (now,), np.eye(top)
+            for i in order[-1:]:
+                last, before = (*last, scope[i]), _joined(before, parents[i])
+            yield (*last, child), before[..., effects]
+
+    def expanded(self, states: States, chains: Sequence[Chain]) -> Iterable[Table]:
+        """Tables of some children with an axis for each parent."""
+        # raises TableTooLarge: If one has too many entries
+        for scope, table, parents in chains:
+            child, noisy = scope[-1], self.nodes[scope[-1]][1]
+            entries = math.prod(len(rows.equal) for rows in parents) * len(table)
+            if entries > MOST_EXPANDED:
+                raise TableTooLarge(
+                    f"a most probable configuration needs the table of a noisy variable, here of "
+                    f"{entries:,} entries, more than {MOST_EXPANDED:,}; ask for the most "
+                    "probable states of fewer variables (map), or observe some of its parents",
+                    entries,
+                )  # fmt: skip
+            for rows in parents:
+                table = _joined(table, rows)
+            yield scope, table[..., np.abs(states(child) - noisy.least)]
+
+
+def split_vector(given: NDArray[np.float64]) -> tuple[list[NDArray[np.float64]], float]:
+    """Vectors whose product is exp(given) but for a constant, whose ln is returned."""
+    high = float(given.max())
+    low = float(given.min(where=given > -math.inf, initial=high))
+    n = 1 + int((high - low) / MOST_DECADES)
+    return [exps((given - high) / n)] * n, high
+
+
+def _joined(before: NDArray[np.float64], rows: Rows) -> NDArray[np.float64]:
+    """(..., p, s) P(s is the stronger one of an effect with the distributions `before`, (..., s), and a parent's)."""
+    s = before.shape[-1]
+    below = np.zeros(before.shape)
+    np.cumsum(before[..., :-1], axis=-1, out=below[..., 1:])
+    return before[..., None, :] * rows.weaker[:, :s] + below[..., None, :] * rows.equal[:, :s]
+
+
+def parent_orders(families: Sequence[Sequence[int]]) -> list[list[int]]:
+    """An order of the members of each family: those of one family first, the others in an order that all share.
+
+    Greedily, the next one is the one after which the fewest families have begun and not ended.
+    """
+    waiting: dict[int, set[int]] = {}
+    for f, family in enumerate(families):
+        for p in family:
+            waiting.setdefault(p, set()).add(f)
+    shared = {p: fs for p, fs in waiting.items() if len(fs) > 1}
+    left = [sum(p in shared for p in family) for family in families]
+    begun = [False] * len(families)
+    rank = dict.fromkeys(waiting, -1)
+    for step in range(len(shared)):
+        chosen = min(shared, key=lambda p: (sum((not begun[f]) - (left[f] == 1) for f in shared[p]), p))
+        for f in shared.pop(chosen):
+            begun[f], left[f] = True, left[f] - 1
+        rank[chosen] = step
+    return [sorted(range(len(family)), key=lambda i: (rank[family[i]], family[i])) for family in families]

@@ -1,0 +1,116 @@
+"""Networks with kept strengths: questions by chains of effects against enumeration, and with hundreds of parents."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu import BayesianNetwork, NoisyMax, NoisyOr, TableTooLarge
+
+LABELS = ["no", "yes"]
+
+
+def diseases(n: int, findings: dict[str, list[int]], seed: int = 0) -> tuple[BayesianNetwork, dict[str, NoisyOr]]:
+    """Causes d0, d1, ... and findings, each with some of them as parents."""
+    rng = np.random.default_rng(seed)
+    cpts: dict[str, object] = {f"d{i}": [1 - p, p] for i, p in enumerate(rng.uniform(0.01, 0.3, n))}
+    noisy = {
+        f: NoisyOr({f"d{i}": float(rng.uniform(0.1, 0.9)) for i in causes}, float(rng.uniform(0.01, 0.05)))
+        for f, causes in findings.items()
+    }
+    parents = {f: [f"d{i}" for i in causes] for f, causes in findings.items()}
+    return BayesianNetwork(dict.fromkeys(cpts | noisy, LABELS), parents, {**cpts, **noisy}), noisy
+
+
+def enumerated(net: BayesianNetwork, noisy: dict[str, NoisyOr], seen: dict[str, str]) -> tuple[float, dict[str, float]]:
+    """P(findings), and P(cause | findings) of each cause, by going through all states of the causes."""
+    causes = [v for v in net if v not in noisy]
+    total, present = 0.0, dict.fromkeys(causes, 0.0)
+    for states in itertools.product((0, 1), repeat=len(causes)):
+        at = dict(zip(causes, states, strict=True))
+        p = math.prod(float(net.cpt(v)[s]) for v, s in at.items())
+        for f, state in seen.items():
+            node = noisy[f]
+            none = (1 - node.leak) * math.prod(
+                1 - link for v, link in zip(node.parents or (), node.links, strict=True) if at[v]
+            )
+            p *= none if state == "no" else 1 - none
+        total += p
+        for v, s in at.items():
+            present[v] += p * s
+    return total, {v: p / total for v, p in present.items()}
+
+
+def test_findings_against_enumeration() -> None:
+    net, noisy = diseases(9, {"f": [*range(8)], "g": [*range(1, 9)], "h": [8, 7, 5, 4, 3, 2, 1, 0]})
+    with net.compile("reference", max_table=200) as tree:
+        assert not tree.whole
+        for states in itertools.product(("no", "yes", None), repeat=3):
+            seen = {f: s for f, s in zip(noisy, states, strict=True) if s is not None}
+            total, present = enumerated(net, noisy, seen)
+            answer = tree.posteriors(seen, targets=[*present])
+            assert abs(answer.log_evidence - math.log(total)) < 1e-12
+            assert max(abs(answer[v]["yes"] - p) for v, p in present.items()) < 1e-12
+
+
+def test_states_of_several_effects() -> None:
+    """All queries, with several states, an observed parent and an intervention, as with tables."""
+    rng = np.random.default_rng(3)
+    effects = {f"p{i}": np.vstack([[1, 0, 0], rng.dirichlet(np.ones(3), 2)]) for i in range(5)}
+    cpts = {p: rng.dirichlet(np.ones(3)) for p in effects}
+    states = {**dict.fromkeys(effects, "abc"), "x": "012", "y": "012"}
+    net = BayesianNetwork(
+        {v: [*s] for v, s in states.items()}, {"x": [*effects], "y": [*effects][::-1]},
+        {**cpts, "x": NoisyMax(effects, [0.9, 0.07, 0.03], strongest="last"),
+         "y": NoisyMax(effects, strongest="last")},
+    )  # fmt: skip
+    tables = net.expand()
+    assert [*net.noisy] == ["x", "y"]
+    assert not tables.noisy
+    with tables.compile("reference") as whole, net.compile("reference", max_table=200) as tree:
+        assert not tree.whole
+        for x, y, p in itertools.product((0, 1, 2, {1, 2}, None), (0, 2, None), (1, None)):
+            seen = {v: s for v, s in (("x", x), ("y", y), ("p2", p)) if s is not None}
+            evidence = {
+                v: {*map(states[v].__getitem__, s)} if isinstance(s, set) else states[v][s] for v, s in seen.items()
+            }
+            one, two = whole.posteriors(evidence), tree.posteriors(evidence)
+            assert abs(one.log_evidence - two.log_evidence) < 1e-12
+            assert max(np.abs(np.asarray(one[v]) - np.asarray(two[v])).max() for v in net) < 1e-12
+            assert abs(whole.mpe(evidence).log_joint - tree.mpe(evidence).log_joint) < 1e-12
+            joint = np.asarray(whole.joint(["p0", "p3"], evidence)) - np.asarray(tree.joint(["p0", "p3"], evidence))
+            assert np.abs(joint).max() < 1e-12
+        one, two = (t.posteriors({"y": "2"}, do={"x": "1"}) for t in (whole, tree))
+        assert max(np.abs(np.asarray(one[v]) - np.asarray(two[v])).max() for v in net) < 1e-12
+        assert len(tree.sample(20, {"y": "2"}, seed=0)) == len(net)
+
+
+def test_hundreds_of_parents() -> None:
+    """A child of 300 causes, absent and present: by the products and by their complement."""
+    net, noisy = diseases(300, {"f": [*range(300)], "g": [5, 4, 3]}, seed=1)
+    none = (1 - noisy["f"].leak) * math.prod(
+        1 - link * float(net.cpt(v)[1]) for v, link in zip(noisy["f"].parents or (), noisy["f"].links, strict=True)
+    )
+    with net.compile("reference") as tree:
+        assert abs(tree.log_evidence({"f": "no"}) - math.log(none)) < 1e-11
+        assert abs(tree.posterior("f")["no"] - none) < 1e-12
+        assert abs(math.exp(tree.log_evidence({"f": "yes"})) - (1 - none)) < 1e-12
+        with pytest.raises(TableTooLarge, match="a most probable configuration needs the table of a noisy variable"):
+            tree.mpe({"f": "yes"})
+    with pytest.raises(TableTooLarge, match="variable 'f': a noisy child has 300 parents"):
+        net.cpt("f")
+    with pytest.raises(TableTooLarge, match="the table of 'f' would have"):
+        net.expand()
+    assert net.replace(rename={"d0": "flu"}).noisy["f"].shape == net.noisy["f"].shape
+    assert net.replace(name="other") == net
+
+
+def test_strengths_of_other_parents() -> None:
+    net = jtgpu.network("a->c<-b", "{no|yes}")
+    assert net.replace(cpt={"c": NoisyOr({"b": 0.5, "a": 0.25})}).cpt("c")[1, 0, 1] == 0.25
+    with pytest.raises(jtgpu.NetworkError, match="the strengths of 'c' are those of 'a', 'x'"):
+        net.replace(cpt={"c": NoisyOr({"a": 0.5, "x": 0.25})})
