@@ -19,7 +19,7 @@ import numpy as np
 from ..backends.base import Backend, BatchResult, Evidence, Result
 from ..columns import at_row
 from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError
-from ..model.noisy import NoisyMax
+from ..model.noisy import is_noisy
 from ..util.arrays import Bools, Floats, Ints
 from ..util.system import new_lock
 from .evidence_table import BatchEvidence, naming_rows
@@ -272,10 +272,10 @@ class Interventions:
         with self._lock:
             intervened = self._cached.get(variables)
             if intervened is None:
-                factors = list(self._factors)
+                factors: list[Any] = list(self._factors)
                 for v in variables:
                     table = factors[v]
-                    factors[v] = table.without_parents() if isinstance(table, NoisyMax) else np.ones(table.shape)
+                    factors[v] = table.without_parents() if is_noisy(table) else np.ones(table.shape)
                 while len(self._cached) >= MAX_BACKENDS:
                     self._cached.popitem(last=False)  # becomes idle with the last query or session that uses it
                 intervened = self._cached[variables] = Intervened(self._backend(factors), factors, self._release)

@@ -21,7 +21,7 @@ from .directed import check_axes
 from .discrete import Factor
 from .editing import EditableModel, Parts
 from .network_text import summary
-from .noisy import EXPANDED, NoisyMax
+from .noisy import EXPANDED, NoisyMax, is_noisy
 
 if TYPE_CHECKING:
     import networkx
@@ -74,7 +74,7 @@ T = TypeVar("T")
 
 def _numbers_equal(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
     """Whether two CPTs are equal, by their strengths where both have them."""
-    if isinstance(a, NoisyMax) and isinstance(b, NoisyMax):
+    if is_noisy(a) and is_noisy(b):
         return a.shape == b.shape and all(np.array_equal(p, q) for p, q in zip(a.weaker, b.weaker, strict=True))
     return a.shape == b.shape and np.array_equal(a, b)
 
@@ -180,7 +180,7 @@ class BayesianNetwork(EditableModel):
     def _table(self, i: int) -> NDArray[np.float64]:
         table = self._cpts[i]
         try:
-            return table.cpt if isinstance(table, NoisyMax) else table
+            return table.cpt if is_noisy(table) else table
         except TableTooLarge as error:
             raise error.saying(f"variable {self._variables[i]!r}: {error.message}") from None
 
@@ -225,7 +225,7 @@ class BayesianNetwork(EditableModel):
     @property
     def n_parameters(self) -> int:
         """Number of free parameters: a row of k probabilities has k - 1, also the rows of strengths that are kept."""
-        rows = (sum(t.shape[:-1]) + 1 if isinstance(t, NoisyMax) else t.size // t.shape[-1] for t in self._cpts)
+        rows = (sum(t.shape[:-1]) + 1 if is_noisy(t) else t.size // t.shape[-1] for t in self._cpts)
         return sum(n * (t.shape[-1] - 1) for n, t in zip(rows, self._cpts, strict=True))
 
     # Derived networks -----------------------------------------------------------------------------------------

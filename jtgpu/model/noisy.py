@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -381,3 +381,8 @@ def _rows(name: str, given: object) -> NDArray[np.float64]:
     if not (np.isfinite(rows).all() and rows.min() >= 0 and np.abs(sums - 1).max() <= 1e-6):
         raise NetworkError(f"{name} has a row that is no distribution: {rows[int(np.abs(sums - 1).argmax())].tolist()}")
     return rows
+
+
+def is_noisy(table: object) -> TypeGuard[NoisyMax]:
+    """Whether strengths stand in place of a table of a model."""
+    return isinstance(table, NoisyMax)

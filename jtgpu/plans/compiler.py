@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import ArgumentError, NetworkError, OrderError, TableTooLarge, format_bytes, shown
 from ..model.discrete import DiscreteModel, Factor
-from ..model.noisy import NoisyMax
+from ..model.noisy import is_noisy
 from ..util.arguments import choice, described, number, several
 from ..util.system import free_memory
 from . import ordering
@@ -150,7 +150,7 @@ def plan_tables(plan: Plan, model: DiscreteModel) -> list[NDArray[np.float64]]:
     sizes = [[int(plan.cardinality[v]) for v in scope] for scope in plan.sets]
     noisy = {model.index(v): strengths for v, strengths in getattr(model, "noisy", {}).items()}
     if plan.is_planned:
-        own = [f.table.cpt if isinstance(f.table, NoisyMax) else f.table for f in model_factors(model)]
+        own = [f.table.cpt if is_noisy(f.table) else f.table for f in model_factors(model)]
     else:
         own = [noisy.get(i, f.table) for i, f in enumerate(model_factors(model))]
     return [*own, *(np.ones(size) for size in sizes)]

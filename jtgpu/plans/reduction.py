@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import ImpossibleEvidence, TableTooLarge
-from ..model.noisy import NoisyMax
+from ..model.noisy import NoisyMax, is_noisy
 from ..util.elementary import log
 from ..util.loops import loops
 from .arrays import ragged, ranges
@@ -220,9 +220,9 @@ class Reducer:
 
     def _separated(self) -> NoisyNodes | None:
         """The noisy children; a table of ones stands in place of each."""
-        nodes = {}
+        nodes: dict[int, tuple[list[int], NoisyMax]] = {}
         for f, noisy in enumerate(self.factors):
-            if isinstance(noisy, NoisyMax):
+            if is_noisy(noisy):
                 *above, child = self.scopes[f]
                 nodes[child] = above, noisy
                 self.scopes[f], self.factors[f] = (child,), np.ones(noisy.shape[-1])

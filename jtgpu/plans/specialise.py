@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..model.noisy import NoisyMax
+from ..model.noisy import is_noisy
 from ..util.loops import loops
 from .arrays import COLLECT, POSTERIOR, ragged
 from .program import Program
@@ -145,7 +145,7 @@ def without(heads: Sequence[int], loose: frozenset[int], scopes: Sequence[Sequen
 def _head(table: NDArray[np.float64], scope: Sequence[int]) -> int:
     """The variable over which a table sums to one whatever the others are; -1 for none. The last axis, by preference:
     there a conditional table has its child."""
-    if isinstance(table, NoisyMax):
+    if is_noisy(table):
         return scope[-1] if table.is_density else -1
     for axis in range(table.ndim - 1, -1, -1):
         sums = table.sum(axis=axis)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ LABELS = ["no", "yes"]
 def diseases(n: int, findings: dict[str, list[int]], seed: int = 0) -> tuple[BayesianNetwork, dict[str, NoisyOr]]:
     """Causes d0, d1, ... and findings, each with some of them as parents."""
     rng = np.random.default_rng(seed)
-    cpts: dict[str, object] = {f"d{i}": [1 - p, p] for i, p in enumerate(rng.uniform(0.01, 0.3, n))}
+    cpts: dict[str, Any] = {f"d{i}": [1 - p, p] for i, p in enumerate(rng.uniform(0.01, 0.3, n))}
     noisy = {
         f: NoisyOr({f"d{i}": float(rng.uniform(0.1, 0.9)) for i in causes}, float(rng.uniform(0.01, 0.05)))
         for f, causes in findings.items()
