@@ -45,6 +45,7 @@ from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as resident
 from jtgpu.backends.gpu.batch.records import LOOK
 from jtgpu.backends.gpu.batch.sparsity import find_sparsity
+from jtgpu.backends.gpu.lower import lowered
 from jtgpu.device.context import open_device
 from jtgpu.errors import ImpossibleEvidence, JtgpuError
 from jtgpu.plans import compiler
@@ -216,7 +217,7 @@ def batch_limit(plan: Plan, tables: list[np.ndarray]) -> float:
     """Cases a second that no engine of a lane a case exceeds."""
     work = plan.cost().flops / 2
     if plan.cost().flops <= 2 * LOOK:
-        work = float(find_sparsity(plan, tables).count.sum())
+        work = float(find_sparsity(lowered(plan), tables).count.sum())
     n_bytes = 8 * (int(plan.posterior_ptr[-1]) + 1) + 4 * plan.n_variables
     return 1e6 / max(n_bytes / MEMORY_RATE, work / FMA_RATE)
 

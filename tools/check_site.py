@@ -1,11 +1,15 @@
-"""Check the built documentation site: every internal link has a target, every public name one page.
+"""Check the built documentation site: every internal link has a target, every public name one page, no code is clipped.
 
     python tools/check_site.py build/docs
+
+What is clipped is measured in Chromium, where it and playwright are installed: code on a desktop and a telephone, and
+tables on a desktop. Tables of many columns scroll on a telephone, and those of notebooks everywhere.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 import zlib
 from collections import Counter
@@ -61,6 +65,35 @@ def documented_names(site: Path) -> Counter[str]:
     return Counter(m[1] for m in found if m and m[3] != "-1")
 
 
+WIDTHS = (1440, 390)  # pixels: a desktop, a telephone
+CLIPPED = """telephone => [...document.querySelectorAll(telephone ? "pre" : "pre, table.docutils")].filter(e => {
+    if (e.tagName === "PRE") return e.scrollWidth > e.clientWidth + 1;
+    return e.getBoundingClientRect().right > e.parentElement.getBoundingClientRect().right + 1;
+}).map(e => e.innerText.split("\\n").reduce((a, b) => b.length > a.length ? b : a, ""))"""
+
+
+def clipped(site: Path) -> list[str] | None:
+    """A line for each block of code and table that is wider than its column; None: there is no Chromium."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        return None
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        return None
+    found = []
+    with sync_playwright() as driver:
+        window = driver.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        for width in WIDTHS:
+            page = window.new_page(viewport={"width": width, "height": 900})
+            for path in sorted(site.rglob("*.html")):
+                page.goto(path.resolve().as_uri(), wait_until="domcontentloaded")
+                texts = page.evaluate(CLIPPED, width < 600)
+                found += [f"{path.relative_to(site)}, {width} pixels: {text[:100]}" for text in texts]
+        window.close()
+    return found
+
+
 def main(site: str) -> int:
     """Exit code: 0 if the site is complete."""
     folder = Path(site)
@@ -71,11 +104,16 @@ def main(site: str) -> int:
 
     missing = [f"jtgpu.{name}" for name in jtgpu.__all__ if f"jtgpu.{name}" not in names]
     twice = [name for name, n in names.items() if n > 1]
-    for what, found in (("broken link", broken), ("not documented", missing), ("documented twice", twice)):
+    wide = clipped(folder)
+    checks = (
+        ("broken link", broken), ("not documented", missing), ("documented twice", twice), ("clipped", wide or []),
+    )  # fmt: skip
+    for what, found in checks:
         for line in found:
             print(f"{what}: {line}", file=sys.stderr)
-    print(f"{len(list(folder.rglob('*.html')))} pages, {len(names):,} names, {len(broken)} broken links")
-    return bool(broken or missing or twice)
+    print(f"{len(list(folder.rglob('*.html')))} pages, {len(names):,} names, {len(broken)} broken links", end="")
+    print(", not seen in a browser: no Chromium" if wide is None else f", {len(wide)} clipped blocks")
+    return bool(broken or missing or twice or wide)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@
 // Wins from some hundred cases on. The warps of a block compute the same tile for neighbouring groups and so share its
 // record; neighbouring blocks compute neighbouring tiles of the same groups, so that what tiles have in common is still
 // in L2. Bound by latency where tiles sum little: what a tile reads is requested at once as far as registers allow. Loses
-// on long sums, since no other warp helps with them (jtgpu/backends/gpu/batch/records.py splits them), and to products.cu
+// on long sums, since no other warp helps with them (jtgpu/backends/gpu/lower.py splits them), and to products.cu
 // where many outputs sum the same configurations.
 #include "batch/batch.cuh"
 

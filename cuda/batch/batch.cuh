@@ -1,4 +1,4 @@
-// Structs of tables of cases by records, for batch.cu and counts.cu; jtgpu/backends/gpu/batch repeats the layouts.
+// Structs of tables of cases by records, for batch.cu and counts.cu; jtgpu/device/structs.py reads the layouts.
 #include "common/types.cuh"
 
 #define SINGLE (sizeof(real) == 4)

@@ -1,4 +1,4 @@
-// Structs and a case's axes, for warps.cu and warp_tables.cu; jtgpu/backends/gpu/batch/warps.py repeats the layouts.
+// Structs and a case's axes, for warps.cu and warp_tables.cu; jtgpu/device/structs.py reads the layouts.
 #include "common/types.cuh"
 
 #ifdef __CUDACC__

@@ -4,7 +4,7 @@
 // runs over the digits of the output (mixed radix), r over `n_steps` precomputed pairs of offsets. A table's entries
 // stand for entry * 2^exponent (Slot), the exponent an exact integer, so nothing underflows and nothing is rounded.
 //
-// jtgpu/backends/gpu/program/records.py repeats the layouts.
+// jtgpu/device/structs.py reads these layouts.
 #ifndef JT_REAL
 #define JT_REAL double
 #endif

@@ -133,11 +133,15 @@ class Query(Targets, Case, Numbers):
         "jtgpu query asia -e xray=yes -e smoke=no -t lung,bronc",
         'jtgpu query asia "P(lung, bronc | xray=yes)" "MPE(| xray=yes)" "MI(lung)"',
         "jtgpu query asia -e smoke=yes,no --json",
+        "jtgpu query asia -e xray=yes -e smoke=yes -t lung --why",
     )
     question: Annotated[Names, Opt(
         'For example "P(a, b | c=x)", "P(a | b, c=x)", "P(a=x)", "H(a)", "MI(a)", "MI(a; b)", "VOI(a)", '
         '"MPE(3 | c=x)", "MAP(a, b | c=x)", "CONFLICT(b=x, c=y)", "IMPORTANCE(a | b=x)". After the bar also "c={x, '
         'y}", "do(c=x)", "soft(c: 0.7, 0.3)", "likelihood(c: x=0.9, y=0.2)".', "QUERY")] = ()
+    why: Annotated[bool, Opt(
+        "Print what each finding contributes to each target: Shapley values, which sum to the difference from the "
+        "prior, of P(yes) of two states, of the most probable of more, or of the mean of a number.")] = False
 
 
 class Mpe(Case, Numbers):
@@ -494,6 +498,9 @@ class LearnTable(Record, title="Columns and states"):
         "whole numbers. Repeatable.", "--continuous NAME|all")] = None
     bins: Annotated[int | None, Opt(
         "Make N intervals of each column with more than N different numbers.", least=2, front=True)] = None
+    interventions: Annotated[str | None, Opt(
+        'Column that names the variables that were set in each row: empty, a name, or several as "a;b".',
+        "--interventions NAME")] = None
 
 
 def _threshold(text: str) -> str | float:

@@ -193,7 +193,7 @@ def _read(
             require_feasible(data, memory, dialect=read)
         return code_table(
             data, states=declared, missing=columns.missing, constant=read.constant, dialect=reading(data, read),
-            na_values=read.na_values,
+            na_values=read.na_values, interventions=columns.interventions,
         )  # fmt: skip
     states = {} if declared is None else {v: declared.states(v) for v in declared.variables}
     table = read_cases(data, read, states)
@@ -202,12 +202,16 @@ def _read(
     numbers = True if numbers == ("all",) else numbers and split_names(numbers, names, "column")
     out = set(split_names(columns.exclude, names, "column"))
     chosen = set(names) if columns.columns is None else set(split_names(columns.columns, names, "column"))
+    chosen |= {columns.interventions} - {None}
     table = table.select([name for name in names if name in chosen and name not in out])
     if columns.bins is not None and not (numbers is True or (numbers is None and rule.takes_numbers)):
-        free = [name for name in table.column_names if name not in {*states, *(numbers or ())}]
+        free = [name for name in table.column_names if name not in {*states, *(numbers or ()), columns.interventions}]
         table = discretise(table.select(free), bins=columns.bins).apply(table)
     constant = ReadOptions(constant=read.constant)
-    return table_of(table, rule, numbers, states=declared, missing=columns.missing, read=constant)
+    return table_of(
+        table, rule, numbers, states=declared, missing=columns.missing, read=constant,
+        interventions=columns.interventions,
+    )  # fmt: skip
 
 
 def _report(best: Structure, table: CodedTable, data: str | None, output: str | None) -> None:

@@ -11,6 +11,7 @@ from click import BadParameter
 from ..errors import JtgpuError
 from ..inference.queries import text
 from ..inference.queries.text import UNITS, ParsedQuestion
+from ..inference.results.contributions import Contributions
 from ..inference.results.marginals import Posterior
 from ..inference.results.tables import Conditional, Joint
 from ..inference.tree import JunctionTree
@@ -101,7 +102,12 @@ def query(o: Query, plan: CutPlanning, run: Compute) -> None:
     if o.question and getattr(findings, "likelihood", None):
         raise BadParameter("queries take no likelihoods from a file", param_hint="--evidence-file")
     targets = target_names(net, o.target) or None
+    if o.why and (targets is None or o.question or not findings):
+        raise BadParameter("it takes the findings of -e and targets, -t NAME, and no queries", param_hint="--why")
     with compiled(net, o.file, plan, run) as (tree, _):
+        if o.why:
+            print_contributions(o, findings, [tree.contributions(t, findings) for t in targets or ()])
+            return
         posteriors = None if questions else tree.posteriors(findings, targets=targets)
         answers, error = answer_questions(tree, questions, text.as_json if o.json else answer_table)
     if posteriors is None:
@@ -121,6 +127,23 @@ def query(o: Query, plan: CutPlanning, run: Compute) -> None:
         if findings:
             log_evidence = show_number(posteriors.log_evidence, o.digits)
             print(f"ln P(evidence) = {log_evidence}" if on_terminal() else f"# ln P(evidence)\t\t{log_evidence}")
+
+
+def print_contributions(o: Query, findings: Any, explanations: list[Contributions]) -> None:
+    """Print what findings contribute: a table for each target."""
+    if o.json:
+        print_json({"file": o.file, "evidence": findings_as_json(findings), "contributions": [
+            {"target": why.target, "state": why.state, "of": why.of, "base": why.base, "total": why.total,
+             "contributions": dict(why), "errors": why.errors} for why in explanations
+        ]})  # fmt: skip
+        return
+    for i, why in enumerate(explanations):
+        if on_terminal() and i:
+            print()
+        print(bold(str(why.explained)) if on_terminal() else f"# {shown(str(why.explained))}")
+        rows: list[tuple[Cell, ...]] = [("without findings", "", why.base)]
+        rows += [(v, why.findings[v], value) for v, value in why.items()]
+        print_rows(("variable", "finding", "contribution"), [*rows, ("with findings", "", why.total)], digits=o.digits)
 
 
 def answer_questions(

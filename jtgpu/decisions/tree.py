@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from ..backends.base import Evidence
     from ..inference.evidence import Cases, Findings
+    from ..inference.results.contributions import Contributions
     from ..inference.results.marginals import Posteriors
     from ..inference.tree import JunctionTree
     from ..model.states import CodesByVariable
@@ -244,6 +245,25 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         decisions = {v for v in evidence if self._net.variables[self._net.index(v)] in self._net.decisions}
         set_to = {v: s for v, s in evidence.items() if v in decisions and isinstance(s, (str, int, np.integer))}
         return {"evidence": {v: s for v, s in evidence.items() if v not in set_to}, "do": set_to or None}
+
+    def contributions(
+        self, target: str | int | None = None, evidence: Findings | None = None, *, policy: Any = None, **more: Any
+    ) -> Contributions:
+        """Compute what each finding contributes under a policy (default: the best one), with decisions fixed.
+
+        Parameters
+        ----------
+        target, evidence
+            See `jtgpu.JunctionTree.contributions`. A decision among the evidence is fixed in every subset.
+        policy : Policy, mapping or "uniform", optional
+        **more
+            Options of `jtgpu.JunctionTree.contributions`.
+
+        Returns
+        -------
+        Contributions
+        """
+        return self.under(policy).contributions(target, **self._fixed(evidence), **more)
 
     # Value of information -------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from .structures import arcs, draw_graph, heat_map
 from .svg import MAX_TITLE, escaped, marks, picture, shortened, text_width
 
 if TYPE_CHECKING:
+    from ..inference.results.contributions import Contributions
     from ..inference.results.sensitivities import Sensitivity
 
 
@@ -73,30 +74,55 @@ def draw_tornado(sensitivity: Sensitivity, n: int = 10, spread: float = 0.1) -> 
     #     end, green that of the higher one.
     bars = [bar for bar in sensitivity.tornado(n, spread) if math.isfinite(bar.at_low) and math.isfinite(bar.at_high)]
     p = sensitivity.probability
-    ends = [p, *(end for bar in bars for end in (bar.at_low, bar.at_high))]
+    what = f"P({sensitivity.target[0]} = {sensitivity.target[1]})"
+    change = f"{100 * spread:g} %"
+    title = f"{shortened(what, LABEL)} = {p:.6g}; parameters lowered (blue) and raised (green) by {change}"
+    rows = [
+        (str(bar.parameter), (("b", p, bar.at_low), ("v", p, bar.at_high)), f"{bar.at_low:.6g} to {bar.at_high:.6g}")
+        for bar in bars
+    ]
+    return _draw_ranges(title, rows, p)
+
+
+def draw_waterfall(contributions: Contributions) -> Drawing:
+    """Draw the way from the quantity without findings to that with all; blue lowers it, green raises it."""
+    at, rows = contributions.base, []
+    for name, value in contributions.items():
+        label = f"{name} = {contributions.findings[name]}"
+        rows.append((label, (("v" if value >= 0 else "b", at, at + value),), f"{value:+.6g}"))
+        at += value
+    if len(rows) > MAX_ROWS:
+        at = contributions.base + math.fsum([*contributions.values()][: MAX_ROWS - 1])
+        change = contributions.total - at
+        what = f"{len(rows) - MAX_ROWS + 1} other findings"
+        rows[MAX_ROWS - 1 :] = [(what, (("v" if change >= 0 else "b", at, contributions.total),), f"{change:+.6g}")]
+    return _draw_ranges(contributions._title(), rows, contributions.base)
+
+
+Range = tuple[str, float, float]  # class, ends
+
+
+def _draw_ranges(title: str, rows: Sequence[tuple[str, Sequence[Range], str]], mark: float) -> Drawing:
+    """Draw ranges of a quantity, a row with a label and a text for each, and a line at `mark`."""
+    ends = [mark, *(end for _, ranges, _ in rows for _, *both in ranges for end in both)]
     low, high = min(ends), max(ends)
     scale = CHART / (high - low) if high > low else 0.0
-    labels = [shortened(str(bar.parameter), LABEL) for bar in bars]
+    labels = [shortened(label, LABEL) for label, _, _ in rows]
     left = PAD + max(map(text_width, labels), default=0) + PAD
 
     def x(value: float) -> float:
         return round(left + (value - low) * scale, 1)
 
-    what = f"P({sensitivity.target[0]} = {sensitivity.target[1]})"
-    change = f"{100 * spread:g} %"
-    title = f"{shortened(what, LABEL)} = {p:.6g}; parameters lowered (blue) and raised (green) by {change}"
     body = [f'<text class="h" x="{PAD}" y="16">{escaped(title)}</text>']
-    for i, (bar, label) in enumerate(zip(bars, labels, strict=True)):
+    for i, ((_, ranges, text), label) in enumerate(zip(rows, labels, strict=True)):
         y = TITLE + i * ROW
         body.append(f'<text class="r" x="{left - PAD}" y="{y + 14}">{escaped(label)}</text>')
-        for name, end in (("b", bar.at_low), ("v", bar.at_high)):
-            start, length = min(x(p), x(end)), abs(x(end) - x(p))
+        for name, first, last in ranges:
+            start, length = min(x(first), x(last)), abs(x(last) - x(first))
             body.append(f'<rect class="{name}" x="{start:g}" y="{y + 3}" width="{length:.1f}" height="14"/>')
-        body.append(
-            f'<text class="s" x="{left + CHART + PAD}" y="{y + 14}">{bar.at_low:.6g} to {bar.at_high:.6g}</text>'
-        )
-    bottom = TITLE + len(bars) * ROW
-    body.append(f'<path class="k" d="M{x(p):g} {TITLE}V{bottom}"/>')
+        body.append(f'<text class="s" x="{left + CHART + PAD}" y="{y + 14}">{text}</text>')
+    bottom = TITLE + len(rows) * ROW
+    body.append(f'<path class="k" d="M{x(mark):g} {TITLE}V{bottom}"/>')
     body.append(f'<text class="s" x="{left}" y="{bottom + 16}">{low:.6g}</text>')
     body.append(f'<text class="s r" x="{left + CHART}" y="{bottom + 16}">{high:.6g}</text>')
     width, height = max(left + CHART + 160, text_width(title) * 11 // 10 + 2 * PAD), bottom + 24
@@ -374,6 +400,7 @@ PICTURES: dict[str, Callable[[Any], str]] = {  # `_picture` of a result
     "ranking": _ranking,
     "table": _table,
     "tornado": lambda thing: draw_tornado(thing)._repr_html_(),
+    "waterfall": lambda thing: draw_waterfall(thing)._repr_html_(),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import ArgumentError, NetworkError
 from ..inference.results.result import Result
 from ..model.directed import DirectedModel
-from ..model.equivalence import cpdag_of, hamming_distance
+from ..model.equivalence import cpdag_of, experimental_arcs, hamming_distance
 from ..model.network import BayesianNetwork
 from ..util.arguments import check_keywords, described, several
 from ..util.arrays import Floats
@@ -73,13 +73,17 @@ class GraphComparison(Result):
         return {name: [row[i] for row in rows] for i, name in enumerate(("parent", "child", "change"))}
 
 
-def compare(a: object, b: object) -> GraphComparison:
+def compare(
+    a: object, b: object, *, interventions: Iterable[str | Iterable[str]] = ()
+) -> GraphComparison:
     """Compare two directed acyclic graphs over the same variables, and the distributions of two networks.
 
     Parameters
     ----------
     a, b : network, networkx.DiGraph, mapping from child to parents, or `jtgpu.learn.Structure`
         The first one is the reference, such as the true graph.
+    interventions : list of variables, or of lists of variables
+        Experiments that tell more graphs apart: the classes are those of `jtgpu.BayesianNetwork.cpdag`.
 
     Returns
     -------
@@ -110,7 +114,7 @@ def compare(a: object, b: object) -> GraphComparison:
         raise NetworkError(f"the graphs have different variables: {differing[0]!r} is in one of them only")
     order = [second.index(v) for v in first.variables]
     x, y = first._matrix(), second._matrix()[np.ix_(order, order)]
-    kl = None
+    kl, targets = None, first._targets(interventions)
     if isinstance(first, BayesianNetwork) and isinstance(second, BayesianNetwork):
         kl = _divergence(first, second)
     return GraphComparison(
@@ -118,7 +122,7 @@ def compare(a: object, b: object) -> GraphComparison:
         tuple(arc for arc in first.arcs if not _linked(second, arc)),
         tuple((u, v) for u, v in first.arcs if v in second.parents(u)),
         tuple((u, v) for u, v in first.arcs if u in second.parents(v)),
-        hamming_distance(cpdag_of(x), cpdag_of(y)), kl,
+        hamming_distance(*(cpdag_of(arcs, experimental_arcs(arcs, targets)) for arcs in (x, y))), kl,
     )  # fmt: skip
 
 

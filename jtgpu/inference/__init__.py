@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
+    from .queries.effects import Bounds, CausationBounds, Effect
     from .queries.findings import Importance
     from .queries.gradients import EvidenceFunction
     from .queries.information import Observation
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
     from .sets import Joints
 
 __all__ = [
-    "Bar", "CaseExplanations", "CaseStates", "DevicePosteriors", "EvidenceFunction", "ExpectedCounts", "Explanation",
-    "Importance", "Imputed", "JointCost", "Joints", "MapCost", "Observation", "Parameter", "Parameters", "QuestionCost",
-    "Ranking", "Samples", "Scores", "Sensitivity",
+    "Bar", "Bounds", "CaseExplanations", "CaseStates", "CausationBounds", "DevicePosteriors", "Effect",
+    "EvidenceFunction", "ExpectedCounts", "Explanation", "Importance", "Imputed", "JointCost", "Joints", "MapCost",
+    "Observation", "Parameter", "Parameters", "QuestionCost", "Ranking", "Samples", "Scores", "Sensitivity",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
+    "queries.effects": "Bounds CausationBounds Effect",
     "queries.findings": "Importance", "queries.gradients": "EvidenceFunction", "queries.information": "Observation",
     "results.case_states": "CaseExplanations CaseStates Explanation Imputed Samples",
     "results.rankings": "ExpectedCounts JointCost MapCost QuestionCost Ranking Scores",

@@ -15,7 +15,8 @@ from .compiled_network import Served
 from .evidence import CaseEvidence, Cases, EvidenceOptions, Findings, read_findings, read_known
 from .interventions import ResolvedEvidence
 from .planning import FrameOptions
-from .queries import counts, findings, frames, information
+from .queries import contributions as explained
+from .queries import counts, effects, findings, frames, information
 from .queries import joint as joints
 from .queries import map as maximal
 from .queries import mpe as explanations
@@ -100,6 +101,12 @@ class JunctionTree(CompiledModel, Served):
     mutual_information = information.mutual_information
     value_of_information = information.value_of_information
     evidence_importance = findings.evidence_importance
+    contributions = explained.contributions
+    contributions_batch = explained.contributions_batch
+    effect = effects.effect
+    probability_of_causation = effects.probability_of_causation
+    counterfactual = effects.counterfactual
+    counterfactual_batch = effects.counterfactual_batch
     mpe = explanations.mpe
     mpe_batch = explanations.mpe_batch
     map = maximal.map

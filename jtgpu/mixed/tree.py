@@ -20,6 +20,7 @@ from ..util.arguments import check_keywords, choice, random_generator, whole_num
 from ..util.lru import LRU
 from .answers import Answerer
 from .components import numbers_of
+from .contributions import contributions
 from .evidence import MixedCases, read_case, read_cases
 from .information import InformationQueries
 from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns
@@ -309,6 +310,8 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
             values[rows] = np.where(np.any(states[rows] < 0, axis=1)[:, None], part.values, drawn)
         self._check_possible(np.any(states < 0, axis=1), read, on_error)
         return MixedSamples(self._net, states, values, read.table)
+
+    contributions = contributions
 
     # Information ----------------------------------------------------------------------------------------------
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import NetworkError, closest, shown
+from ..errors import ArgumentError, NetworkError, closest, shown
 from ..util.arguments import check_keywords, mapping, several
 from ..util.arrays import Bools
 from .discrete import MAX_AXES, DiscreteModel
-from .equivalence import are_equivalent, cpdag_of, digraph
+from .equivalence import are_equivalent, cpdag_of, digraph, experimental_arcs
 
 if TYPE_CHECKING:
     import networkx
@@ -194,11 +194,17 @@ class DirectedModel(DiscreteModel):
         blanket = {*self._parents[v], *self._children[v], *(p for c in self._children[v] for p in self._parents[c])}
         return self._named(sorted(blanket - {v}))
 
-    def cpdag(self) -> networkx.DiGraph[str]:
+    def cpdag(self, *, interventions: Iterable[str | Iterable[str]] = ()) -> networkx.DiGraph[str]:
         """Return the equivalence class of the graph as a `networkx.DiGraph`.
 
         Graphs are equivalent if they imply the same independences. An arc that has the same direction in all equivalent
         graphs is an arc, every other one is a pair of arcs in both directions.
+
+        Parameters
+        ----------
+        interventions : list of variables, or of lists of variables
+            Experiments besides observations, by the variables that are set: the class is that of the graphs that imply
+            the same in each of them, too (Hauser and Bühlmann, JMLR 2012).
 
         Examples
         --------
@@ -206,10 +212,17 @@ class DirectedModel(DiscreteModel):
         >>> [*jtgpu.network("rain->wet<-sprinkler; wet->slippery").cpdag().edges]
         [('rain', 'wet'), ('wet', 'slippery'), ('sprinkler', 'wet')]
         """
-        return digraph(self._variables, cpdag_of(self._matrix()))
+        arcs = self._matrix()
+        return digraph(self._variables, cpdag_of(arcs, experimental_arcs(arcs, self._targets(interventions))))
 
-    def is_equivalent(self, other: DirectedModel) -> bool:
-        """Whether another graph over the same variables implies the same independences.
+    def is_equivalent(self, other: DirectedModel, *, interventions: Iterable[str | Iterable[str]] = ()) -> bool:
+        """Whether another graph over the same variables implies the same independences, also of experiments.
+
+        Parameters
+        ----------
+        other : network
+        interventions : list of variables, or of lists of variables
+            See `cpdag`.
 
         Raises
         ------
@@ -219,7 +232,18 @@ class DirectedModel(DiscreteModel):
         if {*getattr(other, "variables", ())} != {*self._variables}:
             raise NetworkError(f"is_equivalent compares graphs of the same variables, not {self!r} and {other!r}")
         order = [other.index(v) for v in self._variables]
-        return are_equivalent(self._matrix(), other._matrix()[np.ix_(order, order)])
+        theirs = other._matrix()[np.ix_(order, order)]
+        return are_equivalent(self._matrix(), theirs, self._targets(interventions))
+
+    def _targets(self, interventions: Iterable[str | Iterable[str]]) -> Bools:
+        """The variables that are set in each experiment, (K, n)."""
+        if isinstance(interventions, str):
+            raise ArgumentError(f"interventions must be a list such as [{interventions!r}], not a text")
+        targets = [[v] if isinstance(v, str) else [*v] for v in interventions]
+        rows = np.zeros((len(targets), len(self)), np.bool_)
+        for row, target in zip(rows, targets, strict=True):
+            row[[self.index(v) for v in target]] = True
+        return rows
 
     def _matrix(self) -> Bools:
         """[u, v]: whether the graph has the arc u -> v."""

@@ -58,6 +58,15 @@ def _is_compelled(u: int, v: int, directed: Bools, linked: Bools) -> bool:
     return any(not linked[a, b] for i, a in enumerate(between) for b in between[i + 1 :])
 
 
+def experimental_arcs(arcs: Bools, targets: Bools) -> Bools:
+    """Arcs whose direction experiments tell: of two variables one was set, and the other not."""
+    # targets: (K, n) variables that were set in each experiment (Hauser and Bühlmann, 2012)
+    apart = np.zeros_like(arcs)
+    for target in targets:
+        apart |= target[:, None] != target
+    return np.asarray(arcs & apart)
+
+
 def cpdag_of(arcs: Bools, known: Bools | None = None) -> Bools:
     """The equivalence class of an acyclic graph: both directions of an arc that is not compelled."""
     compelled = compelled_arcs(arcs, known)
@@ -75,8 +84,11 @@ def structural_hamming_distance(first: Bools, second: Bools) -> int:
     return hamming_distance(cpdag_of(first), cpdag_of(second))
 
 
-def are_equivalent(first: Bools, second: Bools) -> bool:
+def are_equivalent(first: Bools, second: Bools, targets: Bools | None = None) -> bool:
     """Whether two acyclic graphs have the same links and the same colliders of unlinked parents (Verma, Pearl 1990)."""
+    # targets: see `experimental_arcs`, which must be the same, too
+    if targets is not None and (experimental_arcs(first, targets) != experimental_arcs(second, targets)).any():
+        return False
     linked = first | first.T
     return bool((linked == (second | second.T)).all()) and _colliders(first, linked) == _colliders(second, linked)
 

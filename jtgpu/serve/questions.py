@@ -9,11 +9,12 @@ from msgspec import Meta
 
 from ..inference.queries import text
 from ..inference.results.case_states import Explanation
+from ..inference.results.contributions import Contributions as Attributed
 from ..inference.results.sensitivities import Bar as TornadoBar
 from ..inference.results.sensitivities import Sensitivity as Derivatives
 from ..inference.tree import JunctionTree
 from ..mixed.tree import MixedTree
-from ..util.options import InformationUnit
+from ..util.options import Explained, InformationUnit
 from . import decisions as decisions  # registers its questions
 from . import posteriors as posteriors
 from . import slices as slices
@@ -257,6 +258,52 @@ class Importance(Case, kw_only=True):
 
     def reply(self, made: Any, tree: JunctionTree, form: Form) -> Findings:
         return {"target": _name(tree, self.target), "findings": [*map(text.plain_fields, made)]}
+
+
+class Contribution(TypedDict):
+    """The Shapley value of a finding, and its standard error: 0 where it is exact."""
+
+    variable: str
+    finding: str
+    contribution: float
+    error: float
+
+
+class ContributionsReply(Reply):
+    """Contributions of findings, the largest first; base and contributions sum to the total."""
+
+    of: str
+    target: str | None
+    state: str | None
+    base: float
+    total: float
+    contributions: list[Contribution]
+
+
+@question(
+    "/contributions", "contributions", ContributionsReply,
+    {"target": "lung", "state": "yes", "evidence": {"xray": "yes", "smoke": "no"}}, _about_last, kinds=OF_CASES,
+)
+class Contributions(Case, kw_only=True):
+    """Contributions of findings to a posterior: Shapley values; soft evidence is not supported."""
+
+    target: Variable | None = None
+    of: Annotated[Explained | None, Meta(
+        description="The quantity; default: the probability of a state, or the mean of a number.")] = None
+    state: Annotated[str | None, Meta(description="State of the target; default: present, or most probable.")] = None
+
+    def reply(self, made: Attributed, tree: JunctionTree | MixedTree, form: Form) -> ContributionsReply:
+        rows: list[Contribution] = [
+            {"variable": v, "finding": made.findings[v], "contribution": value, "error": made.errors[v]}
+            for v, value in made.items()
+        ]
+        return {
+            "of": made.of, "target": made.target, "state": made.state, "base": made.base, "total": made.total,
+            "contributions": rows,
+        }  # fmt: skip
+
+    def seconds(self, tree: JunctionTree | MixedTree, rates: Rates) -> float:
+        return rates.seconds(2 ** min(len({*(self.evidence or {}), *(self.likelihood or {})}), 16))
 
 
 class ConflictReply(Reply):

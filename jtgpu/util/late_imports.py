@@ -135,6 +135,12 @@ def validations() -> Any:
     return _open("validations")
 
 
+def waterfall(thing: object) -> Drawing:
+    """``contributions.draw()``: a picture by the module `jtgpu.draw.html`."""
+    drawing: Drawing = _open("html").draw_waterfall(thing)
+    return drawing
+
+
 def html(thing: object) -> str:
     """``_repr_html_()`` of an object: what a notebook shows, from the module `jtgpu.draw.html`."""
     text: str = _open("html").html(thing)

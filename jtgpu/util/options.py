@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypedDict
 
 __all__ = [
-    "Against", "BackendName", "CompileOptions", "DLPackArray", "Data", "Decisions", "Devices", "Dtype", "EngineName",
-    "Frame", "FrameLibrary", "ImputeMethod", "InformationUnit", "JointMethod", "LearnBackend", "Lowering", "Metric",
-    "MissingCells", "Objective", "OnProblem", "Order", "OrderMethod", "OutlierMethod", "PlanOptions", "PosteriorMethod",
-    "Scale", "ScreenMissing", "SearchMethod", "StructurePriorLike", "TableLike", "TreeOptions", "ZeroRows",
+    "Against", "BackendName", "CompileOptions", "DLPackArray", "Data", "Decisions", "Devices", "Dtype",
+    "EngineName", "Explained", "Frame", "FrameLibrary", "ImputeMethod", "InformationUnit", "Interventions",
+    "JointMethod", "LearnBackend", "Lowering", "Metric", "MissingCells", "Objective", "OnProblem", "Order",
+    "OrderMethod", "OutlierMethod", "PlanOptions", "PosteriorMethod", "Scale", "ScreenMissing", "SearchMethod",
+    "StructurePriorLike", "TableLike", "TreeOptions", "ZeroRows",
 ]  # fmt: skip
 
 
@@ -42,8 +43,11 @@ LearnBackend = Literal["cpu", "gpu"]  # of structures
 SearchMethod = Literal["auto", "exact", "order", "greedy", "tabu"]
 PosteriorMethod = Literal["auto", "exact", "mcmc"]
 MissingCells = Literal["error", "drop", "available"]
+# of learned tables: a column with the variables that were set in each row, or variable to rows
+Interventions = str | Mapping[str, Any] | None
 StructurePriorLike = Literal["uniform", "fair", "order"] | tuple[Literal["edge"], Any]  # ("edge", probabilities)
 InformationUnit = Literal["nats", "bits"]
+Explained = Literal["probability", "log-odds", "log-evidence", "mean"]
 Metric = Literal["auto", "euclidean", "manhattan", "hamming", "gower"]
 Scale = Literal["std", "range"]
 ScreenMissing = Literal["auto", "ignore", "state", "error"]

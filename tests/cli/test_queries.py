@@ -257,6 +257,23 @@ def test_query_answers_questions(asia: jtgpu.JunctionTree) -> None:
     assert "gain" in everything.stdout
 
 
+def test_query_why(asia: jtgpu.JunctionTree) -> None:
+    findings = ("-e", "xray=yes", "-e", "smoke=no")
+    why = asia.contributions("lung", {"xray": "yes", "smoke": "no"})
+    result = run("query", ASIA, *findings, "-t", "lung,tub", "--why", *REFERENCE)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[:3] == ["# P(lung = yes)", "variable\tfinding\tcontribution", f"without findings\t\t{why.base!r}"]
+    assert lines[3] == f"xray\tyes\t{why['xray']!r}"
+    assert "# P(tub = yes)" in lines
+    result = run("query", ASIA, *findings, "-t", "lung", "--why", "--json", *REFERENCE)
+    assert json.loads(result.stdout)["contributions"][0]["contributions"] == dict(why)
+    for wrong in (("-t", "lung"), findings, (*findings, "H(lung)")):
+        result = run("query", ASIA, *wrong, "--why", *REFERENCE)
+        assert result.exit_code == 2
+        assert "--why" in result.stderr
+
+
 def test_query_explains(asia: jtgpu.JunctionTree) -> None:
     result = run("query", ASIA, "MPE(2 | xray=yes)", "MAP(lung, bronc | xray=yes)", *REFERENCE)
     assert result.exit_code == 0, result.output

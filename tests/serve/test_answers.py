@@ -102,6 +102,10 @@ def test_rankings(client: Client, asia: JunctionTree) -> None:
     ranked = asia.evidence_importance("lung", evidence)
     assert [f["variable"] for f in found["findings"]] == [i.variable for i in ranked]
     np.testing.assert_allclose(found["findings"][0]["without"], ranked[0].without, atol=1e-12)
+    found = client.ask("asia", "contributions", {"target": "lung", "evidence": evidence})
+    why = asia.contributions("lung", evidence)
+    assert {c["variable"]: c["contribution"] for c in found["contributions"]} == pytest.approx(dict(why), abs=1e-12)
+    assert (found["state"], found["base"], found["total"]) == ("yes", pytest.approx(why.base), pytest.approx(why.total))
     found = client.ask("asia", "conflict", {"evidence": evidence})
     assert found["conflict"] == pytest.approx(asia.conflict(evidence), abs=1e-12)
 
@@ -188,6 +192,7 @@ def test_the_answers_have_the_documented_types(asia: JunctionTree) -> None:
         "posteriors": {"evidence": SEEN}, "mpe": {"k": 2}, "map": {"variables": ["lung"]}, "voi": {"target": "lung"},
         "mi": {"target": "lung"}, "sensitivity": {"target": ["lung", "yes"]},
         "importance": {"target": "lung", "evidence": {"xray": "yes"}}, "conflict": {"evidence": {"xray": "yes"}},
+        "contributions": {"target": "lung", "evidence": {"xray": "yes"}, "of": "log-odds"},
         "joint": {"variables": ["lung", "bronc"]}, "sample": {"n": 2}, "ask": {"question": "P(lung)"},
     }  # fmt: skip
     assert set(bodies) == set(QUESTIONS) - ELSEWHERE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,9 +21,9 @@ PER_SWEEP, PER_RECORD, PER_CELL, PER_TERM, PER_LARGE_TERM = 5.0, 0.09, 2.4e-3, 6
 PER_ROW, PER_ROW_RECORD, PER_PACKED_TERM, PER_OTHER_TERM = 9.0, 0.06, 1.3e-4, 3.5e-4
 PER_GROUP, PER_DERIVED_RECORD = 100.0, 0.6  # what a program of its own costs before its first sweep
 PER_LISTED_TERM = 1.3e-3
-# Of one case on several threads: what a thread shall have at least, in microseconds. Parts of a packed contraction pack
-# the same numbers again, which takes up to PACKING of its time; those below WHOLE are hardly split.
-EACH_THREAD, PACKING, WHOLE = 600.0, 1000.0, 30.0
+# Of one case on several threads: microseconds to wake the others, and more for each. Parts of a packed contraction pack
+# the same numbers again, which takes up to PACKING of its time; those below WHOLE are hardly split. Fitted on 16 cores.
+WAKE, EACH_THREAD, PACKING, WHOLE = 500.0, 50.0, 1000.0, 30.0
 MARGIN = 1.25  # rows are answered one by one where that is so many times quicker
 
 
@@ -66,8 +67,8 @@ class Times(NamedTuple):
     derivation: float
 
 
-def threads_of(records: Records) -> int:
-    """The number of threads that pays for one case: each has enough work that can be split without loss."""
+def splittable(records: Records) -> float:
+    """Microseconds of one case on one thread that several can share without loss."""
     r, at = records.records, records.record_ptr[:-1]
     terms, listed, packed = _terms(records), r[at + LISTED], r[at + PACKED] == 1
     time = np.where(packed, PER_PACKED_TERM, PER_OTHER_TERM) * terms
@@ -75,7 +76,13 @@ def threads_of(records: Records) -> int:
     second = r[np.minimum(at + FIRST_LOOP + 1, len(r) - 1)]  # a record without loops may be the last
     time = np.where(listed < 0, PER_LISTED_TERM * second, time)
     useful = np.where(packed & (listed == 0) & (time > WHOLE), np.maximum(time - PACKING, 0.0), time)
-    return max(1, int((useful.sum() + PER_ROW_RECORD * len(at)) / EACH_THREAD))
+    return float(useful.sum() + PER_ROW_RECORD * len(at))
+
+
+def threads_of(shared: float, most: int) -> int:
+    """The number of threads, at most so many, that answers one case soonest; see `splittable`."""
+    n = max(1, min(most, round(math.sqrt(shared / EACH_THREAD))))
+    return n if shared / n + WAKE + EACH_THREAD * n < shared else 1
 
 
 def times_of(records: Records, lanes: int) -> Times:

@@ -13,7 +13,7 @@ from ...plans.specialise import FREE, HARD, SOFT, FlatProgram, densities, flatte
 from ...util.loops import loops
 from ...util.lru import LRU
 from .backward import BackwardSteps, steps_of
-from .costs import Times, threads_of, times_of
+from .costs import Times, splittable, threads_of, times_of
 from .parallel import Tasks, make_tasks
 from .records import CELLS, HEADER, ArenaLayout, Lowering, Records
 from .reuse import reuse_cells
@@ -96,7 +96,7 @@ class CachedProgram:
         self._reused: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
         self._records: Records | None = None
         self._tasks: tuple[int, Records, Tasks] | None = None
-        self._threads: tuple[Records, int] | None = None
+        self._splittable: tuple[Records, float] | None = None
         self._hashes: tuple[Records, tuple[NDArray[np.uint64], NDArray[np.uint64]]] | None = None
 
     @property
@@ -122,13 +122,12 @@ class CachedProgram:
         """Observed variables."""
         return np.flatnonzero(np.frombuffer(self.key[0], np.bool_))
 
-    @property
-    def threads(self) -> int:
-        """Threads that pay for one case."""
-        records, threads = self.records, self._threads
-        if threads is None or threads[0] is not records:
-            self._threads = threads = records, threads_of(records)
-        return threads[1]
+    def threads(self, most: int) -> int:
+        """Threads, at most so many, that pay for one case."""
+        records, shared = self.records, self._splittable
+        if shared is None or shared[0] is not records:
+            self._splittable = shared = records, splittable(records)
+        return threads_of(shared[1], most)
 
     def tasks(self, records: Records, n_exponents: int, threads: int) -> Tasks:
         """The records, those of this program at some time, split for some threads."""

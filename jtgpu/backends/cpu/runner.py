@@ -123,7 +123,7 @@ class Runner:
         elif log_scale != IMPOSSIBLE:
             n = 1
             if self.threads > 1 and cached.terms >= PARALLEL and not zeros:
-                n = min(self.threads, cached.threads) if self.asked is None else self.threads
+                n = cached.threads(self.threads) if self.asked is None else self.threads
             if n > 1:
                 own = state if states is None else states.case(state)
                 if own is not None:

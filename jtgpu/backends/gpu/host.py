@@ -21,9 +21,8 @@ from ...plans.specialise import conditional_heads
 from ...util.system import free_memory
 from .. import get
 from ..base import Backend, BatchResult, ColumnResult, Counts, Evidence, Result
-from .batch.sparsity import flat_factors
+from .lower import Lowered, flat_factors, lowered
 from .program.layout import MOST_REACH, Reach, reach
-from .program.records import Binary, binary_program, loops_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,25 +38,17 @@ LARGE = 1 << 28  # bytes of a plan's tables for which the host's memory is looke
 EXTENDED = 2.5  # bytes of a number and its exponent, and of the number alone, relative to the latter
 
 
-Contractions = Callable[["Plan"], tuple[Binary, Sequence[int], Sequence[int]]]
-
-
-def _of_posteriors(plan: Plan) -> tuple[Binary, Sequence[int], Sequence[int]]:
-    return binary_program(plan), plan.root_table.tolist(), plan.posterior_table.tolist()
-
-
 class Host:
     """A plan and a model's numbers on the CPU, for the cases that a GPU cannot answer. Thread-safe.
 
     The backend is made for the first of them.
     """
-    # contractions: Gives those of a plan whose answers are wanted, tables of P(e), and of the other answers. Default:
-    #     of posteriors
+    # contractions: Those of a plan whose answers are wanted
 
     def __init__(
-        self, plan: Plan, factors: Sequence[NDArray[np.float64]], contractions: Contractions | None = None
+        self, plan: Plan, factors: Sequence[NDArray[np.float64]], contractions: Callable[[Plan], Lowered] = lowered
     ):
-        self.plan, self._factors, self._contractions = plan, list(factors), contractions or _of_posteriors
+        self.plan, self._factors, self._contractions = plan, list(factors), contractions
         self._lock = threading.Lock()
         self._made: Backend | None = None
         self._is_old = False  # whether the backend has other numbers
@@ -119,10 +110,7 @@ class Host:
         plan, flat = self.plan, flat_factors(self.plan, self._factors)
         by = [max(1.0, float(f.sum()) / math.sqrt(max(len(f), 1))) if len(f) else 1.0 for f in flat]
         factors = [f / x for f, x in zip(flat, by, strict=True)]
-        program, roots, answers = self._contractions(plan)
-        loops = [loops_of(plan, program.scopes, step) for step in program.steps]
-        sizes = [plan.size(s) for s in program.scopes]
-        return reach(sizes, program, loops, factors, roots, answers), sum(math.log2(x) for x in by)
+        return reach(self._contractions(plan), factors), sum(math.log2(x) for x in by)
 
     def is_right(self, log2_evidence: float, real: str = "float64") -> bool:
         """Whether the answers of a case with this P(e) are right."""

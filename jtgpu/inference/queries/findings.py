@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from ...errors import EvidenceError, ImpossibleEvidence
 from ...util.arrays import Bools, Floats, Ints
 from ...util.text_table import record_repr
 from ..evidence import read_known
+from ..evidence_table import BatchEvidence
 from ..results.rankings import Ranking
 from .information import TINY, kl_divergence
 
@@ -89,11 +89,12 @@ def conflict(
         See `posteriors`.
     """
     known = read_known(self.model, evidence, likelihood, None, do)
-    n = len(_findings(self, known))
+    case = as_table(known)
+    n = len(findings_of(case))
     if not n:
         raise EvidenceError("the conflict measure requires at least one finding")
     included = np.vstack([np.zeros(n, np.bool_), np.ones(n, np.bool_), np.eye(n, dtype=np.bool_)])
-    result = _run_subsets(self, known, included, [])
+    result = run_rows(self, subset_rows(case, np.zeros(n + 2, np.int64), included), [])
     _raise_if(self, known, bool(result.impossible[:2].any()))
     # the factors of a Markov network may have any sum: probabilities are relative to no evidence
     log_p = result.log_evidence - result.log_evidence[0]
@@ -120,16 +121,18 @@ def evidence_importance(
     known = read_known(self.model, evidence, likelihood, None, do)
     model = self.model
     t = model.index(target)
-    findings = _findings(self, known)
+    case = as_table(known)
+    findings = findings_of(case)
     n = len(findings)
     if not n:
         raise EvidenceError("evidence_importance requires at least one finding")
     single = np.eye(n, dtype=np.bool_)
     included = np.vstack([np.ones(n, np.bool_), np.zeros(n, np.bool_), ~single, single])
-    result = _run_subsets(self, known, included, [t])
+    rows = subset_rows(case, np.zeros(len(included), np.int64), included)
+    result = run_rows(self, rows, [t])
     _raise_if(self, known, bool(result.impossible[0]))
     posterior, prior = result.posterior[0], result.posterior[1]
-    logs = _log_small(self, known, included, t, result)
+    logs = log_small(self, rows, t, result)
     vectors = known.case.vectors(model.cardinality)
     answers = []
     for i, v in enumerate(findings):
@@ -152,46 +155,50 @@ def evidence_importance(
     return Ranking(answers, Importance, f"Importance of findings for {model.variables[t]}, most important first")
 
 
-def _findings(tree: CompiledModel, known: CaseEvidence) -> list[int]:
-    """Variables with evidence, interventions excluded; ascending."""
+def as_table(known: CaseEvidence) -> BatchEvidence:
+    """The evidence of one case as that of a table of one row, without soft evidence."""
     case = known.case
-    return [
-        v
-        for v in range(len(tree.model))
-        if (case.state[v] >= 0 or v in case.likelihood) and v not in known.intervened
-    ]
+    likelihood = {v: w[None] for v, w in case.likelihood.items()}
+    return BatchEvidence(case.state[None], likelihood, intervened=known.intervened)
 
 
-def _log_small(tree: CompiledModel, known: CaseEvidence, included: Bools, t: int, result: BatchResult) -> Floats:
-    """ln of the posteriors of t in the rows of `_run_subsets` that are too small for a number; -inf elsewhere."""
-    small = np.full(result.posterior.shape, -np.inf)
-    rows, states = np.nonzero((result.posterior < TINY) & ~result.impossible[:, None])
-    if len(rows) and known.case.state[t] < 0:
-        exact = _run_subsets(tree, known, included[rows], [], {t: states})
-        small[rows, states] = exact.log_evidence - result.log_evidence[rows]
-    return small
+def findings_of(known: BatchEvidence) -> list[int]:
+    """Variables with evidence in the first case, interventions excluded; ascending."""
+    observed = {*np.flatnonzero(known.states[0] >= 0).tolist(), *known.likelihood}
+    return sorted(observed.difference(known.intervened))
 
 
-def _run_subsets(
-    tree: CompiledModel, known: CaseEvidence, included: Bools, targets: list[int],
-    more: Mapping[int, Ints] | None = None,
-) -> BatchResult:  # fmt: skip
-    """Results of one case for each row of `included`, (rows, findings), with this subset of the findings.
-
-    Interventions are part of every case.
-    """
-    # more: states, (rows,), of variables that are not observed
-    case = known.case
-    states = np.tile(case.state, (len(included), 1))
-    weights: dict[int, Floats] = {v: np.tile(w, (len(included), 1)) for v, w in case.likelihood.items()}
-    for i, v in enumerate(_findings(tree, known)):
+def subset_rows(known: BatchEvidence, cases: Ints, included: Bools) -> BatchEvidence:
+    """Some cases, each with a subset of its findings, whose pattern all of them share."""
+    # cases: (R,) rows of `known`; interventions stay
+    # included: (R, findings) in the order of `findings_of`
+    states, weights = known.states[cases], {v: w[cases] for v, w in known.likelihood.items()}
+    for i, v in enumerate(findings_of(known)):
         states[~included[:, i], v] = -1
         if v in weights:
             weights[v][~included[:, i]] = 1.0
-    for v, column in (more or {}).items():
-        states[:, v] = column
-    backend = tree.intervened(known.intervened).backend
-    return backend.run_batch(np.ascontiguousarray(states, np.int32), weights, targets)
+    return replace(known, states=states, likelihood=weights)
+
+
+def run_rows(tree: CompiledModel, rows: BatchEvidence, targets: list[int]) -> BatchResult:
+    """Results of cases without soft evidence."""
+    backend = tree.intervened(rows.intervened).backend
+    return backend.run_batch(np.ascontiguousarray(rows.states, np.int32), rows.likelihood, targets)
+
+
+def log_small(tree: CompiledModel, rows: BatchEvidence, t: int, result: BatchResult) -> Floats:
+    """ln of the posteriors of t in the rows of a result that are too small for a number; -inf elsewhere."""
+    small = np.full(result.posterior.shape, -np.inf)
+    at, states = np.nonzero((result.posterior < TINY) & ~result.impossible[:, None])
+    free = rows.states[at, t] < 0
+    at, states = at[free], states[free]
+    if len(at):
+        observed = rows.states[at]
+        observed[:, t] = states
+        weights = {v: w[at] for v, w in rows.likelihood.items()}
+        exact = run_rows(tree, replace(rows, states=observed, likelihood=weights), [])
+        small[at, states] = exact.log_evidence - result.log_evidence[at]
+    return small
 
 
 def _raise_if(tree: CompiledModel, known: CaseEvidence, impossible: bool) -> None:

@@ -151,7 +151,7 @@ def _tables(tree: CompiledModel, scope: Sequence[int], resolved: ResolvedEvidenc
         table = np.reshape(w, [int(model.cardinality[u]) for u in axes])
         yield _ScopeTable(tuple(u for u in axes if case.state[u] < 0), table[slice_of(axes, case.state)], *_span(table))
     factors = model_factors(model)
-    relevant = _ancestors(model, [*scope, *weighed, *np.flatnonzero(case.state >= 0).tolist()])
+    relevant = ancestors(model, [*scope, *weighed, *np.flatnonzero(case.state >= 0).tolist()])
     spans = tree.cached("spans", id(resolved.factors), lambda: (resolved.factors, [*map(_span, resolved.factors)]))[1]
     for f, table in enumerate(resolved.factors[: len(factors)]):
         if f in relevant:
@@ -165,7 +165,7 @@ def _span(table: Floats) -> tuple[int, int]:
     return math.frexp(least)[1] - 1, math.frexp(float(np.max(table, initial=0.0)))[1]
 
 
-def _ancestors(model: DiscreteModel, variables: Iterable[int]) -> set[int]:
+def ancestors(model: DiscreteModel, variables: Iterable[int]) -> set[int]:
     """Numbers of the factors that are not barren: those of the variables and of their ancestors."""
     if not isinstance(model, BayesianNetwork):  # it is not known which factors sum to 1
         return set(range(len(model) + len(model.factors)))

@@ -60,14 +60,15 @@ def fitted_network(
         mixed: BayesianNetwork = cast(Any, _mixed_network(table, arcs, ess))  # as in the type of `jtgpu.learn.fit`
         return mixed
     known = {} if known is None else known
-    weights = np.ones(table.codes.shape[1]) if table.weights is None else table.weights.astype(np.float64)
+    of_child = {v: part for part, members in table.parts for v in members}
     parents, cpts = {}, {}
     for v, name in enumerate(table.names):
         family = (*np.flatnonzero(arcs[:, v]).tolist(), v)
         if family not in known:
-            cards = [len(table.states[u]) for u in family]
-            columns = [table.codes[u].astype(np.int64) for u in family]
-            if table.has_gaps:
+            part, cards = of_child[v], [len(table.states[u]) for u in family]
+            weights = np.ones(part.codes.shape[1]) if part.weights is None else part.weights.astype(np.float64)
+            columns = [part.codes[u].astype(np.int64) for u in family]
+            if part.has_gaps:
                 columns = [np.where(column == NO_STATE, -1, column) for column in columns]
             known[family] = cpt_from_counts(columns, cards, weights, ess / math.prod(cards))
         cpts[name] = known[family]
@@ -82,12 +83,20 @@ def _mixed_network(table: NumericTable, arcs: Bools, ess: float) -> MixedNetwork
     """The network of a graph with numbers, fitted as `jtgpu.learn.fit` does with ``prior="bdeu:ESS"``."""
     from ...mixed.evidence import MixedCases
     from ...mixed.fitting import Strength, uniform_network, with_spread
+    from ...model.mixed import MixedNetwork
     from ..parameters.value_steps import Values
 
     if table.has_gaps:
         raise ArgumentError("networks with numbers are fitted to complete rows; use missing='drop', or jtgpu.learn.fit")
     labels: dict[str, Any] = {v: s or float for v, s in zip(table.names, table.states, strict=True)}
     parents = {name: [table.names[u] for u in np.flatnonzero(arcs[:, v])] for v, name in enumerate(table.names)}
+    if table.interventions is not None:
+        nets = [(_mixed_network(cast(NumericTable, part), arcs, ess), members) for part, members in table.parts]
+        cpts: dict[str, Any] = {}
+        for net, members in nets:
+            own = [table.names[v] for v in members]
+            cpts |= {v: net.gaussian(v) if net.is_number(v) else net.cpt(v) for v in own}
+        return MixedNetwork(labels, parents, cpts)
     weights = np.ones(table.codes.shape[1]) if table.weights is None else table.weights.astype(np.float64)
     cases = MixedCases(table.codes[~table.is_number].T.astype(np.int32), np.ascontiguousarray(table.values.T))
     start = with_spread(uniform_network(labels, parents), cases, weights)

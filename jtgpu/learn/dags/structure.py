@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ...errors import ArgumentError
-from ...model.equivalence import cpdag_of, digraph
+from ...model.equivalence import cpdag_of, digraph, experimental_arcs
 from ...model.network import BayesianNetwork
 from ...options.compute import Compute
 from ...options.learning import Constraints, Search
@@ -20,7 +20,7 @@ from ...util import late_imports
 from ...util.arguments import check_keywords, choice
 from ...util.arrays import Bools, Ints
 from ...util.cells import MissingReport
-from ...util.options import Data, LearnBackend, MissingCells, SearchMethod, StructurePriorLike
+from ...util.options import Data, Interventions, LearnBackend, MissingCells, SearchMethod, StructurePriorLike
 from ...util.text_table import counted
 from .best_graph import BestGraph, climb, exact_best
 from .graphs import adjacency, fitted_network
@@ -135,10 +135,13 @@ class Structure:
 
     @cached_property
     def cpdag(self) -> networkx.DiGraph[str]:
-        """The equivalence class of the graph: an undirected edge is a pair of arcs in both directions."""
-        known = None
+        """The equivalence class of the graph: an undirected edge is a pair of arcs in both directions.
+
+        With interventions, an arc between a variable that was set in a row and one that was not has one direction.
+        """
+        known = experimental_arcs(self._arcs, self._table.targets)
         if isinstance(self._table, NumericTable):  # arcs from states to numbers have one direction
-            known = self._arcs & ~self._table.is_number[:, None] & self._table.is_number
+            known |= self._arcs & ~self._table.is_number[:, None] & self._table.is_number
         return digraph(self.names, cpdag_of(self._arcs, known))
 
     @property
@@ -182,6 +185,7 @@ def structure(  # noqa: PLR0913
     continuous: bool | Iterable[str] | None = None,
     missing: MissingCells = "error",
     weights: object = None,
+    interventions: Interventions = None,
     seed: int = 0,
     seconds: float | None = None,
     constraints: Constraints = Constraints(),
@@ -218,6 +222,11 @@ def structure(  # noqa: PLR0913
         variables are known. The last one requires ``score="bic"``, and method ``"exact"`` or ``"order"``.
     weights : (N,) array_like of int, optional
         How often each row occurs.
+    interventions : str or mapping, optional
+        Experiments: the name of a column, which is no variable, that names the variables that were set in each row
+        (empty: none; several: ``"a;b"``), or a mapping from variable to the rows in which it was set, (N,) of bool.
+        Such a row does not count in the variable's own family (Cooper and Yoo, 1999), so that data may tell the
+        directions of arcs between graphs that observations cannot tell apart.
     seed : int
         Of method ``"order"``: the same seed gives the same graph, for any number of threads.
     seconds : float, optional
@@ -259,11 +268,14 @@ def structure(  # noqa: PLR0913
     choice("method", method, METHODS)
     task = learning_task(
         data, score=score, ess=ess, graph_prior=graph_prior, max_parents=max_parents, states=states,
-        continuous=continuous, missing=missing, weights=weights, seed=seed, seconds=seconds, constraints=constraints,
+        continuous=continuous, missing=missing, weights=weights, interventions=interventions, seed=seed,
+        seconds=seconds, constraints=constraints,
         search=search, read=read, compute=Compute.of(compute, "backend threads devices memory_limit", "structure"),
     )  # fmt: skip
     if task.rule.takes_numbers and method in ("greedy", "tabu"):
         raise ArgumentError(f"method={method!r} takes states only; use method='exact' or 'order' for numbers")
+    if task.coded.interventions is not None and method in ("greedy", "tabu"):
+        raise ArgumentError(f"method={method!r} takes no interventions; use method='exact' or 'order'")
     if task.coded.has_gaps and method in ("greedy", "tabu"):
         raise ArgumentError(f"method={method!r} requires complete rows; use method='order', or missing='drop'")
     if task.prior.name == "order":

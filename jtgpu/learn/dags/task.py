@@ -175,7 +175,8 @@ class LearningTask:
 
     def _score(self, max_parents: int) -> ScoreTable:
         backend = self.backend
-        if backend == "gpu" and (self.coded.has_gaps or not gpu_can_score(self.rule, max_parents)):
+        only_cpu = self.coded.has_gaps or self.coded.interventions is not None
+        if backend == "gpu" and (only_cpu or not gpu_can_score(self.rule, max_parents)):
             backend = "cpu"
         return score_families(
             self.coded, self.rule, max_parents, memory_limit=self.limit, threads=self.threads, backend=backend,
@@ -245,8 +246,8 @@ class LearningTask:
 
 def learning_task(  # noqa: PLR0913
     data: Any, *, score: str | ScoreFunction, ess: float, graph_prior: Any, max_parents: Any, states: Any,
-    continuous: Any, missing: str, weights: Any, seed: int, seconds: float | None, constraints: options.Constraints,
-    search: options.Search, read: ReadOptions, compute: Compute,
+    continuous: Any, missing: str, weights: Any, interventions: Any, seed: int, seconds: float | None,
+    constraints: options.Constraints, search: options.Search, read: ReadOptions, compute: Compute,
 ) -> LearningTask:  # fmt: skip
     """Read and check the arguments that `learn.structure` and `learn.posterior` have in common; called by them only."""
     backend = learn_backend(compute)
@@ -258,6 +259,7 @@ def learning_task(  # noqa: PLR0913
         require_feasible(data, compute.memory_limit, until, read)
     coded = table_of(  # its warnings name the line of the caller of `learn.structure`
         data, rule, continuous, states=states, missing=missing, weights=weights, read=read,
+        interventions=interventions,
     )  # fmt: skip
     require_kind(coded, rule)
     rule.require_scorable(coded.has_gaps)

@@ -15,7 +15,7 @@ import jtgpu
 from jtgpu import errors, timing
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import Cpu, engine, parallel, programs, runner
-from jtgpu.backends.cpu.costs import threads_of
+from jtgpu.backends.cpu.costs import splittable, threads_of
 from jtgpu.backends.cpu.engine import warm_up
 from jtgpu.backends.cpu.records import FIRST_LOOP, LENGTH, LISTED, SPARSE, Records
 from jtgpu.backends.wrappers.pattern_cache import PatternCache
@@ -234,7 +234,9 @@ def test_threads_give_the_same_bits(name: str, share: float, monkeypatch: pytest
     np.testing.assert_allclose(one.posterior, definition.run(evidence).posterior, atol=1e-12)
 
 
-@pytest.mark.parametrize(("name", "least", "most"), [("mildew", 1, 1), ("barley", 1, 1), ("munin1", 4, 8)])
+@pytest.mark.parametrize(
+    ("name", "least", "most"), [("mildew", 1, 1), ("barley", 1, 1), ("munin1", 4, 10), ("link", 4, 8)]
+)
 def test_the_default_number_of_threads_is_that_which_pays(
     name: str, least: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -260,9 +262,9 @@ def test_the_given_number_of_threads_is_used(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(runner, "cores", lambda: 16)
     estimated: list[Records] = []
 
-    def estimate(records: Records) -> int:
+    def estimate(records: Records) -> float:
         estimated.append(records)
-        return 5
+        return 1300.0
 
     used: list[int] = []
     run_tasks = parallel.run_tasks
@@ -271,7 +273,7 @@ def test_the_given_number_of_threads_is_used(monkeypatch: pytest.MonkeyPatch) ->
         used.append(task[-1])
         return run_tasks(*task)
 
-    monkeypatch.setattr(programs, "threads_of", estimate)
+    monkeypatch.setattr(programs, "splittable", estimate)
     monkeypatch.setattr(runner, "run_tasks", noted)
     net = chain(50, 2)
     for threads, expected in ((None, 5), (3, 3), (1, None)):
@@ -291,12 +293,13 @@ def test_the_estimate_of_threads_reads_no_record_beyond_the_last() -> None:
     )  # fmt: skip
     found = backend_of(compiled(net)).runner.model.programs.get(np.array([True, False])).records
     assert len(found.records) == FIRST_LOOP
-    assert threads_of(found) == 1
+    assert threads_of(splittable(found), 16) == 1
     r = found.records.copy()
-    for terms, threads in ((10**3, 1), (10**6, 2), (10**7, 21)):
+    for terms, on_sixteen, on_two in ((10**3, 1, 1), (8 * 10**5, 5, 1), (10**6, 5, 2), (10**7, 16, 2)):
         r[[LENGTH, LISTED]] = FIRST_LOOP + 2, SPARSE
         listed = np.concatenate([r, [1, terms]])
-        assert threads_of(found._replace(records=listed, record_ptr=np.array([0, len(listed)]))) == threads
+        shared = splittable(found._replace(records=listed, record_ptr=np.array([0, len(listed)])))
+        assert (threads_of(shared, 16), threads_of(shared, 2), threads_of(shared, 1)) == (on_sixteen, on_two, 1)
 
 
 def test_impossible_evidence_ends_every_thread(monkeypatch: pytest.MonkeyPatch) -> None:

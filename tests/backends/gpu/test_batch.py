@@ -16,20 +16,20 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
+from jtgpu.backends.gpu import lower
 from jtgpu.backends.gpu.batch import codegen, generated
 from jtgpu.backends.gpu.batch import engine as batch
 from jtgpu.backends.gpu.batch import levels as batch_levels
 from jtgpu.backends.gpu.batch import parts as batch_parts
-from jtgpu.backends.gpu.batch import records as batch_sums
 from jtgpu.backends.gpu.batch import records as batch_tables
 from jtgpu.backends.gpu.batch import tiling as batch_tiles
 from jtgpu.backends.gpu.batch.buffers import Buffers, Chunk, answers_to_rows, enter_evidence
 from jtgpu.backends.gpu.batch.codegen import generate_kernels
 from jtgpu.backends.gpu.batch.sparsity import count_products, find_sparsity
 from jtgpu.backends.gpu.batch.table import ColumnTable, RowTable, Targets, scale_weights
+from jtgpu.backends.gpu.lower import MOST_SUM, Loop, lowered, offsets, split_sums
 from jtgpu.backends.gpu.program import layout
-from jtgpu.backends.gpu.program import records as shapes
-from jtgpu.backends.gpu.program.records import NONE, binary_program
+from jtgpu.backends.gpu.program.records import NONE
 from jtgpu.backends.wrappers.row_queue import RowQueue
 from jtgpu.device import nvcc
 from jtgpu.device.context import Device
@@ -76,6 +76,13 @@ def answers(
     return posterior, table.log_evidence + table.weights.log_scale
 
 
+def records_of(plan: Plan, factors: list[np.ndarray] | None = None) -> batch_tables.Layout:
+    """The records of a plan; with `factors`, structural zeros are left out."""
+    program = split_sums(lowered(plan))
+    sparsity = find_sparsity(program, factors) if factors is not None else None
+    return batch_tables.record_layout(program, sparsity, layout.make_places(program))
+
+
 def run_records(
     gpu: Device, plan: Plan, factors: list[np.ndarray], states: np.ndarray, soft: dict[int, np.ndarray],
     real: str = "float64",
@@ -112,7 +119,7 @@ def test_records_agree_with_the_reference(emulated_gpu: Device, data: st.DataObj
     plan = planned(model, list(range(len(model))), "pairwise")
     states, soft = cases(model, np.random.default_rng(data.draw(st.integers(0, 2**32 - 1))), 35)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batch_sums, "MOST_SUM", data.draw(st.sampled_from([1, 2, 64])))
+        patch.setattr(lower, "MOST_SUM", data.draw(st.sampled_from([1, 2, 64])))
         patch.setattr(batch_levels, "SLIM_WARPS", data.draw(st.sampled_from([1, 1 << 20])))
         patch.setattr(batch_levels, "PART_GROUPS", data.draw(st.sampled_from([1, 8])))
         posterior, log_evidence = run_records(emulated_gpu, plan, tables(model), states, soft)
@@ -143,7 +150,7 @@ def test_products_agree_with_the_reference(
     monkeypatch.setattr(batch_levels, "PRODUCTS", (kind,))
     monkeypatch.setattr(batch_levels, "MANY", 1)
     monkeypatch.setattr(batch_levels, "PART_GROUPS", 2)
-    kinds = batch_tables.batch_layout(plan, tables(model)).products[:, 2] & 15
+    kinds = records_of(plan, tables(model)).products["kind"] & 15
     assert set(kinds.tolist()) == {kind}
     states, soft = cases(model, rng, 32 * 5)
     if real == "float32":
@@ -426,8 +433,8 @@ def test_split_sums_compute_the_same_tables() -> None:
     """Every table of the plan is computed once, from tables computed before, over the same variables."""
     model = jtgpu.read(ROOT / "nets" / "water.net")
     plan = model.plan(order=ROOT / "nets" / "water.num").plan
-    whole = binary_program(plan)
-    cut = batch_sums.split_sums(plan, whole)
+    whole = lowered(plan)
+    cut = split_sums(whole)
     assert len(cut.steps) > len(whole.steps)
     assert cut.scopes[: len(whole.scopes)] == whole.scopes
     made = set(range(plan.n_factors))
@@ -437,7 +444,7 @@ def test_split_sums_compute_the_same_tables() -> None:
         made.add(step.out)
         joint = {v for t in step.ins for v in cut.scopes[t]}
         assert joint.issuperset(cut.scopes[step.out])
-        assert plan.size(tuple(joint - set(cut.scopes[step.out]))) <= 2 * batch_sums.MOST_SUM
+        assert plan.size(tuple(joint - set(cut.scopes[step.out]))) <= 2 * MOST_SUM
     assert made == set(range(len(cut.scopes)))
 
 
@@ -445,9 +452,9 @@ def test_split_sums_compute_the_same_tables() -> None:
 def test_structural_zeros_are_found() -> None:
     model = jtgpu.read(ROOT / "nets" / "water.net")
     plan = model.plan(order=ROOT / "nets" / "water.num").plan
-    sparsity = find_sparsity(plan, tables(model))
+    sparsity = find_sparsity(lowered(plan), tables(model))
     assert int(sparsity.count.sum()) < 0.01 * plan.cost().flops
-    with_zeros, without = batch_tables.batch_layout(plan, tables(model)), batch_tables.batch_layout(plan)
+    with_zeros, without = records_of(plan, tables(model)), records_of(plan)
     assert with_zeros.n_cells == without.n_cells
     assert multiply_adds(with_zeros) < 0.05 * multiply_adds(without)
     assert multiply_adds(without) < 0.65 * plan.cost().flops  # two operations each
@@ -459,7 +466,7 @@ def test_used_entries_are_those_of_terms(data: st.DataObject) -> None:
     """Matrix products find the same entries as a walk over all multiply-adds."""
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
     plan = planned(model, list(range(len(model))), "pairwise")
-    sparsity = find_sparsity(plan, tables(model))
+    sparsity = find_sparsity(lowered(plan), tables(model))
     needed = [np.zeros(len(x), np.bool_) for x in sparsity.needed]
     for t in (*plan.posterior_table.tolist(), *plan.root_table.tolist()):
         needed[t][:] = True
@@ -487,12 +494,12 @@ def stored(tiles: batch_tiles.Tiles, t: int) -> list[tuple[int, int]]:
     ]  # fmt: skip
 
 
-def multiply_adds(layout: batch_tables.BatchLayout) -> int:
+def multiply_adds(layout: batch_tables.Layout) -> int:
     """Those of a case, including padding."""
     sizes = np.array([tm * max(tn, 1) for tm, tn in batch_tiles.SHAPES])
     sizes[batch_tiles.DIAGONAL] = 4
     tiles = layout.tiles
-    return int((tiles[:, 1] * sizes[tiles[:, 3] & 15]).sum()) + 256 * int(layout.products[:, 1].sum())
+    return int((tiles["n_steps"] * sizes[tiles["kind"] & 15]).sum()) + 256 * int(layout.products["n_steps"].sum())
 
 
 @examples(60)
@@ -503,7 +510,7 @@ def test_tiles_cover_a_contraction(data: st.DataObject) -> None:
     drawn = data.draw(st.lists(st.tuples(st.integers(2, 5), kinds), max_size=5))
     alone = data.draw(st.booleans())
     at = [1, 1, 1]
-    loops: list[shapes.Loop] = []
+    loops: list[Loop] = []
     for n, tables_of in reversed(drawn):
         in_table = [*tables_of[:2], 0] if alone else list(tables_of)
         if not any(in_table):
@@ -534,7 +541,7 @@ def test_products_cover_a_contraction(m: int, n: int, k: int, s: int) -> None:
         assert axes.work(shape) == batch_tiles._work(shape, *cost), shape
 
 
-def check_tiles(loops: list[shapes.Loop], alone: bool, live: Any, more: tuple[int, ...]) -> int:
+def check_tiles(loops: list[Loop], alone: bool, live: Any, more: tuple[int, ...]) -> int:
     """The tiles of a contraction cover it; returns their shape."""
     at = [1, 1, 1]
     for size, strides in loops:
@@ -556,7 +563,7 @@ def check_tiles(loops: list[shapes.Loop], alone: bool, live: Any, more: tuple[in
             got += [(out, int(tiles.a[t, i]) + x, b + y) for x, y in steps]
     if tiles.swapped:
         got = [(out, b, a) for out, a, b in got]
-    every = list(zip(*(shapes.offsets(loops, k) for k in (0, 1, 2)), strict=True))
+    every = list(zip(*(offsets(loops, k) for k in (0, 1, 2)), strict=True))
     assert set(got) <= set(every)
     assert len(set(got)) == len(got)
     wanted = set(every) if live is None else {
@@ -569,13 +576,13 @@ def check_tiles(loops: list[shapes.Loop], alone: bool, live: Any, more: tuple[in
 def test_kernels_are_small_enough_to_compile() -> None:
     model = jtgpu.read(ROOT / "nets" / "hailfinder.net")
     plan = model.plan(order=ROOT / "nets" / "hailfinder.num").plan
-    sparsity = find_sparsity(plan, tables(model))
-    found, cells = generate_kernels(plan, sparsity, weights=False, blocks=2)
+    sparsity = find_sparsity(lowered(plan), tables(model))
+    found, cells = generate_kernels(sparsity, weights=False, blocks=2)
     assert len(found) > 1
     assert [x.answers_only for x in found] == sorted(x.answers_only for x in found)
     assert max(x.source.count("\n") for x in found) < 3 * sum(batch_parts.code_lines(sparsity)) / len(found)
     assert 0 < cells < sum(int(sparsity.used(t).sum()) for t in range(len(sparsity.nonzero))) / 3
-    again, _ = generate_kernels(plan, sparsity, weights=False, blocks=2)
+    again, _ = generate_kernels(sparsity, weights=False, blocks=2)
     assert [x.source for x in again] == [x.source for x in found]
 
 
@@ -586,8 +593,8 @@ def test_kernels_have_room_for_their_constants() -> None:
     factors = [(scope, rng.random((n,) * len(scope))) for scope in scopes]
     model = jtgpu.MarkovNetwork({v: [str(k) for k in range(n)] for v in "abcd"}, factors)
     plan = model.plan(order="min-fill").plan
-    found, _ = generate_kernels(plan, find_sparsity(plan, tables(model)), weights=False, blocks=2)
-    assert max(len(x.constants) for x in found) <= generated.MOST_CONSTANTS
+    found, _ = generate_kernels(find_sparsity(lowered(plan), tables(model)), weights=False, blocks=2)
+    assert max(len(x.entries) for x in found) <= generated.MOST_CONSTANTS
     assert max(x.source.count("\n") for x in found) < 4 * batch_parts.MOST_PART_LINES
 
 
@@ -645,7 +652,7 @@ def test_a_smaller_table_runs_fewer_blocks(emulated_gpu: Device, monkeypatch: py
 
 def test_tables_of_float32_begin_at_sectors_and_take_half() -> None:
     plan = bundled("hailfinder").plan("min-fill", cache=False).plan
-    made, usual = (layout.make_places(plan, binary_program(plan), real) for real in ("float32", "float64"))
+    made, usual = (layout.make_places(lowered(plan), real) for real in ("float32", "float64"))
     assert not (made.table_cell % 8).any()
     order = np.argsort(made.table_cell)
     begin, size = made.table_cell[order].astype(int), made.table_size[order]

@@ -171,7 +171,7 @@ def test_without_a_compiler_records_count(gpu: Device, monkeypatch: pytest.Monke
     def refuse(*_: object) -> None:
         raise BackendUnavailable("nvcc was not found")
 
-    monkeypatch.setattr(generated, "compile_kernels", refuse)
+    monkeypatch.setattr("jtgpu.backends.gpu.batch.generated.compile_kernels", refuse)
     net = two_parts()
     states = random_states(net, 10, 0.3, 1)
     with closing(make("gpu", *planned(net), replan=False, single=False)) as backend:

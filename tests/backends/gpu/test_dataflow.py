@@ -20,8 +20,8 @@ from jtgpu.backends.gpu.dataflow import schedule
 from jtgpu.backends.gpu.dataflow.engine import DataflowEngine
 from jtgpu.backends.gpu.dataflow.graph import AWAITED, ENTER_SHAPE, LONG, ROOT_SHAPE, RestrictedFactors
 from jtgpu.backends.gpu.dataflow.schedule import Schedule, make_schedule
+from jtgpu.backends.gpu.lower import lowered
 from jtgpu.backends.gpu.program.layout import least_root, scaled_factors
-from jtgpu.backends.gpu.program.records import binary_program, loops_of
 from jtgpu.device import nvcc
 from jtgpu.device.context import Device
 from jtgpu.model.markov import MarkovNetwork
@@ -151,8 +151,9 @@ def table_size(made: Schedule, cell: int) -> int:
     (op,) = made.ops[(made.ops["shape"] < ENTER_SHAPE) & (made.ops["out"] == cell)]
     size = int(op["n_tiles"])
     for side in ("m", "n"):
-        if op[f"{side}_step"] > 1 or op[f"{side}_extent"] > 1:
-            size = size // int(op[f"{side}_step"]) * int(op[f"{side}_extent"])
+        step, extent = int(op[side]["step"]), int(op[side]["extent"])
+        if step > 1 or extent > 1:
+            size = size // step * extent
     return size
 
 
@@ -232,14 +233,13 @@ def test_the_bound_counts_what_is_below_the_smallest_double(data: st.DataObject)
     """It grows with the entries' products and with the number of them, and is infinite where they may overflow."""
     model = data.draw(st.one_of(random_nets.bayesian_networks(), random_nets.markov_networks()))
     plan = planned(model, list(range(len(model))), "pairwise")
-    program = binary_program(plan)
-    loops = [loops_of(plan, program.scopes, step) for step in program.steps]
+    program = lowered(plan)
     scaled = [table for table, _ in scaled_factors(plan, tables(model))]
-    bound = least_root(plan, program, loops, scaled)
-    n = sum(math.prod(extent for extent, _ in axes) for axes in loops)
+    bound = least_root(program, scaled)
+    n = sum(math.prod(extent for extent, _ in axes) for axes in program.loops)
     assert bound >= -1074 + 43 + math.log2(n)
-    assert least_root(plan, program, loops, [2.0 * t for t in scaled]) >= bound
-    assert least_root(plan, program, loops, [1e200 * np.maximum(t, 1.0) for t in scaled]) == math.inf or len(scaled) < 2
+    assert least_root(program, [2.0 * t for t in scaled]) >= bound
+    assert least_root(program, [1e200 * np.maximum(t, 1.0) for t in scaled]) == math.inf or len(scaled) < 2
 
 
 def test_a_plan_of_too_many_variables_is_refused() -> None:

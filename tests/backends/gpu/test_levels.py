@@ -18,7 +18,9 @@ from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu
 from jtgpu.backends.gpu.levels import schedule
-from jtgpu.backends.gpu.program.records import NONE, OP, WARPS, binary_program, reciprocal
+from jtgpu.backends.gpu.lower import lowered
+from jtgpu.backends.gpu.program.records import NONE, reciprocal
+from jtgpu.backends.gpu.tile import WARPS
 from jtgpu.device import nvcc
 from jtgpu.device.context import Device, open_device
 from jtgpu.errors import BackendUnavailable
@@ -115,7 +117,7 @@ def test_contractions_of_many_tables_become_pairs() -> None:
     )
     plan = planned(model, [0, 1, 2, 3], "clique")
     assert max(len(i) for i in plan.op_inputs) > 2
-    program = binary_program(plan)
+    program = lowered(plan)
     assert max(len(s.ins) for s in program.steps) == 2
     level = dict.fromkeys(range(plan.n_factors), 0)
     for step, at in zip(program.steps, program.level, strict=True):
@@ -129,11 +131,6 @@ def test_the_same_plan_gives_the_same_records(shared_nets: Path) -> None:
     first, second = schedule.make_schedule(plan), schedule.make_schedule(plan)
     for name in ("ops", "digits", "steps", "tasks", "known", "chunks", "answers", "roots"):
         assert getattr(first, name).tobytes() == getattr(second, name).tobytes()
-
-
-def test_records_have_the_kernels_layout() -> None:
-    assert OP.itemsize == 256  # the size that types.cuh names
-    assert [f"{n}" for n in OP.names or ()][:3] == ["a", "b", "out"]
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")

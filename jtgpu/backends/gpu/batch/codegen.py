@@ -8,16 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....plans.plan import Plan
+from ..lower import evidence_of
 from .parts import Part, Piece, partition
 from .sparsity import Sparsity
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LANE_THREADS = 128
 LARGE = 64  # entries of a table from which on those that a later kernel reads are read from memory by this one, too
@@ -29,9 +25,8 @@ class Kernel:
     """One kernel; those of a network run one after another."""
 
     source: str
-    constants: NDArray[np.float64]  # entries of factors that it reads from constant memory
     answers_only: bool  # whether it computes nothing but posteriors
-    entries: tuple[tuple[int, int], ...] = ()  # factor and cell of each constant
+    entries: tuple[tuple[int, int], ...]  # factor and cell of each number that it reads from constant memory
 
 
 class Scratch:
@@ -54,9 +49,10 @@ class Scratch:
             ending.setdefault(read[name], []).append(name)
 
 
-def _scratch(sparsity: Sparsity, parts: Sequence[Part], roots: Sequence[int], home: Mapping[int, int]) -> Scratch:
-    """Memory that kernels leave for later ones; `home`: the component of each table that is an answer."""
-    steps = sparsity.program.steps
+def _scratch(sparsity: Sparsity, parts: Sequence[Part]) -> Scratch:
+    """Memory that kernels leave for later ones."""
+    program = sparsity.program
+    steps, roots, answers = program.steps, program.roots, set(program.answers)
     made: dict[str, int] = {}
     read: dict[str, int] = {}
     for k, part in enumerate(parts):
@@ -65,9 +61,9 @@ def _scratch(sparsity: Sparsity, parts: Sequence[Part], roots: Sequence[int], ho
             made |= {f"t{s.out}_{c}": k for c in piece.outs}
             for side, t in enumerate(s.ins):
                 read |= {f"t{t}_{c}": k for c in piece.cells(side)}
-            if piece.last and s.out in home:
+            if piece.last and s.out in answers:
                 read |= {f"t{s.out}_{c}": k for c in np.flatnonzero(sparsity.nonzero[s.out]).tolist()}
-                read[f"inverse{home[s.out]}"] = k
+                read[f"inverse{program.component[s.out]}"] = k
         if part.has_total:
             made |= {f"inverse{i}": k for i in range(len(roots))}
             read |= {f"t{t}_0": max(read.get(f"t{t}_0", 0), k) for t in roots}
@@ -79,18 +75,14 @@ class Writer:
 
     parameters = "Lane b"
 
-    def __init__(
-        self, plan: Plan, sparsity: Sparsity, scratch: Scratch, roots: Sequence[int], *, weights: bool
-    ):
-        self.plan, self.sparsity, self.scratch, self.weights = plan, sparsity, scratch, weights
-        self.roots = list(roots)  # tables of P(e), one a component
+    def __init__(self, sparsity: Sparsity, scratch: Scratch, *, weights: bool):
+        self.plan, self.sparsity, self.scratch, self.weights = sparsity.program.plan, sparsity, scratch, weights
+        self.roots = sparsity.program.roots
         self.constants: dict[tuple[int, int], int] = {}
         self.lines: list[str] = []
-        self._variable = {int(t): v for v, t in enumerate(plan.posterior_table.tolist())}
+        self._variable = {int(t): v for v, t in enumerate(self.plan.posterior_table.tolist())}
         self._registers: set[str] = set()  # numbers that this kernel has computed and not only stored
-        self._evidence: dict[int, list[int]] = {}  # variables whose evidence enters at each factor
-        for v, f in enumerate(plan.evidence_factor.tolist()):
-            self._evidence.setdefault(f, []).append(v)
+        self._evidence = evidence_of(self.plan)
 
     def entry(self, table: int, cell: int) -> str:
         """An entry of a factor, or one that was computed before."""
@@ -231,65 +223,38 @@ double* const row = b.posterior + at;
 {body}
 }}
 """
-        values = np.array([self.sparsity.factors[f][c] for f, c in self.constants] or [0.0])
-        return Kernel(source, values, answers_only, tuple(self.constants))
+        return Kernel(source, answers_only, tuple(self.constants))
 
 
-def _components(plan: Plan, sparsity: Sparsity) -> list[int]:
-    """The component of each variable, as the number of its root."""
-    ins = {s.out: s.ins for s in sparsity.program.steps}
-
-    def factor_of(table: int) -> int:
-        while table in ins:
-            table = ins[table][0]
-        return table
-
-    home: dict[int, int] = {}
-    for i, root in enumerate(plan.root_table.tolist()):
-        stack = [root]
-        while stack:
-            t = stack.pop()
-            if t in ins:
-                stack += ins[t]
-            else:
-                home[t] = i
-    return [home[factor_of(t)] for t in plan.posterior_table.tolist()]
-
-
-def generate_kernels(plan: Plan, sparsity: Sparsity, *, weights: bool, blocks: int) -> tuple[list[Kernel], int]:
+def generate_kernels(sparsity: Sparsity, *, weights: bool, blocks: int) -> tuple[list[Kernel], int]:
     """The kernels that answer a case."""
     # weights: Whether some variables may have weights
     # blocks: Blocks that an SM shall hold: bounds the registers of a thread
     # returns cells: Scratch memory of a thread, in doubles
-    roots = plan.root_table.tolist()
-    home = dict(zip(plan.posterior_table.tolist(), _components(plan, sparsity), strict=True))
-    return write_kernels(partial(Writer, plan, sparsity, weights=weights), sparsity, roots, home, blocks)
+    return write_kernels(partial(Writer, sparsity, weights=weights), sparsity, blocks)
 
 
 def write_kernels(
-    make_writer: Callable[[Scratch, Sequence[int]], Writer], sparsity: Sparsity, roots: Sequence[int],
-    home: Mapping[int, int], blocks: int,
-) -> tuple[list[Kernel], int]:  # fmt: skip
+    make_writer: Callable[[Scratch], Writer], sparsity: Sparsity, blocks: int
+) -> tuple[list[Kernel], int]:
     """The kernels of some contractions, and the scratch memory of a thread, in doubles."""
     # make_writer: Makes the writer of a kernel
     # sparsity: Of the contractions
-    # roots: sequence of int: Tables of P(e), one a component
-    # home: The component of each table that is an answer
     # blocks: See `generate_kernels`
-    parts = partition(sparsity, roots)
-    scratch = _scratch(sparsity, parts, roots, home)
+    program, parts = sparsity.program, partition(sparsity)
+    scratch, answers = _scratch(sparsity, parts), set(program.answers)
     made, has_total = [], False
     for part in parts:
-        writer = make_writer(scratch, roots)
+        writer = make_writer(scratch)
         for piece in part.up:
             writer.step(piece)
         if part.has_total:
             writer.total()
         for piece in part.down:
             writer.step(piece)
-            table = sparsity.program.steps[piece.step].out
-            if piece.last and table in home:
-                writer.answer(table, home[table])
+            table = program.steps[piece.step].out
+            if piece.last and table in answers:
+                writer.answer(table, program.component[table])
         made.append(writer.kernel(blocks, answers_only=has_total))
         has_total = has_total or part.has_total
     return made, scratch.size

@@ -18,6 +18,7 @@ from ....plans.plan import Plan
 from ...base import BatchResult, ColumnResult, DeviceResult, Likelihood
 from ...wrappers.row_queue import RowQueue
 from ..host import Host
+from ..lower import lowered
 from ..program.layout import MIN_LOG2, smallest_entries
 from .buffers import GROUP, SLOTS, Buffers, Program, Slot
 from .generated import GeneratedProgram, can_generate
@@ -69,7 +70,7 @@ class BatchEngine:
         self.by_room: OrderedDict[Room, Kernels] = OrderedDict()  # those used last at the end
         flops = plan.cost().flops
         self._worth = SEARCH_FLOPS / max(flops, 1)  # least share of equal rows for which merging them pays
-        self._sparsity = find_sparsity(plan, factors) if flops <= GENERATED_FLOPS else None
+        self._sparsity = find_sparsity(lowered(plan), factors) if flops <= GENERATED_FLOPS else None
         self._generates = self._sparsity is not None and can_generate(self._sparsity)
         self._copying: list[Future[None]] = []
         self._smallest = 0.0
@@ -261,9 +262,7 @@ class BatchEngine:
         stream = self._streams[0]
         if self._generates and self._sparsity is not None and name not in self._programs:
             try:
-                self._programs[name] = GeneratedProgram(
-                    self.plan, self._sparsity, self.device, self._memory, stream, weights=weights
-                )
+                self._programs[name] = GeneratedProgram(self._sparsity, self.device, stream, weights=weights)
             except BackendUnavailable:  # no compiler: the other kernels may be in the cache
                 self._generates = False
         program = self._programs.get(name)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....device import nvcc
 from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels
+from ....device.structs import filled, struct
 from ....errors import BackendUnavailable
-from ....plans.plan import Plan
+from ..lower import placed
 from ..program.records import NONE
 from .buffers import GROUP, TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
 from .codegen import LANE_THREADS, Kernel, generate_kernels
 from .parts import code_lines
 from .sparsity import Sparsity
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 BLOCKS = 2  # of LANE_THREADS an SM: its 64 Ki registers give a thread as many as it can address
 MOST_CASES = 1 << 18  # of a chunk
@@ -34,31 +38,64 @@ def can_generate(sparsity: Sparsity) -> bool:
     return sum(code_lines(sparsity)) <= MOST_LINES * (os.cpu_count() or 1)
 
 
-class GeneratedProgram:
-    """A plan and a model's numbers on one GPU, as generated kernels. Used inside ``device.active()``."""
-    # weights: Whether some variables may have weights
+class LaneKernels:
+    """Kernels generated for a network, and those around them, on one GPU. Used inside ``device.active()``."""
+    # kernels, cells: Of `jtgpu.backends.gpu.batch.codegen.write_kernels`
+    # around: File and names of the others
+    # flat: The factors' entries
     # raises BackendUnavailable: If nvcc is missing and the kernels are not in the cache, or if constant memory is too
     #     small.
 
     kind = "lanes"
 
-    def __init__(self, plan: Plan, sparsity: Sparsity, device: Device, memory: Memory, stream: Any, *, weights: bool):
-        self.plan, self._memory = plan, memory
-        self._lower, self._multiprocessors = sparsity.lower, device.multiprocessors
-        self.kernels, self.cells = generate_kernels(plan, sparsity, weights=weights, blocks=BLOCKS)
-        if max(len(kernel.constants) for kernel in self.kernels) > MOST_CONSTANTS:
+    def __init__(
+        self, kernels: Sequence[Kernel], cells: int, around: tuple[str, Sequence[str]], flat: Sequence[NDArray[Any]],
+        device: Device, stream: Any,
+    ):  # fmt: skip
+        self.kernels, self.cells, self.device = kernels, cells, device
+        if max(len(kernel.entries) for kernel in kernels) > MOST_CONSTANTS:
             raise BackendUnavailable("the generated kernels need more constants than a GPU has memory for")
-        self._transposing = Kernels(device, "batch/batch", TRANSPOSING)
-        self._loaded: list[Kernels] = []
+        self.around, self._loaded = Kernels(device, *around), list[Kernels]()
         try:
-            for kernel, image in zip(self.kernels, compile_kernels(self.kernels, device.arch), strict=True):
-                made = Kernels(device, "", ("batch_lane",), image)
-                self._loaded.append(made)
-                device.upload(made.symbol("constants"), kernel.constants, stream)
-                stream.synchronize()
+            for image in compile_kernels(kernels, device.arch):
+                self._loaded.append(Kernels(device, "", ("batch_lane",), image))
+            self.write(flat, stream)
         except BaseException:
             self.close()
             raise
+
+    def write(self, flat: Sequence[NDArray[Any]], stream: Any) -> None:
+        """Write the constants."""
+        for kernel, made in zip(self.kernels, self._loaded, strict=True):
+            values = np.array([flat[f][c] for f, c in kernel.entries] or [0.0])
+            self.device.upload(made.symbol("constants"), values, stream)
+            stream.synchronize()
+
+    def lane_scratch(self, memory: Memory, size: int) -> int:
+        """Scratch memory of the threads of so many cases."""
+        return memory.empty(8 * self.cells * -(-size // LANE_THREADS) * LANE_THREADS)
+
+    def queue_lanes(self, n: int, stream: Any, *structs: NDArray[Any], answers: bool = True) -> None:
+        """Queue the kernels for n cases; without `answers` those alone that give ln P(e)."""
+        for kernel, made in zip(self.kernels, self._loaded, strict=True):
+            if answers or not kernel.answers_only:
+                made.launch("batch_lane", -(-n // LANE_THREADS), LANE_THREADS, stream, Arguments(*structs))
+
+    def close(self) -> None:
+        """Unload the kernels."""
+        for made in (self.around, *self._loaded):
+            made.close()
+
+
+class GeneratedProgram(LaneKernels):
+    """A plan and a model's numbers on one GPU, as generated kernels. Used inside ``device.active()``."""
+    # weights: Whether some variables may have weights
+
+    def __init__(self, sparsity: Sparsity, device: Device, stream: Any, *, weights: bool):
+        self.plan = sparsity.program.plan
+        self._lower, self._multiprocessors = sparsity.lower, device.multiprocessors
+        made = generate_kernels(sparsity, weights=weights, blocks=BLOCKS)
+        super().__init__(*made, ("batch/batch", TRANSPOSING), sparsity.factors, device, stream)
 
     @property
     def case_bytes(self) -> int:
@@ -77,34 +114,32 @@ class GeneratedProgram:
         return self._lower + smallest > -RANGE
 
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, int]:
-        blocks = -(-size // LANE_THREADS)
-        return memory.empty(8 * self.cells * blocks * LANE_THREADS), 0
+        return self.lane_scratch(memory, size), 0
 
     def bind(
         self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], memory: Memory, stream: Any
     ) -> Bound:
         column = np.full(self.plan.n_variables, NONE, np.uint32)
-        at = 0
-        for v in targets:
-            column[v] = at
-            at += int(self.plan.cardinality[v])
-        words = [scratch[0], 0, chunk.state, chunk.weight, chunk.weight_row, memory.put(column, stream)]
-        struct = np.array([*words, chunk.posterior, chunk.log_evidence, chunk.size | at << 32], np.uint64)
+        column[list(targets)], n_out = placed(self.plan.cardinality[list(targets)].tolist())
+        lane = lane_struct(chunk, scratch[0], memory.put(column, stream), chunk.posterior, n_out)
         evidence = enter_evidence(chunk, self.plan.n_variables)
-        return Bound(evidence, struct, len(targets), answers_to_rows(chunk, at))
+        return Bound(evidence, lane, len(targets), answers_to_rows(chunk, n_out))
 
     def queue(self, bound: Bound, stream: Any, n: int) -> None:
-        groups, blocks, struct = -(-n // GROUP), -(-n // LANE_THREADS), Arguments(bound.struct)
-        bound.evidence.queue(self._transposing, groups, stream)
-        for kernel, made in zip(self.kernels, self._loaded, strict=True):
-            if bound.n_answers or not kernel.answers_only:
-                made.launch("batch_lane", blocks, LANE_THREADS, stream, struct)
+        groups = -(-n // GROUP)
+        bound.evidence.queue(self.around, groups, stream)
+        self.queue_lanes(n, stream, bound.struct, answers=bool(bound.n_answers))
         if bound.rows is not None:
-            bound.rows.queue(self._transposing, groups, stream)
+            bound.rows.queue(self.around, groups, stream)
 
-    def close(self) -> None:
-        for made in (self._transposing, *self._loaded):
-            made.close()
+
+def lane_struct(chunk: Any, arena: int, column: int, posterior: int, n_out: int) -> NDArray[Any]:
+    """struct Lane of a chunk, which has the addresses of the evidence and of ln P(e)."""
+    return filled(
+        struct("batch/lane.cuh", "Lane"), arena=arena, factors=0, state=chunk.state, weight=chunk.weight,
+        weight_row=chunk.weight_row, column=column, posterior=posterior, log_evidence=chunk.log_evidence,
+        n_cases=chunk.size, n_out=n_out,
+    )  # fmt: skip
 
 
 def compile_kernels(kernels: Sequence[Kernel], arch: str) -> list[bytes]:

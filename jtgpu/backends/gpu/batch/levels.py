@@ -10,13 +10,13 @@ import numpy as np
 
 from ....device.context import Device
 from ....device.driver import Arguments, Kernels
-from ....plans.plan import Plan
+from ....device.structs import struct
+from ..lower import Lowered
 from ..program.layout import Places
-from ..program.records import Binary, loops_of
 from .buffers import GROUP, THREADS
 from .side_by_side import SideBySide, parts_of
 from .sparsity import Sparsity
-from .tiling import A_SHARED, B_SHARED, DIAGONAL, FIRST, NONE, PRODUCTS, SLIM, WORDS, TileMaker, Tiles
+from .tiling import A_SHARED, B_SHARED, DIAGONAL, FIRST, NONE, PRODUCTS, SLIM, TileMaker, Tiles
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 LEVEL_WARPS = 4  # of a block of the tiles' kernel
 GROUPS, STEPS, MANY = 8, 160, 2000  # a block of products computes so many groups if sums are short and blocks many
 SLIM_WARPS = 20_000  # least warps of tiles of few outputs for which a launch of their own pays
-PRODUCT_WORDS, PRODUCT_THREADS = 152, 128  # of struct Product; of its block
+PRODUCT_THREADS = 128  # of a block of products
+TILE = struct("batch/batch.cuh", "Tile")
+PRODUCT = struct("batch/products.cu", "Product")
 AHEAD = 4  # steps that may be read behind the last one
 WAITING = (8192, 12288)  # numbers in the block's shared memory before compute capability 8.0, and from there on
 PARTS, PART_GROUPS = 2, 8  # of a chunk, side by side; least groups of a part
@@ -54,8 +56,8 @@ Part = tuple[int, set[int], Any]  # a contraction: longest sum, large tables tha
 
 
 def level_tiles(
-    plan: Plan, program: Binary, sparsity: Sparsity | None, s: Places, where: NDArray[np.int64]
-) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32], tuple[Level, ...]]:  # fmt: skip
+    program: Lowered, sparsity: Sparsity | None, s: Places, where: NDArray[np.int64]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint32], tuple[Level, ...]]:
     """Tiles, products, steps and levels; contractions with long sums come first in a level."""
     maker, first_step = TileMaker(), dict[int, int]()
     made: dict[int, tuple[list[Part], list[Part], list[Part]]] = {}
@@ -63,28 +65,27 @@ def level_tiles(
     n_steps = 1
     for i, x in enumerate(program.steps):
         alone = len(x.ins) == 1
-        loops = sparsity.loops[i] if sparsity is not None else loops_of(plan, program.scopes, x)
         more = (DIAGONAL, *PRODUCTS) if all(where[t] >= 0 for t in x.ins) else (DIAGONAL,)
-        tiles = maker.tiles(loops, alone, _used_cells(sparsity, i), more)
+        tiles = maker.tiles(program.loops[i], alone, _used_cells(sparsity, i), more)
         if id(tiles) not in first_step:
             first_step[id(tiles)] = n_steps
             steps.append(tiles.steps)
             n_steps += len(tiles.steps)
         ins = (x.ins[0], s.n_tables - 1 if alone else x.ins[1])
         records = _records(tiles, ins, x.out, s, where)
-        records[:, 0] += first_step[id(tiles)]
+        records["steps"] += first_step[id(tiles)]
         large = {t for t in x.ins if where[t] >= 0 and s.table_size[t] >= SHARED_CELLS}
         kinds = made.setdefault(program.level[i], ([], [], []))
         kind = 2 if tiles.shape in PRODUCTS else int(tiles.shape in SLIM)
         kinds[kind].append((int(tiles.count.max(initial=0)), large, records))
-    levels, tiled, blocks = [], [np.zeros((0, WORDS), np.uint32)], [np.zeros((0, PRODUCT_WORDS), np.uint32)]
+    levels, tiled, blocks = [], [np.zeros(0, TILE)], [np.zeros(0, PRODUCT)]
     first, products = 0, 0
     for level in sorted(made):
         here = [_in_order(x) for x in made[level]]
         tiled += [*here[0], *here[1]]
         blocks += here[2]
         full, slim, n_products = (sum(map(len, x)) for x in here)
-        mean = sum(int(x[:, 1].sum()) for x in here[2]) // max(n_products, 1)
+        mean = sum(int(x["n_steps"].sum()) for x in here[2]) // max(n_products, 1)
         levels.append(Level(first, full + slim, slim, products, n_products, mean))
         first, products = first + levels[-1].n_tiles, products + levels[-1].n_products
     steps.append(np.zeros((AHEAD, 2), np.uint32))
@@ -92,7 +93,7 @@ def level_tiles(
     return np.concatenate(tiled), np.concatenate(blocks), np.concatenate(steps), used
 
 
-def _in_order(parts: Sequence[Part]) -> list[NDArray[np.uint32]]:
+def _in_order(parts: Sequence[Part]) -> list[NDArray[Any]]:
     """The tiles of a level: contractions with long sums first, those that read the same large table side by side, since
     its cells are then still in the cache."""
     groups: list[list[Part]] = []
@@ -122,27 +123,21 @@ def _used_cells(sparsity: Sparsity | None, step: int) -> list[NDArray[np.bool_]]
     return None if all(x.all() for x in cells) else cells
 
 
-def _records(tiles: Tiles, ins: tuple[int, int], out: int, s: Places, where: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """struct Tile of one contraction, steps counted from 0."""
+def _records(tiles: Tiles, ins: tuple[int, int], out: int, s: Places, where: NDArray[np.int64]) -> NDArray[Any]:
+    """struct Tile, or Product, of one contraction, steps counted from 0."""
     a, b = ins[::-1] if tiles.swapped else ins
     kind = tiles.shape | (A_SHARED if where[a] < 0 else 0) | (B_SHARED if where[b] < 0 else 0)
-    if tiles.shape in PRODUCTS:
-        made = np.zeros((len(tiles.a), PRODUCT_WORDS), np.uint32)
-        made[:, 2], made[:, 3:6], made[:, 8:16] = kind, (a, b, out), tiles.mask
-        made[:1, 2] |= FIRST
-        at = 16
-    else:
-        made = np.zeros((len(tiles.a), WORDS), np.uint32)
-        made[:, 2], made[:, 3], made[:, 4:7] = tiles.mask, kind, (a, b, out)
-        made[:1, 3] |= FIRST
-        at = 8
-    made[:, 0], made[:, 1] = tiles.first, tiles.count
+    made = np.zeros(len(tiles.a), PRODUCT if tiles.shape in PRODUCTS else TILE)
+    made["steps"], made["n_steps"], made["kind"], made["mask"] = tiles.first, tiles.count, kind, tiles.mask
+    made["slot_a"], made["slot_b"], made["slot_out"] = a, b, out
+    made["kind"][:1] |= FIRST
 
     def first(t: int) -> int:
         return int(s.table_cell[t]) if where[t] < 0 else int(where[t])
 
+    at = 0
     for base, cells in ((first(a), tiles.a), (first(b), tiles.b), (first(out), tiles.out_m), (0, tiles.out_n)):
-        part = made[:, at : at + cells.shape[1]]
+        part = made["at"][:, at : at + cells.shape[1]]
         np.add(cells, np.uint32(base), out=part)
         if tiles.shape in PRODUCTS:
             part[cells == NONE] = NONE
@@ -164,17 +159,17 @@ class LevelKernels:
             self._shared = WAITING[device.capability >= (8, 0)] * self._cell_bytes
             self._products.allow_shared("batch_products", self._shared)
 
-    def queue(self, struct: NDArray[np.uint64], groups: int, stream: Any) -> None:
+    def queue(self, struct: NDArray[Any], groups: int, stream: Any) -> None:
         """Queue them for groups of cases: parts of the groups, and the kernels of a level, side by side."""
         parts = parts_of(struct, groups, min(PARTS, max(groups // PART_GROUPS, 1)), self._cell_bytes)
         works = [partial(self._queue_part, *x, lanes) for x, lanes in zip(parts, self._of_part, strict=False)]
         self._parts.queue(works, stream)
 
-    def _queue_part(self, struct: NDArray[np.uint64], groups: int, lanes: SideBySide, stream: Any) -> None:
+    def _queue_part(self, struct: NDArray[Any], groups: int, lanes: SideBySide, stream: Any) -> None:
         for x in self._levels:
             lanes.queue(self._of_level(x, struct, groups), stream)
 
-    def _of_level(self, x: Level, struct: NDArray[np.uint64], groups: int) -> list[Callable[[Any], None]]:
+    def _of_level(self, x: Level, struct: NDArray[Any], groups: int) -> list[Callable[[Any], None]]:
         """Calls that queue the kernels of a level, those with the longest blocks first."""
         warps = min(LEVEL_WARPS, groups)
         made: list[Callable[[Any], None]] = []
@@ -183,7 +178,7 @@ class LevelKernels:
             made.append(lambda stream: kernels.launch(name, blocks, threads, stream, arguments, shared=shared))
 
         if x.n_products and self._products is not None:
-            records = np.array([self._records + 4 * PRODUCT_WORDS * x.products], np.uint64)
+            records = np.array([self._records + PRODUCT.itemsize * x.products], np.uint64)
             high = max(min(groups * x.n_products // MANY, STEPS // max(x.sum, 1), GROUPS), 1)
             arguments, blocks = Arguments(struct, records, x.n_products, high), x.n_products * -(-groups // high)
             add(self._products, "batch_products", blocks, PRODUCT_THREADS, arguments, self._shared)

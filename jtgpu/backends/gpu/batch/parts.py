@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..lower import Lowered
 from .sparsity import Sparsity
 from .tiling import SHAPES, TileMaker
 
@@ -46,11 +47,10 @@ class Part:
         return self.up + self.down
 
 
-def step_order(sparsity: Sparsity, roots: Sequence[int]) -> tuple[list[int], int]:
+def step_order(program: Lowered) -> tuple[list[int], int]:
     """An order of the steps with few tables alive at a time: messages to the roots depth-first, then those away from
     them; and the number of the former."""
-    steps = sparsity.program.steps
-    maker = {s.out: i for i, s in enumerate(steps)}
+    steps, maker = program.steps, program.maker
     made: set[int] = set()
     order: list[int] = []
     weight = [0] * len(steps)
@@ -71,7 +71,7 @@ def step_order(sparsity: Sparsity, roots: Sequence[int]) -> tuple[list[int], int
             waiting = [maker[t] for t in steps[i].ins if t in maker and maker[t] not in made]
             stack += [(j, False) for j in sorted(waiting, key=lambda j: (weight[j], j))]  # the largest first
 
-    for t in roots:
+    for t in program.roots:
         if t in maker:
             demand(maker[t])
     up = frozenset(made)
@@ -119,7 +119,7 @@ def _tiled(sparsity: Sparsity, maker: TileMaker, step: int) -> list[list[tuple[i
     ins = sparsity.program.steps[step].ins
     wanted, first = sparsity.used(sparsity.program.steps[step].out), sparsity.nonzero[ins[0]]
     second = sparsity.nonzero[ins[1]] if len(ins) == 2 else np.zeros(0, np.bool_)
-    t = maker.tiles(sparsity.loops[step], len(ins) == 1, [wanted, first, second])
+    t = maker.tiles(sparsity.program.loops[step], len(ins) == 1, [wanted, first, second])
     tm, tn = SHAPES[t.shape]
     there_a, there_b = (second, first) if t.swapped else (first, second)
     made = []
@@ -146,13 +146,12 @@ def code_lines(sparsity: Sparsity) -> list[int]:
     ]
 
 
-def partition(sparsity: Sparsity, roots: Sequence[int]) -> list[Part]:
+def partition(sparsity: Sparsity) -> list[Part]:
     """The contractions of each kernel.
 
     Messages to the roots end a kernel, so that ln P(e) alone costs nothing more.
     """
-    # roots: sequence of int: Tables of P(e), one a component
-    order, n_up = step_order(sparsity, roots)
+    order, n_up = step_order(sparsity.program)
     lines = code_lines(sparsity)
     pieces = _pieces(sparsity, order, lines)
     up, down = ([x for members in half for x in members] for half in (pieces[:n_up], pieces[n_up:]))

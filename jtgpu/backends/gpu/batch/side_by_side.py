@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ....device.context import Device
 from .buffers import GROUP
 
@@ -43,19 +41,15 @@ class SideBySide:
         self._begun = None
 
 
-COUNTS = 15  # words of struct Batch before its counts: cases, ..., cells and tables of a case
-
-
-def parts_of(struct: NDArray[np.uint64], groups: int, n: int, cell_bytes: int) -> list[tuple[NDArray[np.uint64], int]]:
+def parts_of(struct: NDArray[Any], groups: int, n: int, cell_bytes: int) -> list[tuple[NDArray[Any], int]]:
     """A chunk of groups of cases as several: struct Batch and groups of each."""
     made = []
     for i in range(n):
         first, last = groups * i // n, groups * (i + 1) // n
         if last > first:
             part = struct.copy()
-            counts = part[COUNTS:].view(np.uint32)
-            part[0] += np.uint64(first * GROUP * cell_bytes * int(counts[4]))
-            part[2] += np.uint64(first * GROUP * 8 * int(counts[5]))
-            counts[0] = (last - first) * GROUP
+            part["arena"] = int(part["arena"]) + first * GROUP * cell_bytes * int(part["n_cells"])
+            part["slots"] = int(part["slots"]) + first * GROUP * 8 * int(part["n_tables"])
+            part["n_cases"] = (last - first) * GROUP
             made.append((part, last - first))
     return made

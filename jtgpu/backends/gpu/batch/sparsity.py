@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ....plans.plan import Plan
-from ..program.records import OUT, A, B, Binary, Loop, binary_program, loops_of
+from ..lower import OUT, A, B, Loop, Lowered, flat_factors, offsets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,10 +32,9 @@ class Terms:
 
 @dataclass(frozen=True)
 class Sparsity:
-    """A plan's contractions of two tables, and which of their entries are used."""
+    """Contractions, and which of their entries are used."""
 
-    program: Binary
-    loops: tuple[tuple[Loop, ...], ...]  # of every step
+    program: Lowered
     factors: tuple[NDArray[np.float64], ...]  # flat, axes in the plan's order
     nonzero: tuple[NDArray[np.bool_], ...]  # (T,) entries of each table that evidence may leave other than zero
     needed: tuple[NDArray[np.bool_], ...]  # (T,) entries on which some answer depends
@@ -59,48 +57,31 @@ class Sparsity:
 
     def terms(self, step: int) -> Terms:
         """The multiply-adds of a step that matter."""
-        s, loops = self.program.steps[step], self.loops[step]
-        a = offsets_of(loops, A)
+        s, loops = self.program.steps[step], self.program.loops[step]
+        a = offsets(loops, A)
         keep = self.nonzero[s.ins[0]][a]
-        b = offsets_of(loops, B) if len(s.ins) == 2 else np.zeros(0, np.int32)
+        b = offsets(loops, B) if len(s.ins) == 2 else np.zeros(0, np.int32)
         if len(s.ins) == 2:
             keep &= self.nonzero[s.ins[1]][b]
-        out = offsets_of(loops, OUT)
+        out = offsets(loops, OUT)
         keep &= self.needed[s.out][out]
         which = np.flatnonzero(keep)
         which = which[np.argsort(out[which], kind="stable")]
         return Terms(out[which], a[which], b[which] if len(b) else b)
 
 
-def flat_factors(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> tuple[NDArray[np.float64], ...]:
-    """The factors' entries, axes in the plan's order."""
-    return tuple(
-        np.transpose(table, [scope.index(v) for v in plan.table_scopes[f]]).ravel()
-        for f, (table, scope) in enumerate(zip(factors, plan.factor_scopes, strict=True))
-    )
-
-
 @np.errstate(invalid="ignore")  # OpenBLAS may set this flag with finite numbers
-def find_sparsity(
-    plan: Plan, factors: Sequence[NDArray[np.float64]], program: Binary | None = None,
-    wanted: Sequence[int] | None = None,
-) -> Sparsity:  # fmt: skip
+def find_sparsity(program: Lowered, factors: Sequence[NDArray[np.float64]]) -> Sparsity:
     """Find the entries that are used, one pass forward and one backward over all contractions."""
-    # program: Default: the plan's
-    # wanted: sequence of int: Tables all of whose entries are answers. Default: the plan's posteriors and roots.
-    program = binary_program(plan) if program is None else program
-    loops = tuple(loops_of(plan, program.scopes, s) for s in program.steps)
-    flat = flat_factors(plan, factors)
-    sizes = [plan.size(s) for s in program.scopes]
+    plan, loops, sizes = program.plan, program.loops, program.sizes
+    flat = tuple(flat_factors(plan, factors))
     nonzero = [f != 0 for f in flat] + [np.zeros(n, np.bool_) for n in sizes[len(flat) :]]
     for x, walks in zip(program.steps, map(_walks, loops), strict=True):
         a, b = _inputs(nonzero, x.ins, walks)
         made = walks[OUT].of(nonzero[x.out])
         made[...] = (count_products(_total(a), _total(b)) > 0).reshape(made.shape)
     needed = [np.zeros(n, np.bool_) for n in sizes]
-    if wanted is None:
-        wanted = [*plan.posterior_table.tolist(), *plan.root_table.tolist()]
-    for t in wanted:
+    for t in (*program.answers, *program.roots):
         needed[t][:] = True
     count = np.zeros(len(loops), np.int64)
     for i in range(len(loops) - 1, -1, -1):
@@ -115,7 +96,7 @@ def find_sparsity(
             by_b = b * count_products(_total(a).swapaxes(1, 2), out)[..., None]
             there = walks[B].of(needed[x.ins[1]])
             there |= (by_b > 0).reshape(there.shape)
-    return Sparsity(program, loops, flat, tuple(nonzero), tuple(needed), count)
+    return Sparsity(program, flat, tuple(nonzero), tuple(needed), count)
 
 
 ONE_CORE = (1 << 18, 9215)  # multiply-adds up to which OpenBLAS uses one core; with a vector
@@ -191,10 +172,3 @@ def _total(x: NDArray[np.float32]) -> NDArray[np.float32]:
     total: NDArray[np.float32] = x.sum(axis=3) if x.shape[3] > 1 else x[..., 0]
     return total
 
-
-def offsets_of(loops: Sequence[Loop], table: int) -> NDArray[np.int32]:
-    """Offsets in one table of every configuration of some axes, the last axis fastest."""
-    at = np.zeros(1, np.int32)
-    for n, strides in loops:
-        at = np.add.outer(at, np.arange(n, dtype=np.int32) * np.int32(strides[table])).ravel()
-    return at

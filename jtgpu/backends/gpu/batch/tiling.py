@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..program.records import OUT, A, B, Loop
-from .sparsity import count_products, offsets_of
+from ..lower import OUT, A, B, Loop, mirrored, offsets
+from .sparsity import count_products
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +33,6 @@ SHAPES = (
 DIAGONAL, SLIM = 9, range(3, 9)  # SLIM: shapes of few outputs
 PRODUCTS, FOUR = (10, 11, 12, 13), 13  # of a block of four warps (cuda/batch/products.cu); four tiles in FOUR
 NONE = 0xFFFFFFFF  # place of a product that no output needs
-WORDS = 28  # of a record: 8, then the tile's places in A, in B, and in the output twice
 A_SHARED, B_SHARED, FIRST = 16, 32, 64  # bits of a record's `kind`, behind the shape
 TILE_WORK, OUT_WORK, ADD_WORK = 10.0, 0.5, 0.12  # cost of a tile, an output and a product, in numbers read
 PRODUCT_WORK, STEP_WORK = 200.0, 32.0  # of a block of warps, and of each of its steps in addition to what is read
@@ -96,7 +95,7 @@ def _cheapest(
     only_b = int(np.prod([n for n, s in loops if s[OUT] and s[B] and not s[A]], initial=1))
     swapped = not alone and only_b > only_a
     if swapped:
-        loops = tuple((n, (s[OUT], s[B], s[A])) for n, s in loops)
+        loops = mirrored(loops)
         used = None if used is None else (used[OUT], used[B], used[A])
     m, n = max(only_a, only_b), min(only_a, only_b)
     axes = _Axes(loops, used)
@@ -121,7 +120,7 @@ class _Axes:
         of: dict[str, list[Loop]] = {w: [] for w in "smnk"}
         for x in loops:
             of["k" if not x[1][OUT] else "n" if not x[1][A] else "s" if x[1][B] else "m"].append(x)
-        self.at = {(w, t): offsets_of(of[w], t) for w, t in product("smnk", (OUT, A, B))}
+        self.at = {(w, t): offsets(of[w], t) for w, t in product("smnk", (OUT, A, B))}
         s, m, n, k = (len(self.at[w, OUT]) for w in "smnk")
 
         def cells(which: str, table: int, *shape: int) -> NDArray[np.bool_]:

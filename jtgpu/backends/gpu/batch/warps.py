@@ -15,9 +15,11 @@ import numpy as np
 
 from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels
+from ....device.structs import filled, struct
 from ....plans.plan import Plan
+from ..lower import Lowered, Step, lowered
 from ..program.layout import scaled_factors
-from ..program.records import NONE, Step, binary_program
+from ..program.records import NONE
 from .buffers import GROUP, THREADS, Bound, Chunk, Launch
 from .records import RecordProgram
 from .table import Room
@@ -47,22 +49,20 @@ FEWER, SLACK = 8, 4.0  # every eighth of these comes first, and decides if it ta
 MOST_MISSING = 0.8  # share of the cells of a table that suits
 LEAST_SECONDS = 0.01  # of the other kernels, of a table for which this is considered
 CELL = 2.5e-12  # seconds that a cell of a table costs by records, on an H100
-CELLS_AT, N_CASES, CASES = 14, 18, 24  # words of a struct Cases before cells and its numbers, and of all of it
 
 
 class WarpSteps:
-    """A plan's contractions in an order in which they can run; tables 0..F-1 are the factors."""
+    """A plan's contractions in an order in which they can run."""
     # level: Of each step; steps of one level are independent
     # joint: The axes of each step
     # cells: (F + 1,) first cell of each factor
 
-    def __init__(
-        self, plan: Plan, steps: Sequence[Step], scopes: Sequence[tuple[int, ...]], level: Sequence[int]
-    ):
-        self.plan, self.steps, self.scopes, self.level = plan, steps, scopes, np.array(level, np.int64)
-        n, rank = plan.n_factors, plan.axis_rank
-        self.joint = [sorted(set().union(*(scopes[t] for t in x.ins)), key=lambda v: int(rank[v])) for x in steps]
-        self.cells = np.cumsum([0, *(plan.size(scopes[f]) for f in range(n))])
+    def __init__(self, program: Lowered, level: Sequence[int]):
+        self.plan = plan = program.plan
+        self.steps, self.scopes, self.level = program.steps, program.scopes, np.array(level, np.int64)
+        n, rank, scopes = plan.n_factors, plan.axis_rank, self.scopes
+        self.joint = [sorted(set().union(*(scopes[t] for t in x.ins)), key=lambda v: int(rank[v])) for x in self.steps]
+        self.cells = np.cumsum([0, *program.sizes[:n]])
         self.supported = bool(
             n and not plan.sets and plan.n_variables <= MOST_VARIABLES and 2 * self.cells[-1] < NONE
             and plan.cardinality.max(initial=1) < MOST_STATES
@@ -122,23 +122,16 @@ class TableSteps(WarpSteps):
     """A plan's contractions: messages to the roots, then the others. Step i makes table F + i."""
 
     def __init__(self, plan: Plan):
-        program, n = binary_program(plan), plan.n_factors
-        maker = {x.out: i for i, x in enumerate(program.steps)}
-        self._up: set[int] = set()
-        waiting = [int(t) for t in plan.root_table]
-        while waiting:
-            i = maker.get(waiting.pop())
-            if i is not None and i not in self._up:
-                self._up.add(i)
-                waiting += program.steps[i].ins
+        program, n = lowered(plan), plan.n_factors
+        self._up = program.needed(program.roots)
         order = sorted(range(len(program.steps)), key=lambda i: (i not in self._up, program.level[i]))
         self.number = {f: f for f in range(n)} | {program.steps[i].out: n + k for k, i in enumerate(order)}
-        steps = [Step(self.number[x.out], tuple(self.number[t] for t in x.ins), False)
+        steps = [Step(self.number[x.out], tuple(self.number[t] for t in x.ins))
                  for x in (program.steps[i] for i in order)]  # fmt: skip
         scopes = [*program.scopes[:n], *(program.scopes[program.steps[i].out] for i in order)]
         behind = 1 + max(program.level, default=0)
         level = [program.level[i] + behind * (i not in self._up) for i in order]
-        super().__init__(plan, steps, scopes, level)
+        super().__init__(program.with_steps(steps, scopes, ()), level)
         self.n_up_levels = len({x for x in level if x < behind})
         self.shared = plan.n_variables + 1 + -(-(len(steps) - len(self._up)) // 32)  # words of a case
         self.supported &= 4 * WARPS * self.shared <= MOST_SHARED
@@ -175,6 +168,16 @@ class TableSteps(WarpSteps):
     @cached_property
     def _factors(self) -> Sizes:
         return Sizes(self.plan, self.scopes[: self.plan.n_factors])
+
+
+def cases_struct(steps: WarpSteps, records: Sequence[int], scratch: Sequence[int], **fields: Any) -> NDArray[Any]:
+    """struct Cases of a chunk."""
+    # records: Addresses of `numbers_of`, of `WarpSteps.records`, of the numbers of states, and of the roots
+    # scratch: Of cells and tables
+    names = ("factors", "exponents", "steps", "levels", "families", "scopes", "axes", "card", "roots")
+    plan, of = steps.plan, dict(zip((*names, "cells", "tables"), (*records, *scratch), strict=True)) | fields
+    of |= {"n_variables": plan.n_variables, "n_families": plan.n_factors, "n_steps": len(steps.steps)}
+    return filled(struct("batch/warps.cuh", "Cases"), **{"n_tables": len(steps.scopes), **of})
 
 
 class WarpTables:
@@ -231,31 +234,33 @@ class WarpTables:
         numbers = [(v | state << 16, t) for v, t in answers for state in range(int(plan.cardinality[v]))]
         n_out = len(numbers)
         wanted, cells = (memory.put(np.array(x, np.uint32).reshape(-1, 2), stream) for x in (answers, numbers))
-        words = [chunk.states, chunk.weights, chunk.weight_row, 0, chunk.log_evidence, *self._records, *scratch, 0, 0]
-        counts = [0, plan.n_variables, chunk.n_weights, chunk.width, plan.n_factors, len(steps.steps)]
-        counts += [self._n_levels[0], len(steps.scopes), len(plan.root_table), *self._room, 0]
-        if chunk.rows:
-            words += [0, wanted, cells, chunk.rows, 1, n_out]
-        else:
-            words += [chunk.columns, wanted, cells, chunk.posterior, chunk.size, 1]
-        more = [chunk.n_columns, chunk.size, len(answers), n_out, self._n_levels[1], steps.shared]
-        struct = np.concatenate([
-            np.array(words[:-6], np.uint64), np.array(counts, np.uint32).view(np.uint64),
-            np.array(words[-6:], np.uint64), np.array(more, np.uint32).view(np.uint64),
-        ])  # fmt: skip
-        return Bound(Launch("", struct[:0], 0), struct, len(answers), None)
+        cases = cases_struct(
+            steps, self._records, scratch, codes=chunk.states, weights=chunk.weights, weight_row=chunk.weight_row,
+            of_case=0, log_evidence=chunk.log_evidence, counts=0, left=0, n=0, n_weights=chunk.n_weights,
+            width=chunk.width, n_levels=self._n_levels[0], n_roots=len(plan.root_table), capacity=self._room.cells,
+            most_products=self._room.products, shift=0,
+        )  # fmt: skip
+        by_number, by_case, to = (1, n_out, chunk.rows) if chunk.rows else (chunk.size, 1, chunk.posterior)
+        of = filled(
+            struct("batch/warp_tables.cu", "Wanted"), columns=0 if chunk.rows else chunk.columns, answers=wanted,
+            numbers=cells, posterior=to, by_number=by_number, by_case=by_case, n_columns=chunk.n_columns,
+            stride=chunk.size, n_answers=len(answers), n_out=n_out, n_down=self._n_levels[1], words=steps.shared,
+        )  # fmt: skip
+        both = np.array((cases, of), [("cases", cases.dtype), ("wanted", of.dtype)])
+        return Bound(Launch("", np.zeros(0, np.uint64), 0), both, len(answers), None)
 
     def queue(self, bound: Bound, stream: Any, n: int) -> None:
-        cases, wanted = bound.struct[:CASES].copy(), bound.struct[CASES:]
-        cases[N_CASES:].view(np.uint32)[0] = n
-        large, size = cases.copy(), int(wanted[6:].view(np.uint32)[1])
-        large[CELLS_AT] += np.uint64(8 * self._room.cells * size)
-        large[N_CASES:].view(np.uint32)[9:11] = MOST_CELLS, MOST_PRODUCTS
+        both: Any = bound.struct
+        cases, wanted = both["cases"].copy(), both["wanted"].copy()
+        cases["n"] = n
+        large, size = cases.copy(), int(wanted["stride"])
+        large["cells"] = int(cases["cells"]) + 8 * self._room.cells * size
+        large["capacity"], large["most_products"] = MOST_CELLS, MOST_PRODUCTS
         shared, few = 4 * self.steps.shared, self._few(size)
-        for name, grid, struct, at_once in (
+        for name, grid, of, at_once in (
             ("answer_cases", (-(-n // WARPS), WARPS * GROUP), cases, WARPS), ("answer_large", (few, THREADS), large, 1)
         ):  # fmt: skip
-            self._kernels.launch(name, *grid, stream, Arguments(struct, wanted), shared=at_once * shared)
+            self._kernels.launch(name, *grid, stream, Arguments(of, wanted), shared=at_once * shared)
 
     def close(self) -> None:
         self._kernels.close()
@@ -267,7 +272,7 @@ class WarpKernels:
 
     def __init__(self, program: RecordProgram):
         self._plan = program.plan
-        self._whole = CELL * program.layout.cost
+        self._whole = CELL * program.cost
 
     @cached_property
     def steps(self) -> TableSteps:

@@ -14,11 +14,10 @@ from ....device.context import Device, Memory
 from ....errors import BackendUnavailable, JtgpuError, TableTooLarge, format_bytes
 from ....plans.plan import Plan
 from ..batch.buffers import GROUP
-from ..batch.sparsity import flat_factors
 from ..host import LN2, Host
-from ..program.records import Binary
+from ..lower import Lowered, count_program, flat_factors
 from .chunk import EXTRA, CountKernels
-from .generated import FamilyCells, GeneratedCounts, count_program, plan_generation
+from .generated import FamilyCells, GeneratedCounts, plan_generation
 from .held import CaseArrays, PartsOnDevice, read_cases
 from .records import RecordCounts, Scratch
 from .warps import LEAST_CASES, MOST_CASES, PARTS, WarpCounts, WarpProgram
@@ -34,10 +33,9 @@ MEMORY_SHARE = 0.7  # of the free memory that scratch memory may take
 SCRATCH_BYTES = 8 << 30  # most scratch memory, if it holds a block of cases
 
 
-def _contractions(plan: Plan) -> tuple[Binary, Sequence[int], Sequence[int]]:
+def _contractions(plan: Plan) -> Lowered:
     """Those of a plan's expected counts, for the bound of what numbers that are lost change."""
-    program = count_program(plan, split=False)
-    return program.binary, program.roots, program.family
+    return count_program(plan, split=False).whole
 
 
 class CountEngine:
@@ -113,9 +111,8 @@ class CountEngine:
         if self._generation is not None and name not in self._made:
             try:
                 self._made[name] = GeneratedCounts(
-                    self.plan, self._generation, self.families, self.device, self._memory, self.stream,
-                    weights=weights,
-                )  # fmt: skip
+                    self._generation, self.families, self.device, self._memory, self.stream, weights=weights
+                )
             except BackendUnavailable:  # no compiler: the other kernels may be in the cache
                 self._generation, self._may_generate = None, False
         kernels = self._made.get(name)

@@ -7,74 +7,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....device.context import Device, Memory
-from ....device.driver import Arguments, Kernels
-from ....errors import BackendUnavailable
+from ....device.driver import Arguments
+from ....device.structs import filled, struct
 from ....plans.plan import Plan
-from ....plans.program import UNIT, derivative_program
 from ..batch.buffers import GROUP, THREADS
-from ..batch.codegen import LANE_THREADS, Kernel, Scratch, Writer, write_kernels
-from ..batch.generated import BLOCKS, MOST_CONSTANTS, MOST_LINES, compile_kernels
+from ..batch.codegen import Kernel, Scratch, Writer, write_kernels
+from ..batch.generated import BLOCKS, MOST_CONSTANTS, MOST_LINES, LaneKernels, lane_struct
 from ..batch.parts import code_lines
-from ..batch.records import split_sums
-from ..batch.sparsity import Sparsity, find_sparsity, flat_factors
-from ..program.records import NONE, Binary, Step, binary_steps, levels_of
+from ..batch.sparsity import Sparsity, find_sparsity
+from ..lower import count_program, flat_factors
+from ..program.records import NONE
 from .chunk import CODES_KERNELS, CountChunk, enter_codes, fold
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-# The contractions of expected counts: messages to the roots, derivatives of P(e), and each factor times its own.
-#
-# Arrays only; knows no device.
-
-@dataclass(frozen=True)
-class CountProgram:
-    """Contractions of at most two tables; tables 0..F-1 are the factors."""
-
-    binary: Binary  # messages and derivatives, then the products of the families
-    n_messages: int  # steps before these products
-    roots: tuple[int, ...]  # tables of P(e), one a component
-    root: tuple[int, ...]  # (F,) component of each factor, as a place among the roots
-    derivative: tuple[int, ...]  # (F,) table of the derivative by each factor; UNIT for the number 1
-    family: tuple[int, ...]  # (F,) table of the product of both
-
-    @property
-    def messages(self) -> Binary:
-        """The steps without the products of the families."""
-        n = self.n_messages
-        return Binary(self.binary.steps[:n], self.binary.scopes, self.binary.level[:n])
-
-
-def count_program(plan: Plan, *, split: bool) -> CountProgram:
-    """The contractions of a plan's expected counts; `split`: without long sums."""
-    base = derivative_program(plan)
-    number: dict[int, int] = {f: f for f in range(plan.n_factors)}
-    for out in base.outs:
-        number[out] = len(number)
-    scopes = [base.scopes[t] for t in number]
-    contractions = [
-        Step(number[out], tuple(number[t] for t in ins), False) for out, ins in zip(base.outs, base.ins, strict=True)
-    ]
-    binary = binary_steps(plan, scopes, contractions)
-    if split:
-        binary = split_sums(plan, binary)
-    derivative = tuple(UNIT if t == UNIT else number[t] for t in base.factor_derivative)
-    steps, all_scopes = list(binary.steps), list(binary.scopes)
-    for f, d in enumerate(derivative):
-        steps.append(Step(len(all_scopes), (f,) if d == UNIT else (f, d), False))
-        all_scopes.append(all_scopes[f])
-    family = tuple(range(len(binary.scopes), len(all_scopes)))
-    whole = Binary(tuple(steps), tuple(all_scopes), levels_of(plan, steps))
-    roots = tuple(number[t] for t in base.roots)
-    return CountProgram(whole, len(binary.steps), roots, base.factor_root, derivative, family)
-
 
 class FamilyCells:
     """The cells of all families one after the other, axes in the plan's order, and those that may be other than zero.
@@ -113,11 +66,8 @@ class CountWriter(Writer):
 
     parameters = "Lane b, Weighted c"
 
-    def __init__(
-        self, plan: Plan, sparsity: Sparsity, columns: dict[int, NDArray[np.int64]], scratch: Scratch,
-        roots: Sequence[int], *, weights: bool,
-    ):  # fmt: skip
-        super().__init__(plan, sparsity, scratch, roots, weights=weights)
+    def __init__(self, sparsity: Sparsity, columns: dict[int, NDArray[np.int64]], scratch: Scratch, *, weights: bool):
+        super().__init__(sparsity, scratch, weights=weights)
         self._columns = columns
 
     def total(self) -> None:
@@ -141,18 +91,16 @@ class CountWriter(Writer):
 
 
 def generate_counting(
-    plan: Plan, sparsity: Sparsity, program: CountProgram, families: FamilyCells, *, weights: bool, blocks: int
+    sparsity: Sparsity, families: FamilyCells, *, weights: bool, blocks: int
 ) -> tuple[list[Kernel], int]:
     """The kernels of a count program, and the scratch memory of a thread, in doubles; see
     `jtgpu.backends.gpu.batch.codegen.generate_kernels`."""
     columns = {}
-    for f, table in enumerate(program.family):
+    for f, table in enumerate(sparsity.program.answers):
         of = np.full(len(families.support[f]), -1, np.int64)
         of[families.support[f]] = np.arange(families.first[f], families.first[f + 1])
         columns[table] = of
-    home = dict(zip(program.family, program.root, strict=True))
-    make = partial(CountWriter, plan, sparsity, columns, weights=weights)
-    return write_kernels(make, sparsity, program.roots, home, blocks)
+    return write_kernels(partial(CountWriter, sparsity, columns, weights=weights), sparsity, blocks)
 
 
 GENERATED_FLOPS = 2_000_000  # most operations of a propagation for which kernels may be generated
@@ -161,74 +109,43 @@ DIGITS = 64.0  # powers of two between the least number that is computed with al
 LOWEST, HIGHEST = -1022.0, 700.0  # powers of two that are left to numbers
 
 
-class Generation:
-    """Input of the generators for a network: its contractions, and the entries that matter."""
-
-    def __init__(self, program: CountProgram, sparsity: Sparsity):
-        self.program, self.sparsity = program, sparsity
-
-
-def plan_generation(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Generation | None:
+def plan_generation(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Sparsity | None:
     """The contractions for which kernels can be generated; None if they are too many, or numbers too large."""
     if plan.cost().flops > GENERATED_FLOPS or not plan.n_factors:
         return None
-    program = count_program(plan, split=False)
-    sparsity = find_sparsity(plan, factors, program.binary, [*program.roots, *program.family])
+    sparsity = find_sparsity(count_program(plan, split=False).whole, factors)
     if sparsity.upper > HIGHEST or sum(code_lines(sparsity)) > MOST_LINES * (os.cpu_count() or 1):
         return None
     if sum(int(np.count_nonzero(f)) for f in sparsity.factors) > MOST_CONSTANTS:
         return None
-    return Generation(program, sparsity)
+    return sparsity
 
 
-class GeneratedCounts:
+class GeneratedCounts(LaneKernels):
     """A plan and a model's numbers on one GPU, as generated kernels. Used inside ``device.active()``; see
     `CountKernels`.
 
     Numbers are not scaled. A case whose P(e) is so small that terms of it may have been lost gets NaN for ln P(e) and
     adds nothing; records count it.
     """
-    # raises BackendUnavailable: If nvcc is missing and the kernels are not in the cache.
-
-    kind = "lanes"
 
     def __init__(
-        self, plan: Plan, generation: Generation, families: FamilyCells, device: Device, memory: Memory, stream: Any,
-        *, weights: bool,
-    ):  # fmt: skip
-        self.plan, self.device = plan, device
-        self._sparsity, self._n_out = generation.sparsity, len(families.place)
-        self.kernels, self.cells = generate_counting(
-            plan, generation.sparsity, generation.program, families, weights=weights, blocks=BLOCKS
-        )
-        if max(len(kernel.constants) for kernel in self.kernels) > MOST_CONSTANTS:
-            raise BackendUnavailable("the generated kernels need more constants than a GPU has memory for")
-        self._column = memory.put(np.full(plan.n_variables, NONE, np.uint32), stream)
-        self._summing = Kernels(device, "batch/counts", (*CODES_KERNELS, "count_columns"))
-        self._loaded: list[Kernels] = []
-        try:
-            for image in compile_kernels(self.kernels, device.arch):
-                self._loaded.append(Kernels(device, "", ("batch_lane",), image))
-            self._load(generation.sparsity.factors, stream)
-        except BaseException:
-            self.close()
-            raise
+        self, sparsity: Sparsity, families: FamilyCells, device: Device, memory: Memory, stream: Any, *, weights: bool
+    ):
+        self.plan, self._sparsity, self._n_out = sparsity.program.plan, sparsity, len(families.place)
+        self._column = memory.put(np.full(self.plan.n_variables, NONE, np.uint32), stream)
+        made = generate_counting(sparsity, families, weights=weights, blocks=BLOCKS)
+        super().__init__(*made, ("batch/counts", (*CODES_KERNELS, "count_columns")), sparsity.factors, device, stream)
 
-    def _load(self, flat: Sequence[NDArray[np.float64]], stream: Any) -> None:
+    def write(self, flat: Sequence[NDArray[np.float64]], stream: Any) -> None:
         """Write the constants, and find the range of the numbers."""
-        for kernel, made in zip(self.kernels, self._loaded, strict=True):
-            values = np.array([flat[f][c] for f, c in kernel.entries] or [0.0])
-            self.device.upload(made.symbol("constants"), values, stream)
-            stream.synchronize()
-        bounds = Sparsity(
-            self._sparsity.program, self._sparsity.loops, tuple(flat), self._sparsity.nonzero, self._sparsity.needed,
-            self._sparsity.count,
-        )  # fmt: skip
+        super().write(flat, stream)
+        bounds = replace(self._sparsity, factors=tuple(flat))
         self._lower, self._upper = bounds.lower, bounds.upper
         self._least = 2.0 ** min(LOWEST + DIGITS + self._upper, 0.0)
 
     def reload(self, factors: Sequence[NDArray[np.float64]], stream: Any) -> None:
-        self._load(flat_factors(self.plan, factors), stream)
+        self.write(flat_factors(self.plan, factors), stream)
 
     @property
     def case_bytes(self) -> int:
@@ -242,24 +159,17 @@ class GeneratedCounts:
         return smallest > LOWEST / 2 and self._upper <= HIGHEST
 
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, ...]:
-        blocks = -(-size // LANE_THREADS)
-        return memory.empty(8 * self.cells * blocks * LANE_THREADS), memory.empty(8 * self._n_out * size)
+        return self.lane_scratch(memory, size), memory.empty(8 * self._n_out * size)
 
     def queue(self, chunk: CountChunk, scratch: tuple[int, ...], stream: Any) -> None:
-        words = [scratch[0], 0, chunk.state, chunk.weight, chunk.weight_row, self._column, scratch[1]]
-        lane = np.array([*words, chunk.log_evidence, chunk.size | self._n_out << 32], np.uint64)
+        lane = lane_struct(chunk, scratch[0], self._column, scratch[1], self._n_out)
         is_exact = self._lower + chunk.smallest > LOWEST + DIGITS  # nothing can be lost
-        least = np.array([5e-324 if is_exact else self._least]).view(np.uint64)
-        weighted = np.array([chunk.of_case, least[0], chunk.n | int(is_exact) << 32], np.uint64)
+        least = 5e-324 if is_exact else self._least
+        of = struct("batch/lane.cuh", "Weighted")
+        weighted = filled(of, of_case=chunk.of_case, least=least, n=chunk.n, is_exact=is_exact)
         counting = chunk.struct(0, 0, scratch[1], self._n_out)
-        enter_codes(self._summing, chunk, self.plan.n_variables, stream)
-        for made in self._loaded:
-            blocks = -(-chunk.size // LANE_THREADS)
-            made.launch("batch_lane", blocks, LANE_THREADS, stream, Arguments(lane, weighted))
+        enter_codes(self.around, chunk, self.plan.n_variables, stream)
+        self.queue_lanes(chunk.size, stream, lane, weighted)
         threads = self._n_out * chunk.n_blocks * GROUP
-        self._summing.launch("count_columns", -(-threads // THREADS), THREADS, stream, Arguments(counting))
-        fold(self._summing, chunk, counting, self._n_out, stream)
-
-    def close(self) -> None:
-        for made in (self._summing, *self._loaded):
-            made.close()
+        self.around.launch("count_columns", -(-threads // THREADS), THREADS, stream, Arguments(counting))
+        fold(self.around, chunk, counting, self._n_out, stream)

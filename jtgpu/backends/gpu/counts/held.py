@@ -11,8 +11,8 @@ import numpy as np
 from ....device.context import Device, Memory
 from ....errors import EvidenceError
 from ..batch.buffers import GROUP
-from ..batch.sparsity import flat_factors
 from ..batch.table import Weights, scale_weights
+from ..lower import flat_factors
 from .chunk import CountChunk, CountKernels
 from .generated import FamilyCells
 from .records import Scratch

@@ -17,10 +17,11 @@ from ....device.driver import Arguments, Kernels
 from ....plans.plan import Plan
 from ....plans.program import UNIT
 from ..batch.buffers import GROUP, THREADS
-from ..batch.warps import FEW, MOST_FEW, TABLE_BYTES, WARPS, Sizes, WarpSteps, numbers_of
+from ..batch.warps import FEW, MOST_FEW, TABLE_BYTES, WARPS, Sizes, WarpSteps, cases_struct, numbers_of
+from ..lower import CountProgram, count_program
 from ..program.records import NONE
 from .chunk import CountChunk, fold
-from .generated import CountProgram, FamilyCells, count_program
+from .generated import FamilyCells
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,7 +41,7 @@ class WarpProgram(WarpSteps):
 
     def __init__(self, plan: Plan):
         self.program = program = count_program(plan, split=False)
-        super().__init__(plan, program.messages.steps, program.binary.scopes, program.messages.level)
+        super().__init__(program.messages, program.messages.level)
 
     def suits(self, states: NDArray[Any]) -> bool:
         """Whether a table of cases is counted quicker this way than by records, judged by some of its cases."""
@@ -75,29 +76,29 @@ class WarpCounts:
         self, program: WarpProgram, factors: Sequence[NDArray[np.float64]], families: FamilyCells, device: Device,
         memory: Memory, stream: Any,
     ):  # fmt: skip
-        self.plan, self.device, self._n_out = program.plan, device, len(families.place)
+        self._steps, self.plan, self.device, self._n_out = program, program.plan, device, len(families.place)
         self._count: CountProgram = program.program
         self._n_cells = int(program.cells[-1])
-        roots = np.array(self._count.roots, np.uint32)
+        roots = np.array(self._count.whole.roots, np.uint32)
         of_factors = zip(self._count.derivative, self._count.root, strict=True)
         steps, levels, *others = program.records((NONE if d == UNIT else d, roots[i]) for d, i in of_factors)
         self._n_levels = len(levels) - 1
         cards = self.plan.cardinality.astype(np.uint32)
         place = families.place.astype(np.uint32)
-        self._numbers = [memory.put(x, stream) for x in numbers_of(self.plan, factors)]
-        self._records = [memory.put(x, stream) for x in (steps, levels, *others, cards, roots)]
+        records = (*numbers_of(self.plan, factors), steps, levels, *others, cards, roots)
+        self._records = [memory.put(x, stream) for x in records]
         self._place, self._counts = memory.put(place, stream), memory.empty(16 * self._n_cells)
         self._kernels = Kernels(device, "batch/warps", ("count_cases", "count_large", "count_zero", "count_round"))
         self._summing = Kernels(device, "batch/counts", ("count_score", "count_fold"))
 
     def reload(self, factors: Sequence[NDArray[np.float64]], stream: Any) -> None:
-        for address, array in zip(self._numbers, numbers_of(self.plan, factors), strict=True):
+        for address, array in zip(self._records, numbers_of(self.plan, factors), strict=False):
             self.device.upload(address, array, stream)
         stream.synchronize()
 
     @property
     def _n_tables(self) -> int:
-        return len(self._count.binary.scopes) - self.plan.n_factors
+        return len(self._count.whole.scopes) - self.plan.n_factors
 
     @property
     def case_bytes(self) -> int:
@@ -117,18 +118,20 @@ class WarpCounts:
         return few, *map(memory.empty, sizes)
 
     def queue(self, chunk: CountChunk, scratch: tuple[int, ...], stream: Any) -> None:
-        plan, count = self.plan, self._count
+        count = self._count
         shift = BITS - int(np.frexp(chunk.magnitude)[1])
         few, cells, more_cells, tables, left = scratch
 
         def cases(name: str, grid: tuple[int, int], cases: int, cells: int, capacity: int, most_products: int) -> None:
-            words = [chunk.codes, chunk.weights, chunk.weight_row, chunk.of_case, chunk.log_evidence, *self._numbers]
-            words += [*self._records, cells, tables, self._counts, left]
-            numbers = [chunk.n, plan.n_variables, chunk.n_weights, chunk.width, plan.n_factors, count.n_messages]
-            numbers += [self._n_levels, self._n_tables, len(count.roots), capacity, most_products, shift & NONE]
-            struct = np.concatenate([np.array(words, np.uint64), np.array(numbers, np.uint32).view(np.uint64)])
-            shared = 4 * cases * (plan.n_variables + 1)
-            self._kernels.launch(name, *grid, stream, Arguments(struct, least), shared=shared)
+            of = cases_struct(
+                self._steps, self._records, (cells, tables), codes=chunk.codes, weights=chunk.weights,
+                weight_row=chunk.weight_row, of_case=chunk.of_case, log_evidence=chunk.log_evidence,
+                counts=self._counts, left=left, n=chunk.n, n_weights=chunk.n_weights, width=chunk.width,
+                n_levels=self._n_levels, n_tables=self._n_tables, n_roots=len(count.whole.roots), capacity=capacity,
+                most_products=most_products, shift=shift,
+            )  # fmt: skip
+            shared = 4 * cases * (self.plan.n_variables + 1)
+            self._kernels.launch(name, *grid, stream, Arguments(of, least), shared=shared)
 
         least = np.array([chunk.least])
         counts = np.array([self._counts], np.uint64)

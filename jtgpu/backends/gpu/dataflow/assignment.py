@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..program.records import NONE, TASK
+from ..tile import Tiling
 from .tiling import MAX_WARPS, READY, Unit
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class Node:
     """A node of the work graph."""
 
     op: int  # its record
-    unit: Unit
+    unit: Unit | Tiling  # its cost
     ins: tuple[int, ...]  # the nodes whose tables it reads
     last: int  # the last cell of its own table
 
@@ -73,7 +74,7 @@ class _Warps:
         self.free = np.zeros(self.size)
         self._turn = 0
 
-    def take(self, unit: Unit, ready: float, critical: bool) -> tuple[NDArray[np.int64], float]:
+    def take(self, unit: Unit | Tiling, ready: float, critical: bool) -> tuple[NDArray[np.int64], float]:
         """Assign a node's units; the queue of each of them, and when the last ends."""
         taken, last = [], 0.0
         part = slice(self.reserved, self.size)

@@ -10,12 +10,13 @@ import numpy as np
 
 from ....device.context import Device
 from ....device.driver import After, Arguments
+from ....device.structs import filled, struct
 from ....plans.plan import Plan
 from ...base import Evidence, Result
 from ..case import CaseIO, device_times
 from ..program.records import log_evidence, write_evidence
 from .graph import RestrictedFactors
-from .schedule import MAX_VARIABLES, Numbers, Schedule, make_numbers
+from .schedule import Numbers, Schedule, make_numbers
 from .tiling import MAX_WARPS
 
 if TYPE_CHECKING:
@@ -68,18 +69,17 @@ class DataflowEngine:
         kernels = io.load_kernels("single/dataflow", ["dataflow"])
         self._arena = io.memory.empty(8 * s.n_cells)
         self._pristine = io.put(s.numbers.pristine)
-        words = [self._arena, self._pristine]
-        words += [io.put(x) for x in (s.ops, s.digits, s.steps, s.tasks, s.starts, s.known)]
-        words += [io.device_weights, io.put(s.roots)]
-        words += [kernels.device_address(io.posterior), kernels.device_address(io.root)]
-        first = 8 * len(words)
-        parameters = np.zeros(first + 8 + 2 * MAX_VARIABLES, np.uint8)
-        parameters[:first] = np.array(words, np.uint64).view(np.uint8)
+        parameters = filled(
+            struct("single/dataflow.cu", "Dataflow"), arena=self._arena, pristine=self._pristine, ops=io.put(s.ops),
+            digits=io.put(s.digits), steps=io.put(s.steps), tasks=io.put(s.tasks), starts=io.put(s.starts),
+            known=io.put(s.known), weights=io.device_weights, roots=io.put(s.roots),
+            posterior=kernels.device_address(io.posterior), root=kernels.device_address(io.root), sign=0,
+            n_roots=len(self.plan.root_table), state=0,
+        )  # fmt: skip
         arguments = Arguments(parameters)
-        kept = arguments.kept(0)
-        self._run_words: NDArray[np.uint32] = kept[first : first + 8].view(np.uint32)  # sign, components
-        self._run_words[1] = len(self.plan.root_table)
-        self._state: NDArray[np.int16] = kept[first + 8 : first + 8 + 2 * s.n_states].view(np.int16)
+        kept = arguments.kept(0)[0]
+        self._run_sign: NDArray[np.uint32] = arguments.kept(0)["sign"]
+        self._state: NDArray[np.int16] = kept["state"][: s.n_states]
         self._launch = kernels.ready("dataflow", (s.n_blocks, 32 * MAX_WARPS), io.stream, arguments, together=True)
 
     @property
@@ -117,7 +117,7 @@ class DataflowEngine:
         if not self._is_clean:
             self._initialise_arena()
         self._is_clean = False
-        self._run_words[0] = self._sign ^ 0x80000000
+        self._run_sign[0] = self._sign ^ 0x80000000
         self._launch()
         self._sign ^= 0x80000000
         self._is_clean = True

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....plans.plan import Plan
-from ..program.records import MAX_AXES, OUT, Binary, Loop, RecordPool, contraction_record, mirrored, record_array
+from ..lower import OUT, Loop, Lowered, evidence_of, known_axes, placed
+from ..program.records import RecordPool, contraction_record, record_array
+from ..tile import Choice, Tiling, in_better_order
 from .assignment import Node
 from .tiling import (
     CRITICAL_WEIGHT,
     LONGER,
     OTHER_WEIGHT,
-    DataflowTiling,
     answer_unit,
     dataflow_tiling,
     enter_unit,
@@ -33,7 +34,7 @@ LONG = 0x40  # added to a tile's shape if it has the longer batches of loads
 ALWAYS, AWAITED = 0, 0xFFFFFFFF  # an input that never changes; one that every run writes
 
 
-def shape_code(tiling: DataflowTiling) -> int:
+def shape_code(tiling: Tiling) -> int:
     """The number by which the kernel knows a tile's code."""
     m, n = tiling.shape
     return m * 8 + n + LONG * ((m, n, tiling.unroll) in LONGER)
@@ -49,7 +50,7 @@ class RecordMaker:
     def contraction(
         self,
         loops: tuple[Loop, ...],
-        tiling: DataflowTiling,
+        tiling: Tiling,
         cells: tuple[int, int, int],
         awaited: tuple[int, int],
         part_cells: int = 0,
@@ -146,42 +147,24 @@ class RestrictedFactors:
 ALIGNMENT = 4  # cells: a memory sector, which then belongs to one table
 
 
-@dataclass(frozen=True)
-class Choice:
-    """How a contraction is computed."""
-
-    loops: tuple[Loop, ...]
-    ins: tuple[int, ...]  # in the order A, B
-    tiling: DataflowTiling
-
-
-def choose_tilings(
-    program: Binary, loops: Sequence[tuple[Loop, ...]], long_batches: bool, scale: float
-) -> list[Choice]:
+def choose_tilings(program: Lowered, long_batches: bool, scale: float) -> list[Choice]:
     """The tilings of all steps: quick ones on the critical path, elsewhere such as take little of the GPU."""
-    # loops: sequence of tuples of Loop: Of every step
     # long_batches: Whether longer batches of loads are among the tilings
     # scale: The GPU's time in units of the reference device's
 
     def choose(i: int, weight: float) -> Choice:
-        ins, two = program.steps[i].ins, len(program.steps[i].ins) == 2
-        of = weight * scale
-        one = dataflow_tiling(loops[i], two, of, long_batches)
-        if two:
-            other = dataflow_tiling(mirrored(loops[i]), two, of, long_batches)
-            if other.latency + of * other.share < one.latency + of * one.share:
-                return Choice(mirrored(loops[i]), ins[::-1], other)
-        return Choice(loops[i], ins, one)
+        best = partial(dataflow_tiling, longer=long_batches)
+        return in_better_order(program.loops[i], program.steps[i].ins, weight * scale, best)
 
     n = len(program.steps)
     quick = [choose(i, CRITICAL_WEIGHT) for i in range(n)]
-    maker = {step.out: i for i, step in enumerate(program.steps)}
+    maker = program.maker
     head, tail = [0.0] * n, [0.0] * n  # microseconds until a step's inputs are complete, and from then to the end
     for i, step in enumerate(program.steps):
         made = [maker[t] for t in step.ins if t in maker]
-        head[i] = max((head[m] + quick[m].tiling.latency for m in made), default=0.0)
+        head[i] = max((head[m] + quick[m].tiling.whole_latency for m in made), default=0.0)
     for i in range(n - 1, -1, -1):
-        tail[i] += quick[i].tiling.latency
+        tail[i] += quick[i].tiling.whole_latency
         for t in program.steps[i].ins:
             if t in maker:
                 tail[maker[t]] = max(tail[maker[t]], tail[i])
@@ -224,14 +207,12 @@ class WorkGraph:
     # known: list of tuples: Rows of KNOWN
     # pristine: Entries of the evidence factors without evidence, one factor after another
 
-    def __init__(self, plan: Plan, program: Binary, sources: Sources, choices: Sequence[Choice]):
-        self.plan = plan
+    def __init__(self, program: Lowered, sources: Sources, choices: Sequence[Choice]):
+        self.plan, n = program.plan, program.plan.n_factors
         self.maker = RecordMaker()
         self.nodes: list[Node] = []
-        self.n_cells = 0
-        self.cells = [self._place(len(t)) for t in sources.factors]
-        self.one = self._place(1)
-        self.cells += [self._place(plan.size(s)) for s in program.scopes[plan.n_factors :]]
+        self.cells, self.n_cells = placed([*program.sizes[:n], 1, *program.sizes[n:]], ALIGNMENT)
+        self.one = self.cells.pop(n)
         self.known: list[tuple[int, ...]] = []
         self.pristine: dict[int, NDArray[np.float64]] = {}
         self._made_by: dict[int, int] = {}  # table -> node
@@ -255,21 +236,14 @@ class WorkGraph:
     def _add_evidence(self, sources: Sources) -> None:
         """Nodes of the factors that evidence is multiplied into, or of which a case selects a part."""
         plan = self.plan
-        variables: dict[int, list[int]] = {}
-        for v, f in enumerate(plan.evidence_factor.tolist()):
-            variables.setdefault(f, []).append(v)
+        variables = evidence_of(plan)
         n_pristine = 0
         for f in sorted({*variables, *sources.selected}):
-            members = variables.get(f, [])
-            if len(members) > MAX_AXES:  # a table of 2^64 entries at least, unless variables have one state
-                members = [v for v in members if plan.cardinality[v] > 1]
-            scope, n = plan.table_scopes[f], len(sources.factors[f])
+            members, n = known_axes(plan, f, variables.get(f, [])), len(sources.factors[f])
             source, axes = sources.selected.get(f, (sources.factors[f], []))
             known = len(self.known), len(members), len(axes)
             op = self.maker.enter(n_pristine, self.cells[f], n, known)
-            for v in members:
-                inner, card = plan.size(scope[scope.index(v) + 1 :]), int(plan.cardinality[v])
-                self.known.append((sources.state_index[v], inner, card, int(plan.posterior_ptr[v])))
+            self.known += [(sources.state_index[v], *others) for v, *others in members]
             self.known += [(v, stride, 0, 0) for v, stride in axes]
             self.pristine[f] = source
             n_pristine += len(source)
@@ -289,11 +263,11 @@ class WorkGraph:
             to = self._place(size * tiling.splits)
         where = (cells[0], cells[1], to)
         op = self.maker.contraction(choice.loops, tiling, where, (awaited[0], awaited[1]), size)
-        self.nodes.append(Node(op, tiling.unit, self._makers(ins), to + size * tiling.splits - 1))
+        self.nodes.append(Node(op, tiling, self._makers(ins), to + size * tiling.splits - 1))
         if tiling.again is not None:
             where = (to, self.one, self.cells[out])
             op = self.maker.contraction(parts_of(size, tiling.splits), tiling.again, where, (AWAITED, ALWAYS))
-            self.nodes.append(Node(op, tiling.again.unit, (len(self.nodes) - 1,), self.cells[out] + size - 1))
+            self.nodes.append(Node(op, tiling.again, (len(self.nodes) - 1,), self.cells[out] + size - 1))
         self._made_by[out] = len(self.nodes) - 1
 
     def _add_answers(self, sources: Sources) -> None:

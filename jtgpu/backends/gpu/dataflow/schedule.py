@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....plans.plan import Plan
-from ..case import REFERENCE_SMS
+from ..lower import Lowered, lowered
 from ..program.layout import least_root, scaled_factors
-from ..program.records import KNOWN, Binary, Loop, binary_program, loops_of
+from ..program.records import KNOWN
+from ..tile import REFERENCE_SMS
 from .assignment import assign, critical_paths, hints, queues
 from .graph import RestrictedFactors, Sources, WorkGraph, choose_tilings
 from .tiling import MAX_WARPS
@@ -98,14 +99,13 @@ def make_schedule(
     n_states = plan.n_variables if restricted is None else len(restricted.observed)
     if not _fits(plan, n_states):
         return None
-    program = binary_program(plan)
-    loops = [loops_of(plan, program.scopes, step) for step in program.steps]
+    program = lowered(plan)
     scaled, shifts = zip(*scaled_factors(plan, factors), strict=True)
-    bound = least_root(plan, program, loops, scaled)
+    bound = least_root(program, scaled)
     if bound > MAX_LOG2_ROOT:
         return None
     sources = Sources(plan, scaled, shifts, restricted)
-    work = _best_candidate(plan, program, loops, sources, n_blocks)
+    work = _best_candidate(program, sources, n_blocks)
     graph = work.graph
     tasks, starts = queues(graph.nodes, work.assigned, n_blocks * MAX_WARPS)
     ops, digits, steps = graph.maker.arrays()
@@ -141,25 +141,16 @@ def _fits(plan: Plan, n_states: int) -> bool:
     return fits and len(plan.op_out) > 0
 
 
-def _best_candidate(
-    plan: Plan, program: Binary, loops: Sequence[tuple[Loop, ...]], sources: Sources, n_blocks: int
-) -> _Candidate:
+def _best_candidate(program: Lowered, sources: Sources, n_blocks: int) -> _Candidate:
     """The candidate without longer batches of loads, unless they gain a tenth."""
-    default, longer = (_candidate(plan, program, loops, sources, n_blocks, x) for x in (False, True))
+    default, longer = (_candidate(program, sources, n_blocks, x) for x in (False, True))
     return longer if longer.end < LONG_BATCHES_GAIN * default.end else default
 
 
-def _candidate(
-    plan: Plan,
-    program: Binary,
-    loops: Sequence[tuple[Loop, ...]],
-    sources: Sources,
-    n_blocks: int,
-    long_batches: bool,
-) -> _Candidate:
+def _candidate(program: Lowered, sources: Sources, n_blocks: int, long_batches: bool) -> _Candidate:
     """The work graph with or without longer batches of loads, assigned with the better number of reserved warps."""
     scale = REFERENCE_SMS / n_blocks
-    graph = WorkGraph(plan, program, sources, choose_tilings(program, loops, long_batches, scale))
+    graph = WorkGraph(program, sources, choose_tilings(program, long_batches, scale))
     paths = critical_paths(graph.nodes)
     made = (assign(graph.nodes, n_blocks, n, paths) for n in RESERVED)
     assigned, ends = min(made, key=lambda x: max(x[1]))
@@ -168,10 +159,9 @@ def _candidate(
 
 def make_numbers(plan: Plan, schedule: Schedule, factors: Sequence[NDArray[np.float64]]) -> Numbers:
     """The numbers on the device for other factors of the same shapes; not for a schedule of restricted factors."""
-    program = binary_program(plan)
-    loops = [loops_of(plan, program.scopes, step) for step in program.steps]
+    program = lowered(plan)
     scaled, shifts = zip(*scaled_factors(plan, factors), strict=True)
-    bound = least_root(plan, program, loops, scaled)
+    bound = least_root(program, scaled)
     return Numbers(
         arena=_first_cells(scaled, schedule.factor_cell, schedule.one),
         pristine=np.concatenate([np.zeros(0), *(scaled[f] for f in schedule.pristine_factors)]),

@@ -6,12 +6,11 @@ every batch of loads that depends on the one before.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
-from ..case import sectors, side_axis
-from ..program.records import OUT, A, B, Loop
+from ..lower import Loop
+from ..tile import Tiling, Work, candidates
 
 MAX_WARPS = 16  # of a block, of which a multiprocessor holds one: MAX_WARPS of dataflow.cu
 # Weight of the whole GPU's time against a contraction's own, on the critical path and elsewhere
@@ -33,50 +32,16 @@ SHAPES = {
     (4, 4, 1): (0.80, 0.80),
 }  # fmt: skip
 LONGER = {(1, 1, 8): (0.50, 0.18), (2, 2, 4): (0.55, 0.25)}  # longer batches of loads
-SPLITS = (1, 2, 4, 8, 16, 32, 64)
+SPLITS = (2, 4, 8, 16, 32, 64)
 ENTER_SHARE = 4  # entries of a factor that a lane computes
 
 
-@dataclass(frozen=True)
-class Unit:
+class Unit(NamedTuple):
     """Cost of a node of the work graph."""
 
     n_units: int  # warps
     latency: float  # microseconds of one of them
     share: float  # microseconds of the whole device's time
-
-
-@dataclass(frozen=True)
-class DataflowTiling:
-    """How warps cover a contraction."""
-
-    # (int, int): Outputs of a lane along sides M (axes of A and the output) and N (of B and the
-    #     output)
-    shape: tuple[int, int]
-    unroll: int  # steps whose loads are issued together
-    # m_axis, n_axis: The loops of the sides; -1: none
-    m_axis: int
-    n_axis: int
-    log_lanes: int  # log2 of the lanes that share a sum
-    splits: int  # parts into which a sum is divided, each a unit of its own; a second contraction adds them
-    n_tiles: int
-    unit: Unit
-    again: DataflowTiling | None = None  # how the parts of a sum are added
-
-    @property
-    def sides(self) -> dict[int, int]:
-        """Outputs of a tile along the loops of its sides."""
-        return {self.m_axis: self.shape[0], self.n_axis: self.shape[1]}
-
-    @property
-    def latency(self) -> float:
-        """Microseconds from the inputs to the output."""
-        return self.unit.latency + (self.again.unit.latency if self.again else 0.0)
-
-    @property
-    def share(self) -> float:
-        """Microseconds of the whole device's time."""
-        return self.unit.share + (self.again.unit.share if self.again else 0.0)
 
 
 def parts_of(n_out: int, splits: int) -> tuple[Loop, ...]:
@@ -95,48 +60,34 @@ def answer_unit() -> Unit:
     return Unit(1, HAND_OVER + 0.3, 150 / ISSUED)
 
 
+class _Model:
+    """The time model, in microseconds."""
+
+    shapes = tuple(SHAPES | LONGER)
+    one_load = 0.25
+
+    def shared(self, n_steps: int) -> list[tuple[int, bool, int]]:
+        return [(5, False, s) for s in SPLITS if n_steps >= 4 * s << 5]
+
+    def times(self, work: Work) -> tuple[float, float]:
+        (tm, tn), unroll, log = work.shape, work.unroll, work.log_lanes
+        batch, tail = (SHAPES | LONGER)[tm, tn, unroll]
+        batches = -(-work.steps // unroll)
+        code = UNIT_CODE + batches * (STEP_CODE + unroll * ((tm + tn) * LOAD_CODE + tm * tn))
+        code += FOLD_CODE * (tm * tn + log if log else 0) + STORE_CODE * tm * tn
+        latency = HAND_OVER + batch * (batches - 1) + tail + FOLD * log + EXTRA_LOAD * unroll
+        loaded = 32 * work.steps * work.loads / LOADED
+        return latency, work.n_units * max(code / ISSUED, loaded, (READY + latency) / RESIDENT_WARPS)
+
+    def again(self, n_out: int, splits: int) -> Tiling:
+        return dataflow_tiling(parts_of(n_out, splits), False, 1.0)
+
+
+MODEL = _Model()
+
+
 @lru_cache(maxsize=16384)
-def dataflow_tiling(loops: tuple[Loop, ...], two: bool, weight: float, longer: bool = False) -> DataflowTiling:
-    """The cheapest tiling: least sum of a unit's time and `weight` times the whole device's time.
-
-    `longer`: whether longer batches of loads are among the candidates.
-    """
-    choices = [t for t in _candidates(loops, two) if longer or (*t.shape, t.unroll) not in LONGER]
-    return min(choices, key=lambda t: t.latency + weight * t.share)
-
-
-@lru_cache(maxsize=16384)
-def _candidates(loops: tuple[Loop, ...], two: bool) -> tuple[DataflowTiling, ...]:
-    """All tilings that are considered."""
-    n_out = math.prod(n for n, s in loops if s[OUT])
-    n_steps = math.prod(n for n, s in loops if not s[OUT])
-    tilings: list[DataflowTiling] = []
-    for (tm, tn, unroll), (batch, tail) in (SHAPES | LONGER).items():
-        m, n = side_axis(loops, A, B, tm), side_axis(loops, B, A, tn)
-        if (tm > 1 and (m < 0 or loops[m][0] < tm)) or (tn > 1 and (n < 0 or loops[n][0] < tn)):
-            continue
-        tiles = n_out
-        for axis, t in ((m, tm), (n, tn)):
-            if axis >= 0:
-                tiles = tiles // loops[axis][0] * -(-loops[axis][0] // t)
-        spread = sectors(loops, (m, tm), (n, tn))
-        for log, splits in _sharings(n_steps):
-            steps = -(-n_steps // (splits << log))
-            batches = -(-steps // unroll)
-            loads = tm * spread[log][0] + (tn * spread[log][1] if two else 0.25 * tn)
-            code = UNIT_CODE + batches * (STEP_CODE + unroll * ((tm + tn) * LOAD_CODE + tm * tn))
-            code += FOLD_CODE * (tm * tn + log if log else 0) + STORE_CODE * tm * tn
-            warps = -(-tiles // (32 >> log)) * splits
-            latency = HAND_OVER + batch * (batches - 1) + tail + FOLD * log + EXTRA_LOAD * unroll
-            share = warps * max(code / ISSUED, 32 * steps * loads / LOADED, (READY + latency) / RESIDENT_WARPS)
-            again = dataflow_tiling(parts_of(n_out, splits), False, 1.0) if splits > 1 else None
-            unit = Unit(warps, latency, share)
-            tilings.append(DataflowTiling((tm, tn), unroll, m, n, log, splits, tiles, unit, again))
-    return tuple(tilings)
-
-
-@lru_cache(maxsize=1024)
-def _sharings(n_steps: int) -> tuple[tuple[int, int], ...]:
-    """(log2 of the lanes, splits) that are considered for a sum of so many steps."""
-    lanes = [(log, 1) for log in range(6) if log == 0 or n_steps * 2 > 1 << log]
-    return (*lanes, *((5, s) for s in SPLITS if s > 1 and n_steps >= 4 * s << 5))
+def dataflow_tiling(loops: tuple[Loop, ...], two: bool, weight: float, longer: bool = False) -> Tiling:
+    """The cheapest tiling; `longer`: whether longer batches of loads are among the candidates."""
+    choices = [t for t in candidates(loops, two, MODEL) if longer or (*t.shape, t.unroll) not in LONGER]
+    return min(choices, key=lambda t: t.cost(weight))

@@ -15,6 +15,7 @@ import numpy as np
 from ....device.context import Device
 from ....device.driver import After, Arguments
 from ....device.graph import Graph
+from ....device.structs import filled, struct
 from ....plans.plan import Plan
 from ...base import Evidence, Result
 from ..case import CaseIO, device_times
@@ -84,24 +85,27 @@ class LevelEngine:
         self._dirty = io.memory.empty(4 * (len(s.chunks) + 1))
         counters = io.put(np.zeros(s.n_counters + 1, np.uint32))
         at = self._kernels.device_address
-        program = _words(
-            *(self._arena, self._slots, *(io.put(x) for x in (s.ops, s.digits, s.steps, s.tasks))),
-            *(io.memory.empty(8 * s.n_scratch), counters),
-        )
-        evidence = _words(
-            *(self._chunks, io.put(s.known), self._pristine, at(self._state), io.device_weights, self._dirty)
-        )
-        finish = _words(
-            *(io.put(s.answers), io.put(s.roots), at(io.posterior), at(io.root), at(io.exponent), self._chunks)
-        )
+        program = filled(
+            struct("common/types.cuh", "Program"), arena=self._arena, slots=self._slots, ops=io.put(s.ops),
+            digits=io.put(s.digits), steps=io.put(s.steps), tasks=io.put(s.tasks),
+            scratch=io.memory.empty(8 * s.n_scratch), counters=counters,
+        )  # fmt: skip
+        evidence = filled(
+            struct("single/levels.cu", "Entry"), chunks=self._chunks, known=io.put(s.known), pristine=self._pristine,
+            state=at(self._state), weights=io.device_weights, dirty=self._dirty,
+        )  # fmt: skip
         # the last table is the constant 1, whose slot never changes
-        counts = np.array([len(s.answers), len(s.roots) // 2, s.n_factors, s.n_tables - 1, len(s.chunks), 0], np.uint32)
+        finish = filled(
+            struct("single/levels.cu", "Finish"), answers=io.put(s.answers), roots=io.put(s.roots),
+            posterior=at(io.posterior), root=at(io.root), exponent=at(io.exponent), chunks=self._chunks,
+            n_answers=len(s.answers), n_roots=len(s.roots) // 2, n_factors=s.n_factors, n_tables=s.n_tables - 1,
+            n_chunks=len(s.chunks),
+        )  # fmt: skip
         calls = [Call("enter", len(s.chunks), Arguments(program, evidence))] if len(s.chunks) else []
         for level in s.levels:
             name = "level_heavy" if level.heavy else "level_light"
             calls.append(Call(name, level.n_blocks, Arguments(program, level.first)))
         n_blocks = min(MAX_FINISH_BLOCKS, -(-max(len(s.answers) * 32, s.n_tables) // THREADS))
-        finish = np.concatenate([finish, counts.view(np.uint64)])
         return [*calls, Call("finish", n_blocks, Arguments(program, finish))]
 
     def _upload(self, factors: Sequence[NDArray[np.float64]]) -> None:
@@ -112,7 +116,7 @@ class LevelEngine:
         slots["top"][s.chunks["table"]] = 0
         self.io.upload(
             (self._arena, pristine), (self._pristine, pristine), (self._one, np.ones(1)),
-            (self._slots, slots.astype(SLOT)), (self._chunks, chunks),
+            (self._slots, slots), (self._chunks, chunks),
             (self._dirty, np.zeros(len(s.chunks) + 1, np.uint32)),
         )  # fmt: skip
 
@@ -185,7 +189,3 @@ class LevelEngine:
                 with self.device.active():
                     self.io.stream.synchronize()
                     self._release()
-
-
-def _words(*addresses: int) -> NDArray[np.uint64]:
-    return np.array(addresses, np.uint64)

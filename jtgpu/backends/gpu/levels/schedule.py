@@ -5,7 +5,6 @@ Arrays only; knows no device.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -13,33 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....device.structs import struct
 from ....plans.plan import Plan
-from ..case import REFERENCE_SMS, sectors, side_axis
+from ..lower import Loop, Lowered, lowered
 from ..program.layout import Places, make_places
-from ..program.records import (
-    NONE,
-    OUT,
-    TASK,
-    WARPS,
-    A,
-    B,
-    Binary,
-    Loop,
-    RecordPool,
-    Step,
-    binary_program,
-    contraction_record,
-    loops_of,
-    mirrored,
-    record_array,
-)
+from ..program.records import NONE, TASK, RecordPool, contraction_record, record_array
+from ..tile import REFERENCE_SMS, WARPS, Choice, Tiling, Work, candidates, in_better_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # How threads cover a contraction in the level engine: a tile of outputs a thread, lanes or warps that share a sum.
 #
-# The choice follows a time model (`Tiling.cost`): how long the slowest thread of a contraction takes, and how much of
+# The choice follows a time model: how long the slowest thread of a contraction takes, and how much of
 # the whole GPU the contraction takes. Balancing by entries instead is wrong by factors of six (the blocks of a level
 # then run between 10,000 and 400,000 cycles).
 
@@ -60,83 +45,42 @@ MIN_WIDE_LOG = 3  # log2 of the lanes that share a sum, from which on warps may 
 MAX_SPLITS = 64
 
 
-@dataclass(frozen=True)
-class Tiling:
-    """How threads cover a contraction."""
+class _Model:
+    """The time model, in nanoseconds."""
 
-    # (int, int): Outputs of a thread along sides M (axes of A and the output) and N (of B and the output)
-    shape: tuple[int, int]
-    # m_axis, n_axis: The loops of the sides; -1: none
-    m_axis: int
-    n_axis: int
-    log_lanes: int  # log2 of the lanes that share a sum
-    wide: bool  # whether the warps of a block share sums too
-    splits: int  # blocks that share a sum
-    n_tiles: int
-    # latency, share: Nanoseconds of the slowest thread, and of the whole device's time
-    latency: float
-    share: float
+    shapes = tuple((*shape, unroll) for shape, unroll in SHAPES.items())
+    one_load = 0.0
 
-    @property
-    def sides(self) -> dict[int, int]:
-        """Outputs of a tile along the loops of its sides."""
-        return {self.m_axis: self.shape[0], self.n_axis: self.shape[1]}
+    def shared(self, n_steps: int) -> list[tuple[int, bool, int]]:
+        made = []
+        for log in range(MIN_WIDE_LOG, 6):
+            splits = 1
+            while splits <= MAX_SPLITS and n_steps >= (WARPS * splits) << log:
+                made.append((log, True, splits))
+                splits *= 2
+        return made
 
-    @property
-    def n_units(self) -> int:
-        """Warps' tasks, or blocks' where `wide`."""
-        groups = -(-self.n_tiles // (32 >> self.log_lanes))
-        return groups * self.splits if self.wide else groups
+    def times(self, work: Work) -> tuple[float, float]:
+        (tm, tn), log, wide = work.shape, work.log_lanes, work.wide
+        code = work.steps * ((tm + tn) * LOAD_CODE + tm * tn * ADD_CODE)
+        code += tm * tn * KEEP_CODE + (tm * tn + log) * FOLD_CODE if log else tm * tn * STORE_CODE
+        latency = L2_TRIP * (1 + -(-work.steps // work.unroll)) + INSTRUCTION * code
+        latency += WIDE_STEP * wide + SPLIT_STEP * (work.splits > 1)
+        threads = work.n_units * 32 * (WARPS if wide else 1)
+        share = threads * (work.steps * work.loads * LOAD_SHARE + THREAD_SHARE[(tm, tn) in HEAVY])
+        return latency, share + work.n_out * LOAD_SHARE
 
-    def cost(self, weight: float = 1.0) -> float:
-        """The objective of the choice."""
-        return self.latency + weight * self.share
+    def again(self, n_out: int, splits: int) -> None:
+        return None  # the last block adds the parts
+
+
+MODEL = _Model()
 
 
 @lru_cache(maxsize=4096)
-def best_tiling(loops: tuple[Loop, ...], two: bool, weight: float = 1.0) -> Tiling:
+def best_tiling(loops: tuple[Loop, ...], two: bool, weight: float) -> Tiling:
     """The cheapest tiling of a contraction; `weight`: of the whole device's time against a thread's."""
-    n_out = math.prod(n for n, s in loops if s[OUT])
-    n_steps = math.prod(n for n, s in loops if not s[OUT])
-    best: Tiling | None = None
-    for (tm, tn), unroll in SHAPES.items():
-        m, n = side_axis(loops, A, B, tm), side_axis(loops, B, A, tn)
-        if (tm > 1 and (m < 0 or loops[m][0] < tm)) or (tn > 1 and (n < 0 or loops[n][0] < tn)):
-            continue
-        tiles = n_out
-        for axis, t in ((m, tm), (n, tn)):
-            if axis >= 0:
-                tiles = tiles // loops[axis][0] * -(-loops[axis][0] // t)
-        spread = sectors(loops, (m, tm), (n, tn))
-        for log, wide, splits in _sharings(n_steps):
-            lanes = (1 << log) * (WARPS if wide else 1) * splits
-            steps = -(-n_steps // lanes)
-            if lanes > 1 and n_steps * 2 <= lanes:
-                continue
-            loads = tm * spread[log][0] + (tn * spread[log][1] if two else 0.0)
-            code = steps * ((tm + tn) * LOAD_CODE + tm * tn * ADD_CODE)
-            code += tm * tn * KEEP_CODE + (tm * tn + log) * FOLD_CODE if log else tm * tn * STORE_CODE
-            latency = L2_TRIP * (1 + -(-steps // unroll)) + INSTRUCTION * code
-            latency += WIDE_STEP * wide + SPLIT_STEP * (splits > 1)
-            threads = -(-tiles // (32 >> log)) * 32 * (WARPS if wide else 1) * splits
-            share = threads * (steps * loads * LOAD_SHARE + THREAD_SHARE[(tm, tn) in HEAVY]) + n_out * LOAD_SHARE
-            made = Tiling((tm, tn), m, n, log, wide, splits, tiles, latency, share)
-            if best is None or made.latency + weight * made.share < best.latency + weight * best.share:
-                best = made
-    assert best is not None  # (1, 1) always fits
-    return best
-
-
-@lru_cache(maxsize=1024)
-def _sharings(n_steps: int) -> tuple[tuple[int, bool, int], ...]:
-    """(log2 of the lanes, wide, splits) that are considered for a sum of so many steps."""
-    made = [(log, False, 1) for log in range(6) if log == 0 or n_steps > 1 << (log - 1)]
-    for log in range(MIN_WIDE_LOG, 6):
-        splits = 1
-        while splits <= MAX_SPLITS and n_steps >= (WARPS * splits) << log:
-            made.append((log, True, splits))
-            splits *= 2
-    return tuple(made)
+    return min(candidates(loops, two, MODEL), key=lambda t: t.cost(weight))
 
 
 EMPTY_WEIGHT, FULL_WEIGHT = 0.25, 4.0  # of the GPU's time, in a level that leaves it half empty or fills it often
@@ -158,6 +102,8 @@ class Level:
 class Schedule(Places):
     """The input of the kernels of the level engine."""
 
+    answers: NDArray[Any]  # (V,) ANSWER
+    roots: NDArray[np.uint32]  # (2 * components,) cell and table of each P(e)
     ops: NDArray[Any]  # (N,) OP, one a contraction
     digits: NDArray[Any]  # (D,) DIGIT
     steps: NDArray[Any]  # (K,) STEP
@@ -172,19 +118,19 @@ class Schedule(Places):
         return round(START_NS + sum(LEVEL_NS + level.floor for level in self.levels))
 
 
-Choice = tuple[tuple[Loop, ...], tuple[int, ...], Tiling]  # axes; inputs in the order A, B; tiling
+ANSWER = struct("single/levels.cu", "Answer")
 
 
 def make_schedule(plan: Plan, n_sms: int = REFERENCE_SMS) -> Schedule:
     """Everything that the level engine needs on the device for a plan."""
     # n_sms: Streaming multiprocessors of the GPU
     # raises TableTooLarge: If the cells cannot be numbered in 32 bits.
-    program = binary_program(plan)
-    places = make_places(plan, program, "float64")
+    program = lowered(plan)
+    places = make_places(program)
     cells = places.table_cell.tolist()
     one = len(cells) - 1
     maker = _RecordMaker()
-    chosen = _choose_all(plan, program, REFERENCE_SMS / n_sms)
+    chosen = _choose_all(program, REFERENCE_SMS / n_sms)
     for step, (loops, ins, tiling) in zip(program.steps, chosen, strict=True):
         tables = (*(*ins, one)[:2], step.out)
         maker.add(loops, tiling, [cells[t] for t in tables], tables)
@@ -192,7 +138,7 @@ def make_schedule(plan: Plan, n_sms: int = REFERENCE_SMS) -> Schedule:
     levels: list[Level] = []
     n_tasks = 0
     for _, steps in sorted(_by_level(program).items()):
-        members = [(i, chosen[i][2]) for i in steps]
+        members = [(i, chosen[i].tiling) for i in steps]
         made = _tasks_of(members)
         floor = max(max(t.latency for _, t in members), sum(t.share for _, t in members) * REFERENCE_SMS / n_sms)
         heavy = any(t.shape in HEAVY for _, t in members)
@@ -200,8 +146,11 @@ def make_schedule(plan: Plan, n_sms: int = REFERENCE_SMS) -> Schedule:
         tasks.append(made)
         n_tasks += len(made)
     digits, offsets = maker.pool.arrays()
+    answers = zip((cells[t] for t in program.answers), plan.cardinality, plan.posterior_ptr, strict=False)
     return Schedule(
         **{f.name: getattr(places, f.name) for f in fields(places)},
+        answers=np.array(list(answers), ANSWER),
+        roots=np.array([x for t in program.roots for x in (cells[t], t)], np.uint32),
         ops=record_array(maker.ops),
         digits=digits,
         steps=offsets,
@@ -233,35 +182,24 @@ class _RecordMaker:
             self.n_counters += tiling.n_units // tiling.splits
 
 
-def _choose(loops: tuple[Loop, ...], step: Step, weight: float) -> Choice:
-    """The tiling of a contraction, with the better of the two orders of its inputs."""
-    two = len(step.ins) == 2
-    one = best_tiling(loops, two, weight)
-    if two:
-        other = best_tiling(mirrored(loops), two, weight)
-        if other.cost(weight) < one.cost(weight):
-            return mirrored(loops), step.ins[::-1], other
-    return loops, step.ins, one
-
-
-def _choose_all(plan: Plan, program: Binary, scale: float) -> list[Choice]:
+def _choose_all(program: Lowered, scale: float) -> list[Choice]:
     """Tilings of all contractions.
 
     Those of a level that leaves the GPU half empty may take more of it, those of a level that fills it several times
     take less. `scale`: the GPU's time in units of the time model's.
     """
-    loops = [loops_of(plan, program.scopes, step) for step in program.steps]
-    made = [_choose(x, step, scale) for x, step in zip(loops, program.steps, strict=True)]
+    each = list(zip(program.loops, (step.ins for step in program.steps), strict=True))
+    made = [in_better_order(*x, scale, best_tiling) for x in each]
     for members in _by_level(program).values():
-        filled = scale * sum(made[i][2].share for i in members) / max(made[i][2].latency for i in members)
+        filled = scale * sum(made[i].tiling.share for i in members) / max(made[i].tiling.latency for i in members)
         if not 1.0 <= filled <= FULL:
             weight = scale * (EMPTY_WEIGHT if filled < 1.0 else FULL_WEIGHT)
             for i in members:
-                made[i] = _choose(loops[i], program.steps[i], weight)
+                made[i] = in_better_order(*each[i], weight, best_tiling)
     return made
 
 
-def _by_level(program: Binary) -> dict[int, list[int]]:
+def _by_level(program: Lowered) -> dict[int, list[int]]:
     """The steps of every level."""
     made: dict[int, list[int]] = {}
     for i, level in enumerate(program.level):

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ....device.structs import struct
 from ....errors import TableTooLarge
 from ....plans.plan import Plan
-from .records import ANSWER, CHECK, CHUNK, KNOWN, MAX_AXES, OUT, REALS, SLOT, A, B, Binary, Loop
+from ..lower import OUT, A, B, Loop, Lowered, evidence_of, flat_factors, known_axes, placed
+from ..tile import SECTOR
+from .records import KNOWN, REALS, SLOT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SECTOR = 32  # bytes of a memory sector
+CHUNK = struct("single/levels.cu", "Chunk")
 CHUNK_ENTRIES = 2048  # eight a thread; blocks that read the same state across the bus wait for each other
 PLACE = 40  # of float32: a factor's largest entry is scaled to 2^39 to 2^40, see Range in types.cuh
 MAX_CELLS = 2**32 - 2**20  # cells are numbered in 32 bits
@@ -29,109 +32,64 @@ MIN_LOG2 = -126.0  # of the smallest number that float32 holds with all its digi
 
 @dataclass(frozen=True)
 class Places:
-    """Places of T tables: the plan's, intermediate ones, and last the constant 1."""
+    """Places of T tables: those of some contractions, and last the constant 1."""
 
     n_cells: int  # of the arena
-    n_tables: int
     n_factors: int
     factor_cells: int  # the factors are the arena's first cells
     table_cell: NDArray[np.uint32]  # (T,)
     table_size: NDArray[np.int64]  # (T,)
     known: NDArray[Any]  # (K,) KNOWN: the axes of the evidence factors
     chunks: NDArray[Any]  # (C,) CHUNK: the entries of the evidence factors, a block's share each
-    answers: NDArray[Any]  # (V,) ANSWER
-    roots: NDArray[np.uint32]  # (2 * components,) cell and table of each P(e)
-    checks: NDArray[Any]  # (V,) CHECK: each posterior's table, and the root to which it should sum
     real: str  # type of the arena
 
+    @property
+    def n_tables(self) -> int:
+        """T."""
+        return len(self.table_cell)
 
-def make_places(plan: Plan, program: Binary, real: str = "float64") -> Places:
-    """Places for the tables of a plan's contractions of two."""
+
+def make_places(program: Lowered, real: str = "float64", *, factors_only: bool = False) -> Places:
+    """Places for the tables of some contractions, each at the start of a memory sector; with `factors_only` for those
+    that no case changes. In float64 the plan's tables keep its places."""
     # raises TableTooLarge: If the cells cannot be numbered in 32 bits.
     if real not in REALS:
         raise ValueError(f"tables of {real!r}; there are {' and '.join(REALS)}")
-    sizes = [plan.size(s) for s in program.scopes] + [1]
-    cells, at = _cells(plan, sizes, np.dtype(real).itemsize)
-    _check_cells(at, sizes)
-    known, chunks = evidence_chunks(plan, cells, sizes)
-    answers = [
-        (cells[t], int(plan.cardinality[v]), int(plan.posterior_ptr[v]))
-        for v, t in enumerate(plan.posterior_table.tolist())
-    ]
-    return Places(
-        n_cells=at,
-        n_tables=len(sizes),
-        n_factors=plan.n_factors,
-        factor_cells=max((cells[f] + sizes[f] for f in range(plan.n_factors)), default=0),
-        table_cell=np.array(cells, np.uint32),
-        table_size=np.array(sizes, np.int64),
-        known=known,
-        chunks=chunks,
-        answers=np.array(answers, ANSWER),
-        roots=np.array([x for t in plan.root_table.tolist() for x in (cells[t], t)], np.uint32),
-        checks=_checks(plan),
-        real=real,
-    )
-
-
-def _cells(plan: Plan, sizes: Sequence[int], cell_bytes: int) -> tuple[list[int], int]:
-    """First cell of each table, at the start of a memory sector, and the number of all cells. In float64 the plan's
-    tables keep its places."""
-    alignment = SECTOR // cell_bytes
-    cells = [int(x) for x in plan.table_off] if cell_bytes == 8 else []
-    at = int(plan.arena_cells[0]) if cell_bytes == 8 else 0
-    for n in sizes[len(cells) :]:
-        cells.append(at)
-        at += -(-n // alignment) * alignment
-    return cells, at
-
-
-def _checks(plan: Plan) -> NDArray[Any]:
-    """The root to which each posterior sums: that of its component."""
-    leader = list(range(len(plan.table_scopes)))
-
-    def find(t: int) -> int:
-        while leader[t] != t:
-            leader[t] = leader[leader[t]]
-            t = leader[t]
-        return t
-
-    for out, ins in zip(plan.op_out.tolist(), plan.op_inputs, strict=True):
-        for t in ins:
-            leader[find(t)] = find(out)
-    root = {find(t): i for i, t in enumerate(plan.root_table.tolist())}
-    return np.array([(t, root[find(t)]) for t in plan.posterior_table.tolist()], CHECK)
-
-
-def _check_cells(n_cells: int, sizes: Sequence[int]) -> None:
-    if n_cells > MAX_CELLS or max(sizes) > MAX_TILES:
+    plan, sizes, unit = program.plan, [*program.sizes, 1], SECTOR // np.dtype(real).itemsize
+    if factors_only:
+        cells, at = placed(sizes[: plan.n_factors], unit)
+        cells, at = [*cells, *[0] * (len(sizes) - len(cells) - 1), at], at + 1
+    elif real == "float64":
+        more, end = placed(sizes[len(plan.table_off) :], unit)
+        first = int(plan.arena_cells[0])
+        cells, at = [*plan.table_off.tolist(), *(first + x for x in more)], first + end
+    else:
+        cells, at = placed(sizes, unit)
+    if at > MAX_CELLS or max(sizes) > MAX_TILES:
         raise TableTooLarge(
-            f"the GPU engine numbers cells in 32 bits; this plan has {n_cells:,} in all, {max(sizes):,} in one table",
+            f"the GPU engine numbers cells in 32 bits; this plan has {at:,} in all, {max(sizes):,} in one table",
             max(sizes),
-            8 * n_cells,
+            8 * at,
             8 * MAX_CELLS,
         )
-
-
-def evidence_chunks(plan: Plan, cells: Sequence[int], sizes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The factors that evidence is multiplied into, divided into chunks."""
-    variables: dict[int, list[int]] = {}
-    for v, f in enumerate(plan.evidence_factor.tolist()):
-        variables.setdefault(f, []).append(v)
     known: list[tuple[int, ...]] = []
     chunks: list[tuple[int, ...]] = []
-    for f, members in sorted(variables.items()):
-        if len(members) > MAX_AXES:  # a table of 2^64 entries at least, unless variables have one state
-            members = [v for v in members if plan.cardinality[v] > 1]
-        scope = plan.table_scopes[f]
-        first_known = len(known)
-        for v in members:
-            inner = plan.size(scope[scope.index(v) + 1 :])
-            known.append((v, inner, int(plan.cardinality[v]), int(plan.posterior_ptr[v])))
+    for f, variables in evidence_of(plan).items():
+        axes = known_axes(plan, f, variables)
         for start in range(0, sizes[f], CHUNK_ENTRIES):
             n = min(CHUNK_ENTRIES, sizes[f] - start)
-            chunks.append((cells[f], start, n, f, first_known, len(members), 0, 0))
-    return np.array(known, KNOWN), np.array(chunks, CHUNK)
+            chunks.append((cells[f], start, n, f, len(known), len(axes), 0, 0))
+        known += axes
+    return Places(
+        n_cells=at,
+        n_factors=plan.n_factors,
+        factor_cells=at - 1 if factors_only else max((cells[f] + sizes[f] for f in range(plan.n_factors)), default=0),
+        table_cell=np.array(cells, np.uint32),
+        table_size=np.array(sizes, np.int64),
+        known=np.array(known, KNOWN),
+        chunks=np.array(chunks, CHUNK),
+        real=real,
+    )
 
 
 def load_factors(
@@ -157,13 +115,10 @@ def load_factors(
     return pristine, slots
 
 
-def scaled_factors(
-    plan: Plan, factors: Sequence[NDArray[np.float64]]
-) -> Iterator[tuple[NDArray[np.float64], int]]:
+def scaled_factors(plan: Plan, factors: Sequence[NDArray[np.float64]]) -> Iterator[tuple[NDArray[np.float64], int]]:
     """Every factor in the plan's axis order, flat; and the exponent of the power of two that divides it: 0 unless its
     largest entry is far from 1."""
-    for f, (table, scope) in enumerate(zip(factors, plan.factor_scopes, strict=True)):
-        turned = np.transpose(table, [scope.index(v) for v in plan.table_scopes[f]]).ravel()
+    for turned in flat_factors(plan, factors):
         top = float(turned.max(initial=0.0))
         shift = math.frexp(top)[1] if top > 0 and not 1e-30 < top < 1e30 else 0
         yield np.ldexp(turned, -shift), shift
@@ -213,31 +168,26 @@ class Reach(NamedTuple):
     roots: float  # log2 of the product of those P that are above 1
 
 
-def reach(
-    sizes: Sequence[int], program: Binary, loops: Sequence[tuple[Loop, ...]], factors: Sequence[Table],
-    roots: Sequence[int], answers: Sequence[int],
-) -> Reach:  # fmt: skip
+def reach(program: Lowered, factors: Sequence[Table]) -> Reach:
     """One propagation without evidence, and its derivatives.
 
     Every entry, and every derivative of an answer with respect to an entry, is largest without evidence, since all of
     them are sums of products of factors' entries and of evidence's weights, which are at most 1.
     """
-    # sizes: Of all tables
-    # loops: sequence of tuples of Loop: Of every step
-    # factors: In the axis order of the plan's tables
-    # roots, answers: Tables of P(e), and of the other answers
+    # factors: Flat, in the axis order of the plan's tables
+    sizes, roots = program.sizes, program.roots
     value: list[Table] = [np.asarray(x) for x in factors]
     value += [np.zeros(0)] * (len(sizes) - len(value))
     moves = [np.zeros(n) for n in sizes]
     n = 2 * sum(sizes)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-        for step, axes in zip(program.steps, loops, strict=True):
+        for step, axes in zip(program.steps, program.loops, strict=True):
             tables = [(value[t], which) for t, which in zip(step.ins, (A, B), strict=False)]
             value[step.out] = _product(axes, tables, OUT)
             n += math.prod(extent for extent, _ in axes)
-        for t in (*answers, *roots):
+        for t in (*program.answers, *roots):
             moves[t][:] = 1.0
-        for step, axes in zip(reversed(program.steps), reversed(loops), strict=True):
+        for step, axes in zip(reversed(program.steps), reversed(program.loops), strict=True):
             for k, t in enumerate(step.ins):
                 others = [(value[o], (A, B)[i]) for i, o in enumerate(step.ins) if i != k]
                 moves[t] += _product(axes, [(moves[step.out], OUT), *others], (A, B)[k])
@@ -250,14 +200,13 @@ def reach(
 MOST_REACH = 2.0**500  # numbers above this may overflow with evidence
 
 
-def least_root(plan: Plan, program: Binary, loops: Sequence[tuple[Loop, ...]], factors: Sequence[Table]) -> float:
+def least_root(program: Lowered, factors: Sequence[Table]) -> float:
     """log2 of the least P(e) for which doubles without scaling are right to 2^-43; inf if they may overflow.
 
     A product that is too small for a double has an error of at most 2^-1074; `reach` bounds how much such errors change
     an answer.
     """
-    answers, roots = plan.posterior_table.tolist(), plan.root_table.tolist()
-    bounds = reach([plan.size(s) for s in program.scopes], program, loops, factors, roots, answers)
+    bounds = reach(program, factors)
     if not bounds.most < MOST_REACH:
         return math.inf
     return -1074 + math.log2(bounds.moved) + math.log2(bounds.n) + 43

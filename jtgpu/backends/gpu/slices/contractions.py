@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..batch.sparsity import flat_factors
-from ..program.records import OUT, A, B, Step, binary_program, loops_of, offsets
+from ..lower import OUT, A, B, Step, flat_factors, loops_of, lowered, offsets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,13 +35,6 @@ class Pattern(NamedTuple):
     always: tuple[bool, ...]  # (V,) observed in every row, and no weights
     column: tuple[int, ...]  # (V,) column of codes, -1: never observed
     weight: tuple[int, ...]  # (V,) first column of weights, -1: none
-
-
-class _Axes(NamedTuple):
-    """The part of a plan that `loops_of` needs."""
-
-    cardinality: NDArray[np.int64]
-    axis_rank: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -79,14 +71,12 @@ class SliceMaker:
         # answers: Whether any variable may have a posterior, else messages alone are answers: then a variable that is
         #     sometimes observed and in no other factor has one state more, "missing"
         self.plan, self.pattern, self._factors = plan, pattern, factors
-        self.flat = list(flat_factors(plan, factors))
+        self.flat = flat_factors(plan, factors)
         self.missing = set[int]() if answers else self._add_missing()
-        binary = binary_program(plan)
-        self.steps, self.scopes = binary.steps, list(binary.scopes)
+        self.program = lowered(plan)
+        self.scopes = self.program.scopes
         self.chosen = [v in self.missing or pattern.always[v] for v in range(len(pattern.always))]
         self.cards = np.where(np.array(self.chosen), 1, plan.cardinality)
-        self.axes = _Axes(self.cards, plan.axis_rank)
-        self.component = self._components()
         top = sum(max(0.0, math.log2(float(f.max()))) + math.log2(max(len(f), 1)) for f in self.flat if f.max() > 0)
         self.least = 2.0 ** min(LOWEST + DIGITS + top, 0.0)
 
@@ -114,25 +104,12 @@ class SliceMaker:
 
     def loops(self, step: Step) -> tuple[Any, ...]:
         """The joint axes of a contraction."""
-        plan: Any = self.axes
-        return loops_of(plan, self.scopes, step)
-
-    def _components(self) -> dict[int, int]:
-        """The root of each table that it is computed from."""
-        maker = {s.out: s for s in self.steps}
-        component: dict[int, int] = {}
-        for root in self.plan.root_table.tolist():
-            stack = [root]
-            while stack:
-                t = stack.pop()
-                component[t] = root
-                stack += maker[t].ins if t in maker else ()
-        return component
+        return loops_of(self.cards, self.plan.axis_rank, self.scopes, step)
 
     def other_roots(self, side: Side) -> list[int]:
         """Tables of P(e) of the components that a side is not in."""
-        own = self.component[int(self.plan.evidence_factor[side.number])]
-        return [t for t in self.plan.root_table.tolist() if t != own]
+        own = self.program.component[int(self.plan.evidence_factor[side.number])]
+        return [t for i, t in enumerate(self.program.roots) if i != own]
 
     def cells(self, factor: int) -> NDArray[np.int64]:
         """The cell of the whole factor of each cell that is left when observed variables are in state 0."""
@@ -171,11 +148,11 @@ class SliceMaker:
         consts = {f: self.flat[f][self.cells(f)] for f, x in loads.items() if x is None}
         alias: dict[int, int] = {}
         left: list[Step] = []
-        for s in self._needed(answers):
+        for s in (self.program.steps[i] for i in sorted(self.program.needed(answers))):
             ins = [alias.get(t, t) for t in s.ins]
             if len(ins) == 2:
                 ins = self._without_ones(ins, consts)
-            step = Step(s.out, tuple(ins), False)
+            step = Step(s.out, tuple(ins))
             if all(t in consts for t in ins):
                 consts[s.out] = self._folded(step, consts)
             elif len(ins) == 1 and ins[0] not in messages and self._axes_of(s.out) == self._axes_of(ins[0]):
@@ -198,17 +175,6 @@ class SliceMaker:
 
     def _axes_of(self, table: int) -> list[int]:
         return [v for v in self.scopes[table] if self.cards[v] > 1]
-
-    def _needed(self, answers: Sequence[int]) -> list[Step]:
-        """The plan's contractions that some tables depend on."""
-        maker = {s.out: i for i, s in enumerate(self.steps)}
-        wanted, stack = set[int](), list(answers)
-        while stack:
-            t = stack.pop()
-            if t in maker and maker[t] not in wanted:
-                wanted.add(maker[t])
-                stack += self.steps[maker[t]].ins
-        return [self.steps[i] for i in sorted(wanted)]
 
     def _without_ones(self, ins: list[int], consts: dict[int, Any]) -> list[int]:
         """Two inputs, or one where the other is a table of ones about no other variables."""

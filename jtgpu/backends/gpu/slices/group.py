@@ -9,6 +9,7 @@ import numpy as np
 
 from ....device.context import Device
 from ....device.driver import Arguments, loaded_kernels
+from ....device.structs import filled, struct
 from ...slices import Between
 from .kernels import KERNELS, MOST_LANES
 from .place import Place
@@ -228,21 +229,21 @@ class GpuSliceGroup:
         way = way._replace(others=out.others, columns=out.columns, adds=out.adds)
         program = passes.program(self.evidence.pattern, way, out.wanted, device)
         codes, weights = self.evidence.codes, self.evidence.weights
-        words = [
-            self._codes, self._weights, self._first, self._lengths, self.message, kept.address, later.address,
-            self._total, self._exponent, self._failed, self._lost, self._loss, self._late, out.cells, out.place, 0,
-        ]  # fmt: skip
-        small = np.array([2.0 ** min(LEAST_PRODUCT - passes.lower - self.evidence.smallest, 1000.0)])
-        numbers = [
-            self.size, codes.itemsize, codes.shape[1], weights.shape[1], out.n_rows, out.width,
-            *slices, kept.n, later.n, count, int(out.adds),
-        ]  # fmt: skip
-        counts = np.array(numbers, np.uint32).view(np.uint64)
-        struct = np.concatenate([np.array(words, np.uint64), small.view(np.uint64), counts])
+        begin, end, base, stride = slices
+        sequences = filled(
+            struct("batch/slices.cu", "Sequences"), codes=self._codes, weights=self._weights, first=self._first,
+            lengths=self._lengths, message=self.message, kept=kept.address, later=later.address, total=self._total,
+            exponent=self._exponent, failed=self._failed, lost=self._lost, loss=self._loss, late=self._late,
+            cells=out.cells, place=out.place, arenas=0,
+            small=2.0 ** min(LEAST_PRODUCT - passes.lower - self.evidence.smallest, 1000.0), n=self.size,
+            width=codes.itemsize, n_columns=codes.shape[1], n_weights=weights.shape[1], n_rows=out.n_rows,
+            n_out=out.width, begin=begin, end=end, base=base, stride=stride, n_kept=kept.n, n_later=later.n,
+            count=count, adds=out.adds,
+        )  # fmt: skip
         with device.active():
             start, stop = self.place.events
             start.record(stream)
-            program.launch("forward" if way.ahead else "backward", struct, self.size, self._take, stream)
+            program.launch("forward" if way.ahead else "backward", sequences, self.size, self._take, stream)
             stop.record(stream)
             stream.synchronize()
             self._note(device, stop.time_since(start) * 1e3)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels, loaded_kernels, most_shared
+from ....device.structs import filled, struct
 from .contractions import SliceMaker
 from .program import SliceArrays, SliceParts, Way, slice_arrays
 from .sums import Wanted
@@ -78,24 +79,23 @@ class GpuProgram:
                 self._memory.close()
                 raise
 
-    def _put(self, made: SliceArrays) -> NDArray[np.uint64]:
+    def _put(self, made: SliceArrays) -> NDArray[Any]:
         """The struct of a program whose arrays are copied to the device."""
         stream = self.device.stream()
-        arrays = (made.ops, _padded(made.tiles), made.steps, made.items, made.observed, made.targets, made.pool)
-        words = [self._memory.put(x, stream) for x in (*arrays, made.consts, made.values)]
-        head = np.array([*words, 0], np.uint64)
-        head[-1:] = np.array([made.least]).view(np.uint64)
-        return np.concatenate([head, np.array(made.words, np.uint32).view(np.uint64)])
+        names = ("ops", "tiles", "steps", "items", "observed", "targets", "pool", "consts", "values")
+        padded = replace(made, tiles=_padded(made.tiles))
+        addresses = {name: self._memory.put(getattr(padded, name), stream) for name in names}
+        return filled(struct("batch/slices.cu", "SliceProgram"), least=made.least, **addresses, **made.fields)
 
     def launch(
-        self, way: str, sequences: NDArray[np.uint64], n: int, arenas: Callable[[int], int], stream: Any
+        self, way: str, sequences: Any, n: int, arenas: Callable[[int], int], stream: Any
     ) -> None:
         """Queue the kernel for n sequences."""
         # arenas: Gives so many bytes of memory
         blocks = n // self.lanes
         if not self.is_shared:
             blocks = min(blocks, self.device.multiprocessors * 2)
-            sequences[_ARENAS] = arenas(8 * self.n_cells * blocks)
+            sequences["arenas"] = arenas(8 * self.n_cells * blocks)
         name = f"slices_{way}_{'shared' if self.is_shared else 'global'}"
         self.kernels.allow_shared(name, max(self.shared, 48 << 10))
         self.kernels.launch(name, blocks, self.threads, stream, Arguments(self.struct, sequences), shared=self.shared)
@@ -104,9 +104,6 @@ class GpuProgram:
         """Free the memory."""
         with self.device.active():
             self._memory.close()
-
-
-_ARENAS = 15  # place of the address among those of struct Sequences
 
 
 def _padded(tiles: NDArray[np.uint32]) -> NDArray[np.uint32]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..batch.tiling import SHAPES, TileMaker
-from ..program.records import NONE, Step
+from ..lower import Step
+from ..program.records import NONE
 from .contractions import KEPT, RUNNING, Load, Part, SliceMaker
 from .sums import Sums, Wanted, sums_of
 
@@ -48,7 +49,7 @@ class SliceArrays:
     consts: NDArray[np.float64]
     values: NDArray[np.float64]
     least: float
-    words: tuple[int, ...]  # the numbers behind the addresses in struct SliceProgram
+    fields: dict[str, Any]  # of struct SliceProgram, besides the arrays
     lanes: int
     n_cells: int  # of the arena, constants included
     threads: int  # for which a record has work
@@ -149,17 +150,19 @@ class _Writer:
         answer = self._target(main, main.answers[0], 0)
         listed = [self._sums(sums) for sums in (self.groups, self.singles)]
         n_cells = self.n_cells
-        words = [
-            *mine[0], 0, 0, *mine[1], first_target, len(targets), *answer, *places, self.n_consts,
-            self.n_consts + self.n * self.lanes, self.n_consts, n_cells, self.n, self.lanes,
-            len(roots), first_target + len(targets), *listed[0], *listed[1],
-        ]  # fmt: skip
+        fields = {
+            "main": (*mine[0], 0, 0), "second": (*mine[1], first_target, len(targets)), "answer": answer,
+            "source": places[0], "target": places[1], "message": self.n_consts,
+            "work": self.n_consts + self.n * self.lanes, "n_consts": self.n_consts, "n_cells": n_cells,
+            "n_entries": self.n, "lanes": self.lanes, "n_others": len(roots), "others": first_target + len(targets),
+            "n_groups": listed[0][0], "groups": listed[0][1], "n_sums": listed[1][0], "sums": listed[1][1],
+        }  # fmt: skip
         made = {k: np.concatenate([np.zeros((0, w), np.int64), *rows]).astype(np.uint32)
                 for (k, rows), w in zip(self.parts.items(), (6, TILE_WORDS, 2, 8, 5, 4), strict=True)}
         return SliceArrays(
             made["ops"], made["tiles"], made["steps"], made["items"], made["observed"], made["targets"],
             pool=np.concatenate(self._pool).astype(np.uint32), consts=self.consts,
-            values=np.concatenate([np.zeros(0), *self.values]), least=maker.least, words=tuple(words),
+            values=np.concatenate([np.zeros(0), *self.values]), least=maker.least, fields=fields,
             lanes=self.lanes, n_cells=n_cells, threads=self.threads,
         )  # fmt: skip
 

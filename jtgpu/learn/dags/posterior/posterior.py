@@ -21,7 +21,7 @@ from ....util import late_imports
 from ....util.arguments import callback, check_keywords_of, choice, new_file_path, number, whole_number
 from ....util.arrays import Floats, Ints
 from ....util.calls import outside
-from ....util.options import Data, LearnBackend, MissingCells, PosteriorMethod, StructurePriorLike
+from ....util.options import Data, Interventions, LearnBackend, MissingCells, PosteriorMethod, StructurePriorLike
 from ..best_graph import exact_best
 from ..candidate_tables import CandidateTables, all_parents
 from ..chains.run import MAX_STEPS, Stop
@@ -64,6 +64,7 @@ def posterior(  # noqa: PLR0913
     continuous: bool | Iterable[str] | None = None,
     missing: MissingCells = "error",
     weights: object = None,
+    interventions: Interventions = None,
     seed: int = 0,
     seconds: float | None = None,
     constraints: Constraints = Constraints(),
@@ -90,7 +91,7 @@ def posterior(  # noqa: PLR0913
         Prior weights of graphs: uniform; 1 / C(n - 1, k) for each set of k parents; p / (1 - p) for each arc. With
         ``"order"``, a graph is weighted by the number of orders of the variables that it allows: chains over orders
         mix faster, but the probabilities differ from those of ``"uniform"``, often by more than 0.1.
-    max_parents, states, continuous, missing, weights, constraints, read
+    max_parents, states, continuous, missing, weights, interventions, constraints, read
         As for `jtgpu.learn.structure`.
     seed : int
         The same seed gives the same result, for any number of threads.
@@ -161,7 +162,7 @@ def posterior(  # noqa: PLR0913
     callback("progress", compute.progress)
     task = learning_task(
         data, score=score, ess=ess, graph_prior=graph_prior, max_parents=max_parents, states=states,
-        continuous=continuous, missing=missing, weights=weights, seed=seed,
+        continuous=continuous, missing=missing, weights=weights, interventions=interventions, seed=seed,
         seconds=None if checkpoint is not None else seconds, constraints=constraints, search=search, read=read,
         compute=compute,
     )  # fmt: skip

@@ -299,6 +299,8 @@ class StructurePosterior(ArcProbabilities):
             arrays["values"] = table.values
         if table.weights is not None:
             arrays["weights"] = table.weights
+        if table.interventions is not None:
+            arrays["interventions"] = table.interventions
         write_bytes(where, file_contents(header, arrays))
 
     # Pictures -----------------------------------------------------------------------------------------------------

@@ -178,6 +178,9 @@ def _check_values(arrays: Mapping[str, NDArray[np.generic]], n_numbers: int) -> 
     values = arrays.get("values", np.empty((0, n_rows)))
     if values.dtype != np.float64 or values.shape != (n_numbers, n_rows) or not np.isfinite(values).all():
         raise ValueError("values are those of other numbers")
+    was_set = arrays.get("interventions", np.zeros(arrays["codes"].shape, np.bool_))
+    if was_set.dtype != np.bool_ or was_set.shape != arrays["codes"].shape or was_set.all(axis=1).any():
+        raise ValueError("interventions are those of other rows")
 
 
 class SavedSource:
@@ -243,7 +246,10 @@ def _posterior(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Struc
     check_header(header)
     names, states = tuple(header["names"]), tuple(map(tuple, header["states"]))
     check_arrays(arrays, states)
-    table = CodedTable(names, states, arrays["codes"], arrays.get("weights"), header["dropped"])
+    table = CodedTable(
+        names, states, arrays["codes"], arrays.get("weights"), header["dropped"],
+        interventions=arrays.get("interventions"),
+    )  # fmt: skip
     if not all(states):
         is_number = np.array([not s for s in states])
         table = NumericTable(**vars(table), is_number=is_number, values=arrays["values"])

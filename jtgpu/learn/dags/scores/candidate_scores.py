@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -37,9 +37,16 @@ def numeric_scores(
 ) -> list[Floats]:
     """Scores of each variable with every set of at most `max_parents` candidates, by size and rank."""
     # candidates: of each variable, ascending
-    if rule.name == "bge":
-        return bge_scores(table, candidates, max_parents, threads)
-    return bic_cg_scores(table, candidates, max_parents, counted_scores, threads)
+    scores: list[Floats] = [np.zeros(0)] * len(candidates)
+    for part, members in table.parts:
+        few = [own if v in members else own[:0] for v, own in enumerate(candidates)]
+        if rule.name == "bge":
+            values = bge_scores(cast(NumericTable, part), few, max_parents, threads)
+        else:
+            values = bic_cg_scores(cast(NumericTable, part), few, max_parents, counted_scores, threads)
+        for v in members:
+            scores[v] = values[v]
+    return scores
 
 
 def candidate_scores(
@@ -49,12 +56,16 @@ def candidate_scores(
     require_kind(coded, rule)
     if isinstance(coded, NumericTable):
         return numeric_scores(coded, rule, candidates, max_parents, threads).__getitem__
-    functions = rule.functions(coded.cardinality, max_parents + 1, MAX_CELLS, coded.n_cases, coded.has_gaps)
+    of_child = {}
+    for part, members in coded.parts:
+        functions = rule.functions(part.cardinality, max_parents + 1, MAX_CELLS, part.n_cases, part.has_gaps)
+        of_child.update(dict.fromkeys(members, (part, functions)))
 
     def scores(v: int) -> Floats:
         chosen = [*candidates[v].tolist(), v]  # the child is the last variable: sets with it have the last ranks
         names, states = tuple(coded.names[u] for u in chosen), tuple(coded.states[u] for u in chosen)
-        few = CodedTable(names, states, coded.codes[chosen], coded.weights)
+        part, functions = of_child[v]
+        few = CodedTable(names, states, part.codes[chosen], part.weights)
         return counted_scores(few, rule, min(max_parents, len(chosen) - 1), functions)
 
     return scores

@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....columns import Table, read_column
 from ....columns.column import Column
 from ....columns.schema import MAX_STATES, Schema
-from ....errors import ArgumentError, DataError
+from ....errors import ArgumentError, DataError, closest
 from ....model.discrete import DiscreteModel
 from ....model.states import REJECTED, StateLookup, StateValues
 from ....util.arguments import described, several
-from ....util.arrays import Ints
+from ....util.arrays import Bools, Ints
 from ....util.calls import outside
 from ....util.cells import MissingReport, is_na_word, warn_of_few
 
@@ -45,6 +46,7 @@ class CodedTable:
     # Missing cells of the table, before rows were left out
     missing: MissingReport = field(default_factory=MissingReport)
     left_out: frozenset[str] = field(default=frozenset(), kw_only=True)  # constant columns
+    interventions: Bools | None = field(default=None, kw_only=True)  # (n, N) variables that were set in each row
 
     @cached_property
     def cardinality(self) -> Ints:
@@ -66,12 +68,35 @@ class CodedTable:
         return bool((self.codes == NO_STATE).any())
 
     @cached_property
+    def parts(self) -> list[tuple[CodedTable, list[int]]]:
+        """The rows in which some variables were not set, which are the cases of their families, and these variables."""
+        if self.interventions is None:
+            return [(self, [*range(len(self.names))])]
+        groups: dict[bytes, list[int]] = {}
+        for v, rows in enumerate(self.interventions):
+            groups.setdefault(rows.tobytes(), []).append(v)
+        return [(self.rows(~self.interventions[members[0]]), members) for members in groups.values()]
+
+    def rows(self, kept: Bools) -> CodedTable:
+        """Some of the rows, as if nothing had been set in them."""
+        weights = None if self.weights is None else self.weights[kept]
+        return replace(self, codes=np.ascontiguousarray(self.codes[:, kept]), weights=weights, interventions=None)
+
+    @cached_property
+    def targets(self) -> Bools:
+        """Distinct sets of variables that were set in a row, (K, n)."""
+        rows = np.zeros((0, len(self.names)), np.bool_) if self.interventions is None else self.interventions.T
+        return np.unique(rows, axis=0)
+
+    @cached_property
     def digest(self) -> str:
-        """SHA-256 of names, states, rows and weights."""
+        """SHA-256 of names, states, rows, weights and interventions."""
         sha = hashlib.sha256(repr((self.names, self.states, self.codes.shape)).encode())
         sha.update(np.ascontiguousarray(self.codes).tobytes())
         if self.weights is not None:
             sha.update(np.ascontiguousarray(self.weights).tobytes())
+        if self.interventions is not None:
+            sha.update(b"interventions" + np.packbits(self.interventions).tobytes())
         return sha.hexdigest()
 
 
@@ -131,8 +156,8 @@ def _by_declared_states(
 def complete_rows(
     names: list[str], columns: list[NDArray[np.int16]], weights: Ints | None, missing: str, cells: MissingReport,
     has_numbers: bool = False,
-) -> tuple[NDArray[np.uint8], Ints | None, int]:  # fmt: skip
-    """The states of the rows that are used, (n, N) uint8, their weights, and the number of rows with missing cells."""
+) -> tuple[NDArray[np.uint8], Ints | None, int, Bools]:  # fmt: skip
+    """States of the rows that are used, (n, N), their weights, the number of rows with gaps, and which are used."""
     gaps = [c < 0 for c in columns]
     if missing == "available":
         incomplete = np.logical_and.reduce(gaps)
@@ -162,7 +187,54 @@ def complete_rows(
     codes = np.empty((len(columns), int(whole.sum())), np.uint8)
     for v, states in enumerate(columns):
         codes[v] = states if len(states) == codes.shape[1] else states[whole]  # -1 becomes 255
-    return codes, weights, int(incomplete.sum())
+    return codes, weights, int(incomplete.sum()), whole
+
+
+def read_interventions(
+    given: object, table: Table, names: list[str], left_out: set[str], words: frozenset[str]
+) -> Bools:
+    """The variables that were set in each row, (n, N), from the name of a column, or rows by variable."""
+    # names: of the n variables; those that are left out may be set, too
+    number, chosen = {v: i for i, v in enumerate(names)}, np.zeros((len(names), table.n), np.bool_)
+
+    def enter(name: str, rows: Any, where: str) -> None:
+        if name in number:
+            chosen[number[name], rows] = True
+        elif name not in left_out:
+            raise DataError(f"{where} names {name!r}, which is no variable{closest(name, names)}")
+
+    if isinstance(given, str):
+        column = read_column(given, table)
+        for i, cell in enumerate(map(str, column.cells)):
+            several = [cell] if cell in number else [*filter(None, map(str.strip, cell.split(";")))]
+            rows = np.flatnonzero(column.index == i)
+            if len(rows) and (cell in number or not is_na_word(cell, words)):
+                for name in several:
+                    enter(name, rows, f"row {rows[0]}: column {given!r}")
+        return chosen
+    if not isinstance(given, Mapping):
+        raise ArgumentError(
+            f"interventions must be the name of a column, or a mapping from variable to rows, not {described(given)}"
+        )
+    for name, rows in given.items():
+        mask = np.asarray(rows)
+        if mask.shape != (table.n,) or mask.dtype != np.bool_:
+            raise DataError(
+                f"interventions on {name!r} must be {table.n} truth values, one for each row, got shape "
+                f"{mask.shape} of {mask.dtype}"
+            )
+        enter(name, mask, "interventions")
+    return chosen
+
+
+def require_free_rows(table: CodedTable) -> None:
+    """Reject a variable that was set in every row."""
+    for part, members in table.parts:
+        if not part.codes.shape[1]:
+            raise DataError(
+                f"column {table.names[members[0]]!r} was set in every row, so that nothing is known of its parents; "
+                "leave it out, or add rows in which it was observed"
+            )
 
 
 def whole_weights(weights: object, n_rows: int) -> Ints | None:

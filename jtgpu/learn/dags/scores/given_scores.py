@@ -47,8 +47,9 @@ def function_scores(
         raise ArgumentError("a function scores counts of complete rows; use missing='drop'")
     n, card = len(coded.names), coded.cardinality.tolist()
     scores = empty_scores(n, max_parents, limit)
-    codes = coded.codes.astype(np.int64)
+    of_child = {v: part for part, members in coded.parts for v in members}
     for v in range(n):
+        weights, codes = of_child[v].weights, of_child[v].codes.astype(np.int64)
         first = v * scores.shape[1]
         for i in range(scores.shape[1]):
             parents = family_of(first + i, n, max_parents)[1]
@@ -56,7 +57,7 @@ def function_scores(
             if math.prod(shape) > max_cells:
                 continue
             cells = np.ravel_multi_index([*codes[[*parents, v]]], shape)
-            counts = np.bincount(cells, coded.weights, math.prod(shape)).astype(np.int64).reshape(-1, card[v])
+            counts = np.bincount(cells, weights, math.prod(shape)).astype(np.int64).reshape(-1, card[v])
             scores[v, i] = _checked(function, counts, coded, v, parents)
     return scores
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -33,6 +33,8 @@ from .coded import (
     code_column,
     complete_rows,
     declared_states,
+    read_interventions,
+    require_free_rows,
     warn_of_copies,
     whole_weights,
 )
@@ -64,8 +66,14 @@ class NumericTable(CodedTable):
     @cached_property
     def digest(self) -> str:
         """SHA-256 of names, states, rows, values and weights."""
-        rest = CodedTable(self.names, self.states, self.codes, self.weights).digest
+        rest = CodedTable(
+            self.names, self.states, self.codes, self.weights, interventions=self.interventions
+        ).digest
         return hashlib.sha256(rest.encode() + np.ascontiguousarray(self.values).tobytes()).hexdigest()
+
+    def rows(self, kept: Bools) -> NumericTable:
+        """Some of the rows, as if nothing had been set in them."""
+        return replace(cast(NumericTable, super().rows(kept)), values=self.values[:, kept])
 
     @cached_property
     def row_of(self) -> dict[int, int]:
@@ -164,7 +172,7 @@ def _counts_rows(x: Floats) -> bool:
 def code_table(  # noqa: PLR0913
     data: Data | CodedTable, *, numbers: object = None, only_numbers: bool = False,
     states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None, missing: str = "error", weights: object = None,
-    na_values: object = None, dialect: CsvDialect | None = None, constant: str = "error",
+    na_values: object = None, dialect: CsvDialect | None = None, constant: str = "error", interventions: object = None,
 ) -> CodedTable:  # fmt: skip
     """Convert a table to state numbers, and the columns of numbers as they are."""
     # data: data frame, mapping of columns, list of mappings, (N, n) array, path of a CSV or Parquet file, or
@@ -178,16 +186,21 @@ def code_table(  # noqa: PLR0913
     # weights: (N,) array_like of int: How often each row occurs
     # na_values: str or iterable of str: See `jtgpu.learn.structure`
     # constant: {"error", "drop"}: See `jtgpu.learn.structure`
+    # interventions: Name of a column, which is no variable, or mapping from variable to rows in which it was set
     choice("missing", missing, MISSING_CHOICES)
     choice("constant", constant, CONSTANT_CHOICES)
     if isinstance(data, CodedTable):
-        if states is not None or weights is not None:
-            raise ArgumentError("a CodedTable has its states and weights; pass the original table to change them")
+        if states is not None or weights is not None or interventions is not None:
+            raise ArgumentError(
+                "a CodedTable has its states, weights and interventions; pass the original table to change them"
+            )
         return data
     declared = declared_states(states)
     table, words = read_data(data, declared, na_values, dialect)
-    names = _variables(table, states, declared)
+    names = _variables(table, states, declared, interventions)
     values = {} if numbers is None else number_columns(numbers, table, declared, only_numbers=only_numbers)
+    if isinstance(interventions, str):
+        values.pop(interventions, None)
     schema = Schema(of_graph=True)
     schema.findings += _constants(values)
     coded: dict[str, NDArray[np.int16]] = {}
@@ -220,11 +233,15 @@ def code_table(  # noqa: PLR0913
     counts = whole_weights(weights, table.n)
     absent = {name: int((c < 0).sum()) for name, c in coded.items()}
     gaps = MissingReport({v: k for v, k in absent.items() if k}, {v: given for v, given in marked.items() if given})
-    used = np.logical_and.reduce([c >= 0 for c in coded.values()])
-    if counts is not None:
-        used &= counts > 0
-    codes, counts, dropped = complete_rows([*coded], [*coded.values()], counts, missing, gaps, bool(values))
-    made = CodedTable(tuple(coded), tuple(labels.values()), codes, counts, dropped, gaps, left_out=frozenset(faults))
+    codes, counts, dropped, used = complete_rows([*coded], [*coded.values()], counts, missing, gaps, bool(values))
+    was_set = None
+    if interventions is not None:
+        was_set = read_interventions(interventions, table, [*coded], faults, words)[:, used]
+    made = CodedTable(
+        tuple(coded), tuple(labels.values()), codes, counts, dropped, gaps, left_out=frozenset(faults),
+        interventions=was_set,
+    )  # fmt: skip
+    require_free_rows(made)
     if numbers is None:
         warn_of_copies(made)
         schema.warn()
@@ -234,15 +251,23 @@ def code_table(  # noqa: PLR0913
     of_numbers = np.array([x[used] for x in values.values()]).reshape(len(values), codes.shape[1])
     is_number = np.array([name in values for name in coded])
     numeric = NumericTable(
-        made.names, made.states, codes, counts, dropped, gaps, is_number, of_numbers, left_out=made.left_out
-    )
+        made.names, made.states, codes, counts, dropped, gaps, is_number, of_numbers, left_out=made.left_out,
+        interventions=was_set,
+    )  # fmt: skip
     _check(numeric)
     return numeric
 
 
-def _variables(table: Table, states: object, declared: Mapping[str, object]) -> list[str]:
-    """The columns that are variables: all, or those of a network."""
+def _variables(table: Table, states: object, declared: Mapping[str, object], interventions: object) -> list[str]:
+    """The columns that are variables: all but that of interventions, or those of a network."""
     names = list(table.names)
+    if isinstance(interventions, str):
+        if interventions not in names:
+            hint = closest(interventions, names)
+            raise DataError(f"interventions is {interventions!r}, but the table has no such column{hint}")
+        if interventions in declared:
+            raise ArgumentError(f"column {interventions!r} is both in interventions and in states; it is no variable")
+        names.remove(interventions)
     for name in declared:
         if name not in names:
             hint = closest(str(name), names)

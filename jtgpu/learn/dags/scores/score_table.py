@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +18,7 @@ from ....options.compute import Compute
 from ....options.tables import ReadOptions
 from ....util.arguments import check_keywords, choice, file_path, whole_number
 from ....util.arrays import Floats, Ints
-from ....util.options import Data, Devices, LearnBackend, MissingCells
+from ....util.options import Data, Devices, Interventions, LearnBackend, MissingCells
 from ....util.system import free_memory, parse_bytes
 from ...state_file import DAMAGED, archive, read_arrays
 from .candidate_scores import numeric_scores, require_kind
@@ -207,6 +207,7 @@ def score_table(  # noqa: PLR0913
     continuous: bool | Iterable[str] | None = None,
     missing: MissingCells = "error",
     weights: object = None,
+    interventions: Interventions = None,
     max_cells: int = MAX_CELLS,
     read: ReadOptions = ReadOptions(),
     compute: Compute | LearnBackend | Literal["auto"] = Compute(),
@@ -233,6 +234,8 @@ def score_table(  # noqa: PLR0913
         variables are known (with ``score="bic"``; see `jtgpu.learn.ScoreRule`).
     weights : (N,) array_like of int, optional
         How often each row occurs.
+    interventions : str or mapping, optional
+        See `jtgpu.learn.structure`.
     continuous : bool or list of str, optional
         Columns that are numbers; see `jtgpu.learn.structure`.
     max_cells : int
@@ -264,6 +267,7 @@ def score_table(  # noqa: PLR0913
     rule = ScoreRule(GIVEN if callable(score) else score, ess)
     coded = table_of(
         data, rule, continuous, states=states, missing=missing, weights=weights, read=read,
+        interventions=interventions,
     )  # fmt: skip
     compute = Compute.of(compute, "backend threads devices memory_limit cluster", "score_table")
     backend, max_cells = learn_backend(compute), whole_number("max_cells", max_cells, 1)
@@ -310,6 +314,8 @@ def score_families(  # noqa: PLR0913
     limit = int(0.8 * free_memory()) if memory_limit is None else memory_limit
     scores = empty_scores(n, max_parents, limit)
     require_kind(coded, rule)
+    if backend == "gpu" and coded.interventions is not None:
+        raise ArgumentError("families of tables with interventions are scored on the CPU; leave out backend=")
     if isinstance(coded, NumericTable):
         if cluster is not None or (backend == "gpu" and not gpu_can_score(rule, max_parents)):
             most = f" with more than {MAX_PARENTS} parents" if gpu_can_score(rule, 0) else ""
@@ -321,10 +327,10 @@ def score_families(  # noqa: PLR0913
         others = [np.array([u for u in range(n) if u != v], np.int64) for v in range(n)]
         scores[:] = numeric_scores(coded, rule, others, max_parents, threads)
         return ScoreTable(coded.names, coded.states, rule, max_parents, scores, coded.n_cases, coded.digest)
-    functions = rule.functions(card, max_parents + 1, max_cells, coded.n_cases, coded.has_gaps)
     if backend == "gpu":
         if coded.has_gaps:
             raise ArgumentError("backend='gpu' requires complete rows; use backend='cpu', or missing='drop'")
+        functions = rule.functions(card, max_parents + 1, max_cells, coded.n_cases)
         scores = gpu_scores(coded, rule, functions, max_parents, max_cells, devices=devices)
         return ScoreTable(coded.names, coded.states, rule, max_parents, scores, coded.n_cases, coded.digest)
     options: dict[str, Any] = {
@@ -333,16 +339,21 @@ def score_families(  # noqa: PLR0913
         "memory_limit": limit,
         "threads": threads,
     }
-    if cluster is None:
-        values = set_values(coded, functions, max_parents, **options)
-    else:
-        values = set_values_on(cluster, coded, functions, max_parents, **options)
     binomials = binomial_table(n, max_parents + 2)
-    penalty = rule.penalty(coded.n_cases)
+    for part, members in coded.parts:
+        functions = rule.functions(card, max_parents + 1, max_cells, part.n_cases, part.has_gaps)
+        if cluster is None:
+            values = set_values(part, functions, max_parents, **options)
+        else:
+            values = set_values_on(cluster, part, functions, max_parents, **options)
+        score = partial(
+            score_child, card=card, functions=functions, values=values, penalty=rule.penalty(part.n_cases),
+            binomials=binomials,
+        )  # fmt: skip
 
-    def fill(chunk: tuple[int, int]) -> None:
-        for v in range(*chunk):
-            score_child(v, card, functions, values, penalty, binomials, scores[v])
+        def fill(chunk: tuple[int, int], score: Any = score, members: list[int] = members) -> None:
+            for v in members[slice(*chunk)]:
+                score(v, scores=scores[v])
 
-    run_chunks(fill, 0, n, scores.size, threads)
+        run_chunks(fill, 0, len(members), scores.size * len(members) // n, threads)
     return ScoreTable(coded.names, coded.states, rule, max_parents, scores, coded.n_cases, coded.digest)

@@ -1,0 +1,9 @@
+"""Causal questions: what may be adjusted for, which effects data determine, effects, counterfactuals."""
+
+from ..util.late_imports import public_names
+
+__all__ = ["CausalGraph", "Estimand", "EstimatedEffect", "NotIdentified", "Reason", "graph"]
+
+__getattr__, __dir__ = public_names(
+    __name__, {"causal_graph": "CausalGraph Reason graph", "identify": "EstimatedEffect Estimand NotIdentified"}
+)

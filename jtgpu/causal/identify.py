@@ -1,0 +1,344 @@
+"""Identification: a formula for P(outcome | do(cause), given), or the hedge that proves that there is none.
+
+J. Tian and J. Pearl, AAAI 2002; I. Shpitser and J. Pearl, AAAI and UAI 2006 (complete).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ArgumentError, JtgpuError, UnknownVariable, closest
+from ..inference.results.tables import Conditional
+from ..learn import fit as fit_parameters
+from ..util.arguments import whole_number
+from .causal_graph import CausalGraph, Names
+from .formula import Distribution, Expression, evaluate, product, quotient, total
+
+if TYPE_CHECKING:
+    from ..inference.tree import JunctionTree
+    from ..util.arrays import Floats
+
+
+class NotIdentified(JtgpuError):
+    """An effect that the distribution of the measured variables does not determine.
+
+    Attributes
+    ----------
+    hedge : tuple of two frozensets of str, or None
+        Two sets of variables, the second within the first, that hidden common causes join and whose common descendants
+        are the same: two models exist that agree about all that is measured, and differ in the effect.
+    """
+
+    def __init__(self, message: str, hedge: tuple[frozenset[str], frozenset[str]] | None = None):
+        super().__init__(message)
+        self.hedge = hedge
+
+
+class Estimand:
+    """A formula of an effect in terms of the distribution of the measured variables.
+
+    Attributes
+    ----------
+    outcome, do, given : tuple of str
+    method : str
+        ``"no effect"``, ``"back-door"``, ``"front-door"`` or ``"general"`` (the algorithm of Shpitser and Pearl).
+    adjusted : frozenset of str
+        The variables that are adjusted for, or those of the front door; otherwise empty.
+    """
+
+    def __init__(
+        self, graph: CausalGraph, query: tuple[tuple[str, ...], ...], method: str, expression: Expression,
+        adjusted: frozenset[str] = frozenset(),
+    ):  # fmt: skip
+        self.graph, self.method, self.expression, self.adjusted = graph, method, expression, adjusted
+        self.outcome, self.do, self.given = query
+
+    @property
+    def formula(self) -> str:
+        """The formula as text."""
+        return f"{self._effect()} = {self.expression.text()}"
+
+    @property
+    def latex(self) -> str:
+        """The formula for LaTeX."""
+        done = [rf"\mathrm{{do}}({v})" for v in self.do]
+        left = Distribution(self.outcome).text(latex=True)[:-1] + r" \mid " + ", ".join([*done, *self.given]) + ")"
+        return f"{left} = {self.expression.text(latex=True)}"
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The measured variables that the formula needs, in the order of the graph."""
+        used = {v for leaf in self.expression.leaves for v in leaf.free}
+        return tuple(v for v in self.graph.variables if v in used)
+
+    def _effect(self) -> str:
+        conditions = ", ".join([f"do({', '.join(self.do)})", *self.given])
+        return f"P({', '.join(self.outcome)} | {conditions})"
+
+    def __repr__(self) -> str:
+        return f"Estimand({self.method}: {self.formula})"
+
+    def __str__(self) -> str:
+        return self.formula
+
+    def _repr_latex_(self) -> str:
+        return f"$${self.latex}$$"
+
+    def evaluate(self, tree: JunctionTree) -> Conditional:
+        """Compute the effect exactly from a model of the measured variables.
+
+        Parameters
+        ----------
+        tree : JunctionTree
+            With every variable that the formula `uses`; only its distribution counts, not its arcs.
+
+        Returns
+        -------
+        Conditional
+            P(outcome | causes set to their states, given), a row for each configuration.
+
+        Raises
+        ------
+        EvidenceError
+            If the formula needs P(x | condition) for a condition of probability 0 (positivity).
+        UnknownVariable
+            If the tree lacks a variable.
+        """
+        names = (*self.do, *self.given, *self.outcome)
+        for v in dict.fromkeys((*names, *self.uses)):
+            if v not in tree.model.variables:
+                raise UnknownVariable(f"the model has no variable {v!r}{closest(v, tree.model.variables)}")
+        table = np.array(evaluate(tree, self.expression, names))
+        n = len(self.do) + len(self.given)
+        sums = table.sum(axis=tuple(range(n, table.ndim)), keepdims=True)  # 1 but for rounding
+        possible = sums > 0
+        table = np.divide(table, sums, out=np.zeros_like(table), where=possible)
+        states = tuple(tree.model.states(v) for v in names)
+        return Conditional(names[:n], names[n:], states, table, possible.reshape(table.shape[:n]))
+
+    def structure(self) -> dict[str, list[str]]:
+        """Parents of the variables that the formula uses, in a network that can have any of their distributions.
+
+        It has the independences that the causal graph implies in its order, and hidden common causes as arcs.
+        """
+        hidden = [v for v in self.graph.variables if v not in self.uses]
+        part = self.graph.project(hidden)
+        found: dict[str, list[str]] = {}
+        seen: set[int] = set()
+        for v in part.in_order(range(len(part.variables))):
+            seen.add(v)
+            found[part.variables[v]] = [part.variables[u] for u in _relevant(part, v, seen)]
+        return found
+
+    def fit(self, cases: Any, *, prior: float = 1.0, states: Mapping[str, Any] | None = None) -> EstimatedEffect:
+        """Estimate the effect from a table of cases.
+
+        The distributions that the formula needs are those of a network fitted to the columns that it uses; see
+        `jtgpu.learn.fit`. Missing cells are summed out by EM.
+
+        Parameters
+        ----------
+        cases : table or path
+            See `jtgpu.learn.fit`.
+        prior : float
+            Pseudo-count of each cell of a CPT.
+        states : mapping, optional
+            Names of the states of variables; default: those in the data.
+
+        Returns
+        -------
+        EstimatedEffect
+        """
+        return EstimatedEffect(self, cases, prior, states)
+
+
+class EstimatedEffect:
+    """An effect estimated from a table of cases: `Estimand.fit`.
+
+    Attributes
+    ----------
+    table : Conditional
+        P(outcome | causes set to their states, given).
+    network : BayesianNetwork
+        The fitted network of the measured variables.
+    """
+
+    def __init__(self, estimand: Estimand, cases: Any, prior: float, states: Mapping[str, Any] | None):
+        self.estimand, self._cases, self._prior = estimand, cases, prior
+        self._structure = estimand.structure()
+        used = None if states is None else {v: states[v] for v in states if v in self._structure}
+        fitted = fit_parameters(self._structure, cases, pseudo_counts=prior, states=used)
+        self.network, self._n = fitted.network, fitted.n_rows
+        self.table = estimand.evaluate(self.network.compile("cpu"))
+
+    def __repr__(self) -> str:
+        return f"EstimatedEffect({self.estimand.formula}, {self._n:,} cases)"
+
+    def __str__(self) -> str:
+        return f"{self.estimand.formula}\n{self.table}"
+
+    def bootstrap(self, n: int = 200, *, seed: int = 0) -> Floats:
+        """Estimate the effect from `n` resamples of the rows.
+
+        Returns
+        -------
+        ndarray of float64, shape (n, ...)
+            The numbers of `table` for each resample; their quantiles are confidence intervals.
+        """
+        whole_number("n", n, least=1)
+        random = np.random.default_rng(seed)
+        states = {v: self.network.states(v) for v in self.network.variables}
+        draws = []
+        for _ in range(n):
+            weights = random.multinomial(self._n, np.full(self._n, 1.0 / self._n)).astype(np.float64)
+            fitted = fit_parameters(
+                self._structure, self._cases, pseudo_counts=self._prior, states=states, weights=weights
+            )  # fmt: skip
+            draws.append(self.estimand.evaluate(fitted.network.compile("cpu")).probabilities)
+        return np.array(draws)
+
+
+def identify(graph: CausalGraph, outcome: Names, do: Names, given: Names = ()) -> Estimand:
+    """See `CausalGraph.identify`."""
+    y, x, z = graph.numbers(outcome, "outcome"), graph.numbers(do, "do"), graph.numbers(given, "given")
+    for a, b, what in ((y, x, "the outcome and a cause"), (y, z, "the outcome and given"), (x, z, "a cause and given")):
+        if a & b:
+            raise ArgumentError(f"{', '.join(sorted(graph.names(a & b)))!r} is {what}")
+    if not x or not y:
+        raise ArgumentError("an outcome and a cause are needed: identify('cancer', do='smoke')")
+    query = _listed(outcome), _listed(do), _listed(given)
+    if not z:
+        simple = _simple(graph, query, y, x)
+        if simple is not None:
+            return simple
+    try:
+        expression = _conditional_effect(graph, y, x, z)
+    except _Hedge as found:
+        raise NotIdentified(*_explained(graph, query, (y, x, z), found)) from None
+    return Estimand(graph, query, "general", expression)
+
+
+def _listed(names: Names) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
+
+
+def _simple(graph: CausalGraph, query: tuple[tuple[str, ...], ...], y: set[int], x: set[int]) -> Estimand | None:
+    """The effect by a method with a short formula."""
+    outcome, do, _ = query
+    if not graph.causal_vertices(x, y) & y:
+        return Estimand(graph, query, "no effect", Distribution(outcome)) if not graph.descendants_of(x) & y else None
+    if not y <= graph.descendants_of(x):
+        return None
+    adjusted = graph.adjustment_set(do, outcome)
+    if adjusted is not None:
+        z = tuple(v for v in graph.variables if v in adjusted)
+        factors = [Distribution(outcome, do + z), *([Distribution(z)] if z else [])]
+        return Estimand(graph, query, "back-door", total(z, product(factors)), frozenset(z))
+    if len(do) == 1 == len(outcome):
+        door = graph.front_door_set(do[0], outcome[0])
+        if door is not None:
+            z = tuple(v for v in graph.variables if v in door)
+            again = total(do, product([Distribution(outcome, do + z), Distribution(do)]))  # its cause is summed out
+            expression = total(z, product([Distribution(z, do), again]))
+            return Estimand(graph, query, "front-door", expression, frozenset(z))
+    return None
+
+
+class _Hedge(Exception):
+    """Two sets of vertices that prove that an effect is not identified."""
+
+    def __init__(self, larger: set[int], smaller: set[int]):
+        super().__init__()
+        self.larger, self.smaller = larger, smaller
+
+
+def _conditional_effect(graph: CausalGraph, y: set[int], x: set[int], z: set[int]) -> Expression:
+    """P(y | do(x), z): conditions that act like interventions become some, the others are divided by."""
+    x, z = set(x), set(z)
+    moved = True
+    while moved:
+        moved = False
+        for v in sorted(z):
+            if not graph.connected_after({v}, y, x | z - {v}, x, {v}):
+                x.add(v)
+                z.remove(v)
+                moved = True
+                break
+    joint = _effect(graph, y | z, x)
+    return quotient(joint, total(sorted(graph.names(y)), joint)) if z else joint
+
+
+def _effect(graph: CausalGraph, y: set[int], x: set[int]) -> Expression:
+    """P(y | do(x)) by the districts of what is left without the causes."""
+    above = graph.ancestors_of(y)
+    left = graph.ancestors_of(y, without=x) - x
+    whole = graph.districts(above)
+    order = graph.in_order(above)
+    factors = []
+    for part in graph.districts(left):
+        district = next(d for d in whole if part <= d)
+        terms = []
+        for i, v in enumerate(order):
+            if v in district:
+                given = _relevant(graph, v, set(order[: i + 1]))
+                terms.append(Distribution((graph.variables[v],), tuple(graph.variables[u] for u in given)))
+        factors.append(_shrunk(graph, part, district, product(terms)))
+    return total(_sorted_names(graph, left - y), product(factors))
+
+
+def _sorted_names(graph: CausalGraph, vertices: set[int]) -> list[str]:
+    return [graph.variables[v] for v in sorted(vertices)]
+
+
+def _relevant(graph: CausalGraph, v: int, before: set[int]) -> list[int]:
+    """What v depends on among the variables before it: its district and the parents of that."""
+    district = next(d for d in graph.districts(before) if v in d)
+    return graph.in_order(({p for u in district for p in graph.parents_of(u)} | district) - {v})
+
+
+def _shrunk(graph: CausalGraph, part: set[int], district: set[int], whole: Expression) -> Expression:
+    """Q[part] from Q[district], where Q[S] is the distribution of S if all else is set."""
+    while True:
+        above = graph.ancestors_within(part, district)
+        if above == part:
+            return total(_sorted_names(graph, district - part), whole)
+        if above == district:
+            raise _Hedge(district, part)
+        known = total(_sorted_names(graph, district - above), whole)
+        inner = next(d for d in graph.districts(above) if part <= d)
+        order, factors = graph.in_order(above), []
+        for i, v in enumerate(order):
+            if v in inner:
+                after = [graph.variables[u] for u in order[i + 1 :]]
+                factors.append(quotient(total(after, known), total([*after, graph.variables[v]], known)))
+        district, whole = inner, product(factors)
+
+
+def _explained(
+    graph: CausalGraph, query: tuple[tuple[str, ...], ...], sets: tuple[set[int], set[int], set[int]], found: _Hedge
+) -> tuple[str, tuple[frozenset[str], frozenset[str]]]:
+    """The message of an effect that is not identified, and its hedge."""
+    larger, smaller = (frozenset(graph.names(s)) for s in (found.larger, found.smaller))
+    inside = [pair for pair in graph.common_causes if larger >= {*pair}]
+    helps = []
+    for pair in inside:
+        name = f"the common cause of {pair[0]} and {pair[1]}"
+        more = CausalGraph(
+            [*graph.variables, name], [*graph.arcs, (name, pair[0]), (name, pair[1])],
+            [p for p in graph.common_causes if p != pair],
+        )  # fmt: skip
+        try:
+            _conditional_effect(more, *sets)
+        except _Hedge:
+            continue
+        helps.append(name)
+    effect = Distribution(query[0]).text()[:-1] + " | " + ", ".join([f"do({', '.join(query[1])})", *query[2]]) + ")"
+    hint = f"; it would be if {' or '.join(helps[:3])} were measured" if helps else ""
+    message = (
+        f"{effect} is not determined by what is measured: hidden common causes join {', '.join(sorted(larger))}, and "
+        f"within it {', '.join(sorted(smaller))} (a hedge){hint}"
+    )
+    return message, (larger, smaller)

@@ -1,0 +1,85 @@
+"""Adjustment sets against all subsets and networkx's d-separation, front doors against identification."""
+
+from __future__ import annotations
+
+import itertools
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from jtgpu.causal import CausalGraph, NotIdentified, graph
+
+
+def random_graph(seed: int) -> CausalGraph:
+    random = np.random.default_rng(seed)
+    n = int(random.integers(3, 7))
+    names = list("abcdef"[:n])
+    pairs = list(itertools.combinations(names, 2))
+    arcs = [p for p in pairs if random.random() < 0.45]
+    return CausalGraph(random.permutation(names).tolist(), arcs, [p for p in pairs if random.random() < 0.2])
+
+
+def is_valid(g: CausalGraph, z: set[str], x: str, y: str) -> bool:
+    """The adjustment criterion (Shpitser, VanderWeele and Robins, UAI 2010) by its definition."""
+    dag: nx.DiGraph[str] = nx.DiGraph(list(g.arcs))
+    dag.add_nodes_from(g.variables)
+    for k, (u, v) in enumerate(g.common_causes):
+        dag.add_edges_from([(f"hidden {k}", u), (f"hidden {k}", v)])
+    causal = (nx.descendants(dag, x) & (nx.ancestors(dag, y) | {y})) - {x}
+    if z & {x, y} or z & set().union(causal, *(nx.descendants(dag, v) for v in causal)):
+        return False
+    dag.remove_edges_from([(x, v) for v in causal if dag.has_edge(x, v)])
+    return bool(nx.is_d_separator(dag, {x}, {y}, z))
+
+
+@pytest.mark.parametrize("first", range(0, 150, 50))
+def test_adjustment_sets_are_all_minimal_ones(first: int) -> None:
+    for seed in range(first, first + 50):
+        g = random_graph(seed)
+        x, y = g.variables[:2]
+        others = [v for v in g.variables if v not in (x, y)]
+        subsets = [set(s) for k in range(len(others) + 1) for s in itertools.combinations(others, k)]
+        valid = [s for s in subsets if is_valid(g, s, x, y)]
+        for s in subsets:
+            reason = g.is_adjustment_set(s, x, y)
+            assert bool(reason) == (s in valid), (str(g), s, str(reason))
+        minimal = [s for s in valid if not any(t < s for t in valid)]
+        found = g.adjustment_sets(x, y)
+        assert sorted(map(sorted, found)) == sorted(map(sorted, minimal)), str(g)
+        one = g.adjustment_set(x, y)
+        assert one in minimal if minimal else one is None
+        costs = {v: 1.0 + i for i, v in enumerate(g.variables)}
+        cheap = g.adjustment_set(x, y, cost=costs)
+        if valid:
+            assert cheap is not None
+            assert cheap in valid
+            assert sum(costs[v] for v in cheap) == min(sum(costs[v] for v in s) for s in valid)
+        else:
+            assert cheap is None
+
+
+def test_required_and_forbidden_variables() -> None:
+    g = graph("a -> b -> x; a -> c -> y; x -> y; d")
+    assert sorted(map(sorted, g.adjustment_sets("x", "y"))) == [["a"], ["b"], ["c"]]
+    assert g.adjustment_sets("x", "y", forbidden=["a", "b"]) == [{"c"}]
+    assert g.adjustment_sets("x", "y", required="d", forbidden="a", limit=1) in ([{"b", "d"}], [{"c", "d"}])
+    assert g.adjustment_sets("x", "y", required=["a"]) == [{"a"}]
+    assert g.best_adjustment_set("x", "y") == {"c"}
+    with pytest.raises(NotIdentified, match=r"no adjustment set is known to be best: the path x <-> y is open"):
+        graph("x -> y; x <-> y").best_adjustment_set("x", "y")
+
+
+def test_front_doors() -> None:
+    assert graph("x -> a -> y; x -> b -> y; x <-> y").front_door_set("x", "y") == {"a", "b"}
+    assert graph("x -> a -> b -> y; x <-> y").front_door_set("x", "y") in ({"a"}, {"b"})
+    assert graph("x -> a -> y; x <-> y; x <-> a").front_door_set("x", "y") is None
+    assert graph("x -> a -> y; x -> y; x <-> y").front_door_set("x", "y") is None
+
+
+def test_the_reason_names_the_path() -> None:
+    g = graph("x -> m -> y; m -> d; x <-> k; k -> y")
+    assert str(g.is_adjustment_set("d", "x", "y")) == "d is an effect of the cause: x -> m -> d"
+    assert str(g.is_adjustment_set([], "x", "y")) == "the path x <-> k -> y is open"
+    assert g.is_adjustment_set("k", "x", "y")
+    assert g.d_separated("d", "k", "m")

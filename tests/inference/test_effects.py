@@ -1,0 +1,151 @@
+"""Effects, probabilities of causation and counterfactuals against definitions and published numbers."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import jtgpu
+from jtgpu.errors import ArgumentError, EvidenceError, NetworkError
+
+
+def test_an_effect_is_the_posterior_after_the_intervention() -> None:
+    tree = jtgpu.load("asia").compile("cpu")
+    effect = tree.effect("dysp", of="smoke", given={"xray": "yes"})
+    for state in ("yes", "no"):
+        expected = tree.posterior("dysp", {"xray": "yes"}, do={"smoke": state})
+        assert effect[state]["yes"] == pytest.approx(expected["yes"], abs=1e-12)
+    assert effect.difference() == pytest.approx(effect["yes"]["yes"] - effect["no"]["yes"], abs=1e-12)
+    assert effect.difference("no", between=("no", "yes")) == pytest.approx(-effect.difference("yes"), abs=1e-12)
+    assert effect.ratio() == pytest.approx(effect["yes"]["yes"] / effect["no"]["yes"])
+    means = effect.average({"yes": 10, "no": 2})
+    assert means["yes"] - means["no"] == pytest.approx(effect.difference(score={"yes": 10, "no": 2}))
+    assert str(effect).startswith("P(dysp | do(smoke), xray = yes)")
+
+
+def drug(p_treated: float, p_not: float, x: float, confounding: float = 0.0) -> jtgpu.JunctionTree:
+    states = {v: ["no", "yes"] for v in "uxy"}
+    u = [[1 - x + confounding, x - confounding], [1 - x - confounding, x + confounding]]
+    y = [[[1 - p, p], [1 - p, p]] for p in (p_not, p_treated)]
+    net = jtgpu.BayesianNetwork(states, {"x": ["u"], "y": ["x", "u"]}, {"u": [0.5, 0.5], "x": u, "y": y})
+    return net.compile("cpu")
+
+
+def test_probabilities_of_causation_of_an_experiment() -> None:
+    """Without confounding: PNS between the difference and the smaller of two shares (Pearl, 1999)."""
+    tree = drug(0.7, 0.3, 0.5)
+    found = tree.probability_of_causation("y", "x")
+    assert found.both == pytest.approx((0.4, 0.7))
+    assert found.necessity == pytest.approx((0.4 / 0.7, 1.0))
+    assert found.sufficiency == pytest.approx((0.4 / 0.7, 1.0))
+    points = tree.probability_of_causation("y", "x", monotone=True)
+    assert points.both == pytest.approx((0.4, 0.4))
+    assert points.necessity == pytest.approx((0.4 / 0.7, 0.4 / 0.7))
+    with pytest.raises(EvidenceError, match="monotone=True contradicts the network"):
+        drug(0.3, 0.7, 0.5).probability_of_causation("y", "x", monotone=True)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bounds_contain_what_functions_give(seed: int) -> None:
+    """A variable that says how y depends on x: its distribution gives the probabilities exactly."""
+    random = np.random.default_rng(seed)
+    states = {"r": ["never", "defies", "complies", "always"], "x": ["no", "yes"], "y": ["no", "yes"]}
+    answers = np.array([[0, 0], [1, 0], [0, 1], [1, 1]])  # y by r and x
+    r = random.dirichlet(np.ones(4))
+    x = random.dirichlet(np.ones(2), 4)
+    net = jtgpu.BayesianNetwork(
+        states, {"x": ["r"], "y": ["r", "x"]}, {"r": r, "x": x, "y": np.eye(2)[answers].astype(float)}
+    )  # fmt: skip
+    found = net.compile("cpu").probability_of_causation("y", "x")
+    pn = r[2] * x[2, 1] / (r[2] * x[2, 1] + r[3] * x[3, 1])
+    ps = r[2] * x[2, 0] / (r[2] * x[2, 0] + r[0] * x[0, 0])
+    for value, bounds in ((pn, found.necessity), (ps, found.sufficiency), (r[2], found.both)):
+        assert bounds.low - 1e-12 <= value <= bounds.high + 1e-12
+
+
+def functional(seed: int) -> jtgpu.BayesianNetwork:
+    random = np.random.default_rng(seed)
+    noise = {f"u{i}": ["a", "b", "c"][: random.integers(2, 4)] for i in range(3)}
+    inner = {f"v{i}": ["0", "1"] for i in range(4)}
+    parents, cpts = {}, {u: random.dirichlet(np.ones(len(s))) for u, s in noise.items()}
+    states = noise | inner
+    for i in range(4):
+        before = [*noise, *(f"v{k}" for k in range(i))]
+        parents[f"v{i}"] = [str(p) for p in random.choice(before, 2, replace=False)]
+        shape = [len(states[p]) for p in parents[f"v{i}"]]
+        cpts[f"v{i}"] = np.eye(2)[random.integers(0, 2, shape)]
+    return jtgpu.BayesianNetwork(states, parents, cpts)
+
+
+def by_noise(net: jtgpu.BayesianNetwork, outcome: str, seen: dict[str, int], done: dict[str, int]) -> np.ndarray | None:
+    """All values of the noise: those that explain what was seen, and what follows from them in the other world."""
+    noise = [v for v in net.variables if not net.parents(v)]
+    total = np.zeros(len(net.states(outcome)))
+    for values in itertools.product(*(range(len(net.states(u))) for u in noise)):
+        worlds = []
+        for changed in ({}, done):
+            world = dict(zip(noise, values, strict=True)) | {v: s for v, s in changed.items() if v in noise}
+            for v in net.topological_order():
+                if v in changed:
+                    world[v] = changed[v]
+                elif net.parents(v):
+                    world[v] = int(np.asarray(net.cpt(v))[tuple(world[p] for p in net.parents(v))].argmax())
+            worlds.append(world)
+        weight = np.prod([np.asarray(net.cpt(u))[s] for u, s in zip(noise, values, strict=True)])
+        if all(worlds[0][v] == s for v, s in seen.items()):
+            total[worlds[1][outcome]] += weight
+    return total / total.sum() if total.sum() > 0 else None
+
+
+@pytest.mark.parametrize("first", [0, pytest.param(20, marks=pytest.mark.slow)])
+def test_counterfactuals_by_enumeration_of_the_noise(first: int) -> None:
+    for seed in range(first, 24 * first + 20):
+        net, random = functional(seed), np.random.default_rng(seed)
+        tree = net.compile("cpu")
+        seen = {v: int(random.integers(2)) for v in ("v1", "v3")}
+        done = {str(random.choice([v for v in net.variables if v.startswith("v")])): int(random.integers(2))}
+        expected = by_noise(net, "v3", seen, done)
+        if expected is None:
+            with pytest.raises(jtgpu.ImpossibleEvidence):
+                tree.counterfactual("v3", seen, do=done)
+            continue
+        np.testing.assert_allclose(tree.counterfactual("v3", seen, do=done).probabilities, expected, atol=1e-12)
+
+
+def test_firing_squad() -> None:
+    """Pearl (2000): the prisoner is dead; had rifleman A not fired, he would be dead all the same."""
+    net = jtgpu.network(
+        "order->A; order->B; A->dead; B->dead", "{no|yes}",
+        cpts={"order": [0.3, 0.7], "A": np.eye(2), "B": np.eye(2), "dead": [[[1, 0], [0, 1]], [[0, 1], [0, 1]]]},
+    )  # fmt: skip
+    tree = net.compile("cpu")
+    assert tree.counterfactual("dead", {"dead": "yes"}, do={"A": "no"})["yes"] == pytest.approx(1.0)
+    assert tree.counterfactual("dead", {"dead": "no"}, do={"A": "yes"})["yes"] == pytest.approx(1.0)
+    rows = tree.counterfactual_batch([{"dead": "yes"}, {"dead": "no"}], "dead", do={"A": "no"})
+    np.testing.assert_allclose(rows["dead (counterfactual)"], [[0.0, 1.0], [1.0, 0.0]], atol=1e-12)
+    assert tree.counterfactual("order", {"dead": "yes"}, do={"A": "no"})["yes"] == pytest.approx(1.0)
+
+
+def test_bad_questions() -> None:
+    tree = jtgpu.load("asia").compile("cpu")
+    with pytest.raises(NetworkError, match=r"function of its parents.*of 'lung', 'bronc'"):
+        tree.counterfactual("dysp", {"dysp": "yes"}, do={"smoke": "no"})
+    with pytest.raises(ArgumentError, match="do= names what is different"):
+        tree.counterfactual("dysp", {"dysp": "yes"}, do={})
+    with pytest.raises(ArgumentError, match="'lung' is the cause and the outcome"):
+        tree.effect("lung", of="lung")
+    with pytest.raises(ArgumentError, match="given: 'smoke' is the cause or the outcome"):
+        tree.effect("lung", of="smoke", given={"smoke": "yes"})
+    with pytest.raises(ArgumentError, match="between= is a pair"):
+        tree.effect("lung", of="smoke").difference(between="yes")
+    with pytest.raises(ArgumentError, match="give one of them"):
+        tree.effect("lung", of="smoke").difference("yes", score={"yes": 1, "no": 0})
+    survey = jtgpu.load("survey").compile("cpu")
+    with pytest.raises(ArgumentError, match="'T' has 3 states: say which, as in difference"):
+        survey.effect("T", of="E").difference()
+    with pytest.raises(ArgumentError, match="'A' has 3 states: say which, between="):
+        survey.effect("T", of="A").difference("car")
+    with pytest.raises(ArgumentError, match="'A' has 3 states; the bounds are known"):
+        survey.probability_of_causation("T", "A", states=("car", "young"))
