@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def joint_of(row: int) -> np.ndarray:
     smoke = CELLS["smoke"][row]
     for v, w in (("xray", WEIGHTS[row]), ("smoke", [smoke != "no", smoke != "yes"])):
         table = table * np.reshape(np.array(w, float), [2 if i == net.index(v) else 1 for i in range(len(net))])
-    return table.sum(tuple(i for i in range(len(net)) if i != net.index("lung")))
+    return np.asarray(table.sum(tuple(i for i in range(len(net)) if i != net.index("lung"))))
 
 
 def write(path: Path, cells: dict[str, list[Any]]) -> Path:
@@ -122,7 +123,7 @@ def test_an_impossible_row_names_its_weights(tree: Any) -> None:
 
 def test_single_cases_and_questions_without_weights_say_what_to_pass(tree: Any) -> None:
     cell = {"xray": "[0.4;0.8]"}
-    asks = [
+    asks: list[Callable[[], Any]] = [
         lambda: tree.posteriors(cell), lambda: tree.evidence_function([cell]),
         lambda: jtgpu.learn.validate(tree.model, {**CELLS, "lung": ["no"] * 5}, "xray"),
     ]  # fmt: skip
@@ -142,7 +143,9 @@ def test_validation_and_online_learning(tree: Any) -> None:
     np.testing.assert_allclose(learner.network.cpt("xray"), exact / exact.sum(axis=-1, keepdims=True), rtol=1e-10)
 
 
-DAYS = {"umbrella": ["yes", "[0.4;0.8]", None, "[1;0.25]"], "place": ["a", "a", "b", "b"], "day": ["1", "3", "1", "2"]}
+DAYS: dict[str, list[Any]] = {
+    "umbrella": ["yes", "[0.4;0.8]", None, "[1;0.25]"], "place": ["a", "a", "b", "b"], "day": ["1", "3", "1", "2"],
+}  # fmt: skip
 
 
 def test_sequences_in_memory_and_in_files(tmp_path: Path) -> None:
@@ -158,9 +161,10 @@ def test_sequences_in_memory_and_in_files(tmp_path: Path) -> None:
         np.testing.assert_allclose(found["rain"], exact["rain"], rtol=1e-12)
     pytest.importorskip("pyarrow")
     gaps = days.smooth(DAYS | {"day": [1, 3, 1, 2]}, keys=jtgpu.learn.Keys(id="place", time="day", on_gap="empty"))
-    for keys, answer in (({}, exact), ({"time": "day", "on_gap": "empty"}, gaps)):
-        out = tmp_path / f"{len(keys)}.csv"
-        question = SequenceQuestion("smooth", "place", targets=("rain",), **keys)
+    timed: Any = {"time": "day", "on_gap": "empty"}
+    for more, answer in (({}, exact), (timed, gaps)):
+        out = tmp_path / f"{len(more)}.csv"
+        question = SequenceQuestion("smooth", "place", targets=("rain",), **more)
         answer_file(days, write(tmp_path / "days.csv", DAYS), out, question, FileOptions())
         read = np.genfromtxt(out, delimiter=",", names=True, deletechars="")
         rain = np.concatenate(answer["rain"])
