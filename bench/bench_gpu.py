@@ -17,7 +17,8 @@ are, the first named first, and are timed one after another with the card to the
     python bench/bench_gpu.py --peers jax-sum=alarm,water torch@case=link torch@table=alarm [--within SECONDS]
     python bench/bench_gpu.py --draw bench/results/gpu.svg
 
-Networks that the issue of speed is about come first; none is begun when ``--within`` is over.
+Networks that the issue of speed is about come first; none is begun when ``--within`` is over. ``wide18`` and
+``ladder2000`` are made here, for plans that only the engine of levels answers; they are run if they are named.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,31 @@ CPU_FLOPS = 1e9  # of the CPU's share of a batch
 PEER_CELLS = 1 << 28
 
 
+def wide(n: int) -> jtgpu.BayesianNetwork:
+    """A chain of n variables of 64 states, each of which has two more parents, of 64 and 32 states."""
+    rng = np.random.default_rng(n)
+    parents: dict[str, list[str]] = {f"{kind}{i}": [] for i in range(n) for kind in "pq"}
+    parents |= {f"v{i}": [f"p{i}", f"q{i}", *([f"v{i - 1}"] if i else [])] for i in range(n)}
+    cards = {v: 32 if v[0] == "q" else 64 for v in parents}
+    cpts = {}
+    for v, above in parents.items():
+        table = rng.random([cards[u] for u in (*above, v)])
+        cpts[v] = table / table.sum(axis=-1, keepdims=True)
+    return jtgpu.BayesianNetwork({v: list(map(str, range(n))) for v, n in cards.items()}, parents, cpts)
+
+
+def ladder(n: int) -> jtgpu.BayesianNetwork:
+    """n variables of three states, each of which depends on the one and the three before."""
+    rng = np.random.default_rng(n)
+    parents = {f"v{i}": [f"v{j}" for j in (i - 3, i - 1) if j >= 0] for i in range(n)}
+    cpts = {v: rng.dirichlet(np.ones(3), (3,) * len(above)) for v, above in parents.items()}
+    return jtgpu.BayesianNetwork({v: ["a", "b", "c"] for v in parents}, parents, cpts)
+
+
+# Plans that only the engine of levels answers, if they are named: above 2^27 cells, and of 2,000 variables.
+MADE: dict[str, Callable[[], Any]] = {"wide18": partial(wide, 18), "ladder2000": partial(ladder, 2000)}
+
+
 def folders(given: str | None) -> list[Path]:
     found = [Path(given)] if given else [ROOT / ".data" / "RetiEsempio", ROOT.parent / "shared/nets/RetiEsempio"]
     return [*[f for f in found if f.is_dir()][:1], ROOT / "nets"]
@@ -81,6 +108,7 @@ def networks(given: str | None, only: Sequence[str]) -> list[tuple[str, Path, An
             name, order = path.stem.lower(), path.with_suffix(".num")
             if name not in made and (not only or name in only):
                 made[name] = (name, path, order if order.is_file() else "min-fill")
+    made |= {name: (name, Path(name), "min-fill") for name in MADE if name in only}
     ranks = {name: i for i, name in enumerate(only or FIRST)}
     return [made[n] for n in sorted(made, key=lambda n: (ranks.get(n, len(ranks)), n))]
 
@@ -96,7 +124,7 @@ def possible_cases(plan: Plan, n: int, judge: Any) -> list[Evidence]:
         for v in rng.choice(plan.n_variables, max(1, plan.n_variables // 20), replace=False).tolist():
             state[v] = int(rng.integers(plan.cardinality[v]))
         try:
-            judge.run(Evidence(state))
+            judge.run_case(Evidence(state))
         except ImpossibleEvidence:
             continue
         made.append(Evidence(state))
@@ -116,11 +144,11 @@ def spread(times: list[float]) -> dict[str, float]:
 
 def best_call(backend: Any, case: Evidence, n: int) -> float:
     """Microseconds of the quickest of n calls after the first."""
-    backend.run(case)
+    backend.run_case(case)
     times = []
     for _ in range(n):
         start = time.perf_counter()
-        backend.run(case)
+        backend.run_case(case)
         times.append(time.perf_counter() - start)
     return min(times) * 1e6
 
@@ -141,7 +169,7 @@ class Loaded:
 
     def __init__(self, name: str, path: Path, order: Any):
         self.name = name
-        self.model = jtgpu.read(path)
+        self.model = MADE[name]() if name in MADE else jtgpu.read(path)
         self.plan = self.model.plan(order=order, max_table=None, memory_limit=math.inf).plan
         self.tables = [f.table for f in compiler.model_factors(self.model)]
         self.judge = cpu.prepare(self.plan, self.tables)
@@ -159,7 +187,7 @@ def measure(given: Loaded, runs: int, indexed: bool, options: dict[str, Any]) ->
     prepared = time.perf_counter() - start
     worst = 0.0
     for case in cases:
-        got, expected = backend.run(case), judge.run(case)
+        got, expected = backend.run_case(case), judge.run_case(case)
         worst = max(worst, float(np.abs(got.posterior - expected.posterior).max()))
         worst = max(worst, abs(got.log_evidence - expected.log_evidence) / max(1.0, abs(expected.log_evidence)))
     with card.active():
@@ -168,7 +196,7 @@ def measure(given: Loaded, runs: int, indexed: bool, options: dict[str, Any]) ->
     calls = []
     for i in range(runs):
         start = time.perf_counter()
-        backend.run(cases[i % len(cases)])
+        backend.run_case(cases[i % len(cases)])
         calls.append((time.perf_counter() - start) * 1e6)
     ran = backend.engine.plan  # lowered again, perhaps, to have fewer levels
     c, limit = ran.cost(), roofline(ran)
@@ -256,7 +284,7 @@ def measure_batch(given: Loaded, share: float, options: dict[str, Any]) -> dict[
     first = time.perf_counter() - start
     worst = 0.0
     for i in range(0, batch, -(-batch // 4)):
-        worst = max(worst, float(np.abs(found.posterior[i] - judge.run(Evidence(states[i])).posterior).max()))
+        worst = max(worst, float(np.abs(found.posterior[i] - judge.run_case(Evidence(states[i])).posterior).max()))
     few = states[: max(16, min(batch, int(CPU_FLOPS // plan.cost().flops)))]
     judge.run_batch(few)
     start = time.perf_counter()

@@ -67,7 +67,7 @@ def calls(backend: Any, cases: list[Evidence], runs: int) -> dict[str, float]:
     times = []
     for i in range(runs):
         start = time.perf_counter()
-        backend.run(cases[i % len(cases)])
+        backend.run_case(cases[i % len(cases)])
         times.append((time.perf_counter() - start) * 1e6)
     return spread(times)
 
@@ -92,7 +92,7 @@ def compare(net: Any, order: Any, shares: list[float], runs: int) -> list[dict[s
         less = new.engine.plan
         error, evidence = 0.0, 0.0
         for case in cases:
-            got, expected = new.run(case), usual.run(case)
+            got, expected = new.run_case(case), usual.run_case(case)
             error = max(error, float(np.abs(got.posterior - expected.posterior).max()))
             evidence = max(evidence, abs(got.log_evidence - expected.log_evidence))
         before, after = usual.measure(runs, cases), new.engine.measure(runs, cases)

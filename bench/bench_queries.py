@@ -8,10 +8,10 @@
 Questions: `joint2`, `joint4` (joint posteriors of variables chosen at random), `mi` (mutual information of one target
 and every other variable), `voi` (what to observe next), `soft` (two variables with soft evidence), `do` (posteriors
 under an intervention), `likelihood` (a table of 1000 cases), `sets` (the same with a likelihood and the joint posterior
-of two variables, and what it takes where that factor is constant), `mpe`, `sample` (10,000 posterior samples) and
-`sensitivity` (of one state to every parameter). The cases of a row observe the same variables in other states; pyAgrum
-keeps one engine. Both take their default number of threads, and posteriors are read as arrays. Rows are JSON lines as
-those of bench_cpu.py.
+of two variables, and what it takes where that factor is constant), `mpe`, `sample` (10,000 posterior samples),
+`sensitivity` (of one state to every parameter) and `contributions` (Shapley values of 15 findings). The cases of a row
+observe the same variables in other states; pyAgrum keeps one engine. Both take their default number of threads, and
+posteriors are read as arrays. Rows are JSON lines as those of bench_cpu.py.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ from jtgpu.model.network import BayesianNetwork
 from jtgpu.model.states import StateNumber
 
 NETWORKS = ("asia", "alarm", "hailfinder", "water", "diabetes")
-QUESTIONS = ("joint2", "joint4", "mi", "voi", "soft", "do", "likelihood", "sets", "mpe", "sample", "sensitivity")
+QUESTIONS = (
+    "joint2", "joint4", "mi", "voi", "soft", "do", "likelihood", "sets", "mpe", "sample", "sensitivity",
+    "contributions",
+)  # fmt: skip
 TOLERANCE = 1e-9  # largest difference of a probability, or of a logarithm of one
 SAMPLES = 10_000
 TABLE = 1000  # rows of a table of cases
@@ -162,6 +165,16 @@ class Bench:
     def voi(self) -> Rows:
         """What to observe next."""
         yield from self.rows("voi", lambda case: self.tree.value_of_information(self.some[0], None, case))
+
+    def contributions(self) -> Rows:
+        """Shapley values of 15 findings, or fewer; checked by their sum, which is the change of the target."""
+        target = self.some[0]
+        chosen = [v for v in np.random.default_rng(0).permutation(self.net.variables).tolist() if v != target][:15]
+        whole = timing.sample_cases(self.net, 10, 1.0, 0)
+        self.cases = [{v: case[v] for v in chosen} for case in whole]
+        why = self.tree.contributions(target, self.cases[0])
+        gap = self.check(abs(why.base + sum(why.values()) - why.total), "contributions")
+        yield from self.rows("contributions", lambda case: self.tree.contributions(target, case), gap=gap)
 
     def soft(self) -> Rows:
         """Two soft findings, fitted, and all posteriors."""

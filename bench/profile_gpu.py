@@ -68,7 +68,7 @@ def opened(name: str, path: Path, order: Any) -> tuple[Any, list[Evidence]]:
     backend = resident.prepare(plan, [f.table for f in compiler.model_factors(model)])
     state = np.full(plan.n_variables, -1, np.int32)
     none = Evidence(state)
-    judge = backend.run(none).posterior  # likeliest states one by one would be slow: one finding a case is enough
+    judge = backend.run_case(none).posterior  # likeliest states one by one would be slow: one finding a case is enough
     cases = [none]
     for v in range(0, plan.n_variables, max(1, plan.n_variables // 4)):
         one = state.copy()
@@ -84,10 +84,10 @@ def worker(name: str, path: Path, order: Any) -> None:
     backend, cases = opened(name, path, order)
     engine = backend.engine
     for case in cases:  # the last one is left where the kernels read it
-        backend.run(case)
+        backend.run_case(case)
     with engine.io.lock, engine.device.active():
         driver.start_profiler()
-        engine.queue()
+        getattr(engine, "queue_kernels", engine.queue)()
         engine.io.stream.synchronize()
         driver.stop_profiler()
     backend.close()
@@ -139,7 +139,7 @@ def in_place(engine: Any) -> list[tuple[str, int, float]]:
         before = 0.0
         for k in range(1, len(calls) + 1):
             engine.calls = calls[:k]
-            graph = engine.device.capture(stream, engine.queue)
+            graph = engine.device.capture(stream, engine.queue_kernels)
             times = []
             for _ in range(RUNS):
                 start.record(stream)

@@ -41,6 +41,7 @@ from .util.version import __version__
 
 if TYPE_CHECKING:
     from . import cases as cases
+    from . import causal as causal
     from . import cluster as cluster
     from . import draw, graphs, learn, published, screen, series
     from . import serve as serve
@@ -94,4 +95,4 @@ __getattr__, __dir__ = public_names(__name__, {
     "model.network": "BayesianNetwork", "model.noisy": "NoisyMax NoisyOr", "model.quick": "network",
     "options.compute": "Compute", "options.tables": "ReadOptions",
     "plans.arrays": "Cost", "plans.plan": "Plan", "serve.widget": "widget",
-}, "cases cluster compat draw errors formats graphs interop learn published screen series serve")  # fmt: skip
+}, "cases causal cluster compat draw errors formats graphs interop learn published screen series serve")  # fmt: skip

@@ -32,7 +32,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
                  "util/elementary/loops/functions.py"),
     "networkx": (
         "plans/clique_tree.py", "model/network.py", "model/mixed.py", "inference/network_plan.py",
-        "interop/networkx.py", "model/equivalence.py", "graphs/nx_backend.py",
+        "interop/networkx.py", "model/equivalence.py", "graphs/nx_backend.py", "causal/separators.py",
         "learn/dags/posterior/result.py",
     ),
     "pgmpy": ("interop/pgmpy.py", "compat/pgmpy.py"),

@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 PUBLIC = [
-    "jtgpu", "jtgpu.cases", "jtgpu.cluster", "jtgpu.compat.pgmpy", "jtgpu.compat.pyagrum",
+    "jtgpu", "jtgpu.cases", "jtgpu.causal", "jtgpu.cluster", "jtgpu.compat.pgmpy", "jtgpu.compat.pyagrum",
     "jtgpu.decisions", "jtgpu.draw",
     "jtgpu.draw.plots", "jtgpu.graphs", "jtgpu.interop.jax", "jtgpu.interop.torch", "jtgpu.learn", "jtgpu.mixed",
     "jtgpu.published.durbin", "jtgpu.published.outliers", "jtgpu.screen", "jtgpu.series", "jtgpu.serve",

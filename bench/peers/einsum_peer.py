@@ -202,7 +202,8 @@ def judge(plan: Plan, tables: list[np.ndarray], flat: np.ndarray, found: np.ndar
     """Largest error of the first case; both (states,) or (states, cases)."""
     first, got = (x[:, 0] if x.ndim == 2 else x for x in (flat, found))
     vectors = {v: first[a:b] for v, (a, b) in enumerate(zip(plan.posterior_ptr, plan.posterior_ptr[1:], strict=False))}
-    expected = reference.prepare(plan, tables).run(Evidence(np.full(plan.n_variables, -1, np.int32), vectors)).posterior
+    case = Evidence(np.full(plan.n_variables, -1, np.int32), vectors)
+    expected = reference.prepare(plan, tables).run_case(case).posterior
     return float(np.abs(got - expected).max())
 
 

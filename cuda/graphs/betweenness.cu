@@ -8,7 +8,7 @@
 // needed. A warp takes up to 32 entries of a level: vertices with few lanes and arcs get a thread each, the others the
 // whole warp, with a lane for each source.
 //
-// jtgpu/graphs/gpu.py repeats the layouts.
+// jtgpu/graphs/gpu.py fills the structs.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 

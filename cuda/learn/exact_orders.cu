@@ -4,7 +4,7 @@
 // Sets of variables are taken level by level: a warp has the sets that differ in their five lowest variables, and a
 // launch those of as many other variables. What a set needs of the higher variables is from launches before, and of the
 // lower ones from other lanes. No cell is written twice.
-// jtgpu/learn/dags/gpu_exact_orders.py repeats the layouts.
+// jtgpu/learn/dags/gpu_exact_orders.py fills the structs.
 #include "learn/wide.cuh"
 
 #define ALL 0xffffffffu

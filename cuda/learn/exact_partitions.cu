@@ -9,7 +9,7 @@
 // variables and its products by groups of three variables, so a term takes a few multiplications.
 // `backward_level` also leaves the derivatives of ln Z by tau, divided by tau; `fold_shares` and `gather_shares` turn them
 // into those by the sums over the parent sets that have a certain member. Every cell has one writer.
-// jtgpu/learn/dags/gpu_exact.py repeats the layouts.
+// jtgpu/learn/dags/gpu_exact.py fills the structs.
 #include "learn/wide.cuh"
 
 #define THREADS 128

@@ -2,7 +2,7 @@
 //
 // A launch takes some bits of the sets. A block loads the cells that differ in these bits, and in the lowest ones so that
 // it reads 128 bytes at a time, and adds them in shared memory as mantissas and exponents, two bits at a time.
-// jtgpu/learn/dags/gpu_exact_orders.py repeats the layouts.
+// jtgpu/learn/dags/gpu_exact_orders.py fills the structs.
 #include "learn/wide.cuh"
 
 #define THREADS 256

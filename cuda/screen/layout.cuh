@@ -5,7 +5,7 @@
 // coordinates of boxes are float32 relative to a centre and rounded outwards: bounds computed from them, rounded towards
 // zero, never exceed the float64 distances.
 //
-// jtgpu/screen/gpu_tree.py repeats the layouts.
+// jtgpu/screen/gpu_tree.py fills the structs.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 

@@ -113,7 +113,7 @@ class Session(Protocol):
     """Successive queries whose evidence changes little; see `Backend.session`."""
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """Propagate one case; see `Backend.run`."""
+        """Propagate one case; see `Backend.run_case`."""
 
     def close(self) -> None:
         """Free the session's memory. May be called twice."""

@@ -79,16 +79,16 @@ class Backend(ABC):
         """The object that answers tables of cases: this one, or an engine of its own."""
         return self
 
+    takes_maps = False  # whether `run_case` takes a map of states
+
     @abstractmethod
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+    def run_case(
+        self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
+    ) -> Result:
         """Propagate one case."""
         # targets: variables whose posteriors are computed (default: all); the cells of the others are undefined
+        # states: the case is one of the outer model of this map, without likelihoods; targets are of this model
         # raises ImpossibleEvidence: if P(e) = 0
-
-    def run_mapped(self, states: StateMap, evidence: Evidence, targets: Sequence[int] | None = None) -> Result | None:
-        """`run` for a case of the outer model of a map, without likelihoods; None: not supported."""
-        # targets: variables of this model
-        return None
 
     def run_batch(
         self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
@@ -102,7 +102,7 @@ class Backend(ABC):
         for i in range(n):
             weights = {v: w[i] for v, w in likelihood.items()} if likelihood else {}
             try:
-                result = self.run(Evidence(states[i], weights), targets)
+                result = self.run_case(Evidence(states[i], weights), targets)
             except ImpossibleEvidence:
                 answer.impossible[i] = True
                 continue
@@ -207,7 +207,7 @@ class PlainSession:
         self._backend = backend
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        return self._backend.run(evidence, targets)
+        return self._backend.run_case(evidence, targets)
 
     def close(self) -> None:
         """Free what the session holds."""
@@ -226,7 +226,7 @@ class PlainHeldCase:
 
     def run(self) -> float:
         try:
-            result = self._backend.run(Evidence(self._state, self._weights), self._targets)
+            result = self._backend.run_case(Evidence(self._state, self._weights), self._targets)
         except ImpossibleEvidence:
             return -math.inf
         self._posterior = result.posterior

@@ -127,11 +127,11 @@ def _time(plan: Plan, factors: list[NDArray[np.float64]], backend: str) -> tuple
     engine = get(backend)(plan, factors)
     try:
         nothing = Evidence.none(plan.n_variables)
-        engine.run(nothing)
+        engine.run_case(nothing)
         seconds = []
         for _ in range(RUNS):
             started = time.perf_counter()
-            engine.run(nothing)
+            engine.run_case(nothing)
             seconds.append(time.perf_counter() - started)
         return sorted(seconds)[RUNS // 2], plan.cost()
     finally:

@@ -26,6 +26,8 @@ from .sweep import Best, Derivatives, Uniforms
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from .state_map import StateMap
+
 
 def contract(
     tables: Sequence[NDArray[np.float64]], scopes: Sequence[Sequence[int]], out: Sequence[int]
@@ -199,8 +201,10 @@ class Reference(Backend):
         self._factors: Sequence[NDArray[np.float64]] | None = factors
         self._posteriors, self._families = posterior_program(plan, maximal), family_program(plan)
 
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """See `jtgpu.backends.base.Backend.run`; computes every variable whatever the targets."""
+    def run_case(
+        self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
+    ) -> Result:
+        """See `jtgpu.backends.base.Backend.run_case`; computes every variable whatever the targets."""
         tables = _Tables(self._posteriors, self._numbers(), evidence)
         by_variable = tables.distributions()
         parts = [by_variable[v].ravel() for v in range(self._posteriors.n_variables)]

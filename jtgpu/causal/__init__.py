@@ -5,5 +5,6 @@ from ..util.late_imports import public_names
 __all__ = ["CausalGraph", "Estimand", "EstimatedEffect", "NotIdentified", "Reason", "graph"]
 
 __getattr__, __dir__ = public_names(
-    __name__, {"causal_graph": "CausalGraph Reason graph", "identify": "EstimatedEffect Estimand NotIdentified"}
+    __name__,
+    {"adjustment": "NotIdentified Reason", "causal_graph": "CausalGraph graph", "identify": "EstimatedEffect Estimand"},
 )

@@ -1,37 +1,58 @@
-"""`CausalGraph`: arcs and hidden common causes; adjustment sets and front-door sets."""
+"""`CausalGraph`, and `graph`, which makes one of a text, a network or a graph of networkx."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import pairwise
 
-from ..errors import ArgumentError, NetworkError, UnknownVariable, closest
-from ..model.directed import DirectedModel, descendants, find_cycle, reachable
-from ..util import late_imports
-from ..util.arguments import described, several, whole_number
-from .separators import Moral, members, minimal_separator
+from ..errors import ArgumentError
+from ..model.directed import DirectedModel
+from ..util.arguments import described
+from .adjustment import AdjustableGraph, Names
+from .identify import Estimand, identify
 
-if TYPE_CHECKING:
-    from .identify import Estimand
-
-Names = str | Iterable[str]
 EDGE = re.compile(r"\s*(<->|->|<-)\s*")
 NAME = re.compile(r'"[^"]*"|[^\s;,"<>\[\]{}]+')
 
 
-class Reason(NamedTuple):
-    """Whether a set may be adjusted for, and why not; true or false as a condition."""
+class CausalGraph(AdjustableGraph):
+    """A directed acyclic graph over measured variables, and pairs of them with a hidden common cause.
 
-    holds: bool
-    text: str
+    Parameters
+    ----------
+    variables : iterable of str
+    arcs : iterable of (str, str)
+        Pairs (cause, effect).
+    common_causes : iterable of (str, str)
+        Pairs of variables that share a hidden cause.
 
-    def __bool__(self) -> bool:
-        return self.holds
+    Raises
+    ------
+    NetworkError
+        If the arcs form a cycle, or a pair is a variable and itself.
+    UnknownVariable
+        If an end of an arc is not among the variables.
+    """
 
-    def __str__(self) -> str:
-        return self.text
+    def identify(self, outcome: Names, *, do: Names, given: Names = ()) -> Estimand:
+        """Find a formula of P(outcome | do(causes), given) in terms of the distribution of the measured variables.
+
+        Parameters
+        ----------
+        outcome, do : str or iterable of str
+        given : str or iterable of str
+            Variables that are conditioned on after the intervention.
+
+        Returns
+        -------
+        Estimand
+
+        Raises
+        ------
+        NotIdentified
+            If there is none: two models agree about all that is measured, and differ in the effect.
+        """
+        return identify(self, outcome, do, given)
 
 
 def graph(source: object, *, hidden: Names = ()) -> CausalGraph:
@@ -58,18 +79,18 @@ def graph(source: object, *, hidden: Names = ()) -> CausalGraph:
     'front-door'
     """
     if isinstance(source, str):
-        found = _parsed(source)
+        result = _parsed(source)
     elif isinstance(source, CausalGraph):
-        found = source
+        result = source
     elif isinstance(source, DirectedModel):
-        found = CausalGraph(source.variables, source.arcs)
+        result = CausalGraph(source.variables, source.arcs)
     elif callable(getattr(source, "is_directed", None)) and hasattr(source, "edges"):
         if not source.is_directed():  # type: ignore[attr-defined]
             raise ArgumentError("a causal graph is directed; use a networkx.DiGraph")
-        found = CausalGraph([str(v) for v in source], [(str(u), str(v)) for u, v in source.edges()])  # type: ignore
+        result = CausalGraph([str(v) for v in source], [(str(u), str(v)) for u, v in source.edges()])  # type: ignore
     else:
         raise ArgumentError(f"a causal graph is a text, a network or a networkx.DiGraph, not {described(source)}")
-    return found.project(hidden)
+    return result.project(hidden)
 
 
 def _parsed(text: str) -> CausalGraph:
@@ -95,464 +116,3 @@ def _parsed(text: str) -> CausalGraph:
             pairs = [(u, v) for u in left for v in right]
             (common if mark == "<->" else arcs).extend([(v, u) for u, v in pairs] if mark == "<-" else pairs)
     return CausalGraph(names, arcs, common).project(latent)
-
-
-class CausalGraph:
-    """A directed acyclic graph over measured variables, and pairs of them with a hidden common cause.
-
-    Parameters
-    ----------
-    variables : iterable of str
-    arcs : iterable of (str, str)
-        Pairs (cause, effect).
-    common_causes : iterable of (str, str)
-        Pairs of variables that share a hidden cause.
-
-    Raises
-    ------
-    NetworkError
-        If the arcs form a cycle, or a pair is a variable and itself.
-    UnknownVariable
-        If an end of an arc is not among the variables.
-    """
-
-    def __init__(
-        self, variables: Iterable[str], arcs: Iterable[tuple[str, str]] = (),
-        common_causes: Iterable[tuple[str, str]] = (),
-    ):  # fmt: skip
-        self.variables = tuple(dict.fromkeys(variables))
-        self._index = {name: v for v, name in enumerate(self.variables)}
-        self.arcs = tuple(dict.fromkeys((str(u), str(v)) for u, v in arcs))
-        pairs = [self._two(u, v, "<->") for u, v in common_causes]
-        self.common_causes = tuple(dict.fromkeys((self.variables[a], self.variables[b]) for a, b in map(sorted, pairs)))
-        n = len(self.variables)
-        self._parents: list[list[int]] = [[] for _ in range(n)]
-        self._children: list[list[int]] = [[] for _ in range(n)]
-        for a, b in (self._two(u, v, "->") for u, v in self.arcs):
-            self._parents[b].append(a)
-            self._children[a].append(b)
-        cycle = find_cycle(self._parents, self._children)
-        if cycle:
-            raise NetworkError(f"the arcs form a cycle: {' -> '.join(self.variables[v] for v in cycle)}")
-        # a hidden common cause is a vertex of its own, after the variables
-        self._common = [(self._index[u], self._index[v]) for u, v in self.common_causes]
-        self._all_parents = [list(p) for p in self._parents] + [[] for _ in self._common]
-        for k, pair in enumerate(self._common):
-            for v in pair:
-                self._all_parents[v].append(n + k)
-        self._order = sorted(range(n), key=self._depths().__getitem__)
-
-    def _two(self, u: str, v: str, mark: str) -> tuple[int, int]:
-        for name in (u, v):
-            if name not in self._index:
-                raise UnknownVariable(f"{u} {mark} {v}: there is no variable {name!r}{closest(name, self._index)}")
-        if u == v:
-            raise NetworkError(f"{u} {mark} {v}: a variable is not its own cause")
-        return self._index[u], self._index[v]
-
-    def _depths(self) -> list[int]:
-        depths = [-1] * len(self.variables)
-        waiting = [len(p) for p in self._parents]
-        ready = [v for v, n in enumerate(waiting) if not n]
-        for v in ready:
-            depths[v] = 1 + max((depths[p] for p in self._parents[v]), default=-1)
-            for c in self._children[v]:
-                waiting[c] -= 1
-                if not waiting[c]:
-                    ready.append(c)
-        return depths
-
-    def __repr__(self) -> str:
-        return f"CausalGraph({len(self.variables)} variables, {len(self.arcs)} arcs, {len(self._common)} common causes)"
-
-    def __str__(self) -> str:
-        lone = set(self.variables) - {v for pair in (*self.arcs, *self.common_causes) for v in pair}
-        parts = [f"{u} -> {v}" for u, v in self.arcs] + [f"{u} <-> {v}" for u, v in self.common_causes]
-        return "; ".join(parts + [v for v in self.variables if v in lone])
-
-    def _repr_html_(self) -> str:
-        return late_imports.html(self)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CausalGraph) and all(
-            {*ours} == {*theirs} for ours, theirs in zip(self._key(), other._key(), strict=True)
-        )
-
-    def __hash__(self) -> int:
-        return hash(tuple(map(frozenset, self._key())))
-
-    def _key(self) -> tuple[Iterable[Any], ...]:
-        return self.variables, self.arcs, map(frozenset, self.common_causes)
-
-    # Names ------------------------------------------------------------------------------------------------------
-
-    def numbers(self, names: Names, what: str = "variables") -> set[int]:
-        """Numbers of variables given by name."""
-        listed = [names] if isinstance(names, str) else several(names)
-        if listed is None:
-            raise ArgumentError(f"{what} must be a name or names, not {described(names)}")
-        for name in listed:
-            if name not in self._index:
-                raise UnknownVariable(
-                    f"{what}: there is no variable {name!r}{closest(str(name), self._index)} "
-                    "(a hidden variable is not measured)"
-                )
-        return {self._index[name] for name in listed}
-
-    def names(self, vertices: Iterable[int]) -> set[str]:
-        """Names of measured variables by number."""
-        return {self.variables[v] for v in vertices}
-
-    def in_order(self, vertices: Iterable[int]) -> list[int]:
-        """Causes before effects."""
-        wanted = set(vertices)
-        return [v for v in self._order if v in wanted]
-
-    def _pair(self, cause: Names, outcome: Names) -> tuple[set[int], set[int]]:
-        x, y = self.numbers(cause, "the cause"), self.numbers(outcome, "the outcome")
-        if not x or not y:
-            raise ArgumentError("a cause and an outcome are needed")
-        if x & y:
-            raise ArgumentError(f"{', '.join(sorted(self.names(x & y)))!r} is the cause and the outcome")
-        return x, y
-
-    # The graph --------------------------------------------------------------------------------------------------
-
-    def project(self, hidden: Names) -> CausalGraph:
-        """The graph of the variables that are not hidden; see `graph`."""
-        gone = self.numbers(hidden, "hidden")
-        if not gone:
-            return self
-        n = len(self.variables)
-        arcs: dict[tuple[int, int], None] = {}
-        reach: dict[int, set[int]] = {}
-
-        def measured(v: int) -> set[int]:  # that paths through hidden variables lead to from v
-            if v not in reach:
-                reach[v] = set()
-                for c in self._children[v]:
-                    reach[v] |= measured(c) if c in gone else {c}
-            return reach[v]
-
-        for v in reversed(self._order):
-            measured(v)
-        for v in range(n):
-            if v not in gone:
-                arcs.update(dict.fromkeys((v, c) for c in sorted(measured(v))))
-        ends = [measured(v) for v in gone]
-        ends += [set().union(*(measured(v) if v in gone else {v} for v in pair)) for pair in self._common]
-        pairs = {(a, b): None for found in ends for a in sorted(found) for b in sorted(found) if a < b}
-        # a common cause of a hidden variable and others reaches what that variable leads to; two are joined by pairs
-        name = self.variables
-        return CausalGraph(
-            [v for k, v in enumerate(name) if k not in gone], [(name[u], name[v]) for u, v in arcs],
-            [(name[u], name[v]) for u, v in pairs],
-        )  # fmt: skip
-
-    def ancestors_of(self, vertices: Iterable[int], without: set[int] = frozenset()) -> set[int]:  # type: ignore
-        """The variables and their ancestors, where no arc leads into those of `without`."""
-        parents = [[] if v in without else p for v, p in enumerate(self._parents)] if without else self._parents
-        return descendants(parents, vertices)
-
-    def parents_of(self, v: int) -> list[int]:
-        """The measured direct causes of a variable."""
-        return self._parents[v]
-
-    def ancestors_within(self, vertices: set[int], kept: set[int]) -> set[int]:
-        """The variables and their ancestors in the graph of `kept` alone."""
-        return descendants([[p for p in above if p in kept] for above in self._parents], vertices)
-
-    def descendants_of(self, vertices: Iterable[int]) -> set[int]:
-        """The variables and their descendants."""
-        return descendants(self._children, vertices)
-
-    def districts(self, vertices: Iterable[int]) -> list[set[int]]:
-        """The variables in groups that hidden common causes join, in the subgraph of these variables."""
-        left = set(vertices)
-        joined: dict[int, list[int]] = {v: [] for v in left}
-        for a, b in self._common:
-            if a in left and b in left:
-                joined[a].append(b)
-                joined[b].append(a)
-        found = []
-        while left:
-            group = descendants({v: joined[v] for v in joined}, [min(left)])  # type: ignore[arg-type]
-            found.append(group)
-            left -= group
-        return found
-
-    def d_separated(self, x: Names, y: Names, given: Names = ()) -> bool:
-        """Whether the graph implies that x and y are independent given other variables."""
-        a, b = self._pair(x, y)
-        return not self._connected(self._all_parents, a, b, self.numbers(given, "given"))
-
-    def connected_after(
-        self, x: set[int], y: set[int], given: set[int], no_arcs_into: set[int], out_of: set[int]
-    ) -> bool:
-        """Whether x and y are connected given variables where some arcs are removed."""
-        parents = [
-            [] if v in no_arcs_into else [p for p in above if p not in out_of]
-            for v, above in enumerate(self._all_parents)
-        ]
-        return self._connected(parents, x, y, given)
-
-    def _connected(self, parents: Sequence[list[int]], x: set[int], y: set[int], given: set[int]) -> bool:
-        return bool(reachable(parents, children_of(parents), x - given, given, y) & y)
-
-    # Adjustment ---------------------------------------------------------------------------------------------------
-
-    def causal_vertices(self, x: set[int], y: set[int]) -> set[int]:
-        """The variables on causal paths from x to y that leave x at once, but for those of x."""
-        children = [[c for c in below if c not in x] for below in self._children]
-        parents = [[p for p in above if p not in x] for above in self._parents]
-        return (descendants(children, x) - x) & descendants(parents, y)
-
-    def _back_door(self, x: set[int], y: set[int]) -> tuple[list[list[int]], set[int]]:
-        """Parents in the proper back-door graph, and the variables that must not be adjusted for."""
-        causal = self.causal_vertices(x, y)
-        parents = [
-            [p for p in above if p not in x] if v in causal else above for v, above in enumerate(self._all_parents)
-        ]
-        return parents, self.descendants_of(causal) | x | y
-
-    def is_adjustment_set(self, adjusted: Names, cause: Names, outcome: Names) -> Reason:
-        """Whether P(outcome | do(cause)) is the mean of P(outcome | cause, adjusted) over P(adjusted).
-
-        Parameters
-        ----------
-        adjusted, cause, outcome : str or iterable of str
-
-        Returns
-        -------
-        Reason
-            True or false; its text names a path that stays open, or a variable that the cause changes.
-
-        Examples
-        --------
-        >>> import jtgpu.causal
-        >>> g = jtgpu.causal.graph("age -> drug -> cure <- age")
-        >>> print(g.is_adjustment_set([], "drug", "cure"))
-        the path drug <- age -> cure is open
-        """
-        x, y = self._pair(cause, outcome)
-        z = self.numbers(adjusted, "the adjustment set")
-        parents, forbidden = self._back_door(x, y)
-        if z & (x | y):
-            return Reason(False, f"{self._listed(z & (x | y))} is the cause or the outcome")
-        if z & forbidden:
-            v = min(z & forbidden)
-            causal = self.causal_vertices(x, y)
-            way = self._directed_path(x, next(c for c in causal if v in self.descendants_of([c])), v)
-            return Reason(False, f"{self.variables[v]} is an effect of the cause: {way}")
-        path = self._open_path(parents, x, y, z)
-        return Reason(path is None, f"the path {path} is open" if path else "every path that is not causal is blocked")
-
-    def _listed(self, vertices: Iterable[int]) -> str:
-        return ", ".join(self.variables[v] for v in sorted(vertices))
-
-    def _directed_path(self, x: set[int], through: int, end: int) -> str:
-        def walk(starts: set[int], goal: int) -> list[int]:
-            came: dict[int, int] = dict.fromkeys(starts, -1)
-            line = list(starts)
-            for v in line:
-                for c in self._children[v]:
-                    if c not in came:
-                        came[c] = v
-                        line.append(c)
-            path = [goal]
-            while came[path[-1]] >= 0:
-                path.append(came[path[-1]])
-            return path[::-1]
-
-        return " -> ".join(self.variables[v] for v in walk(x, through) + walk({through}, end)[1:])
-
-    def _open_path(self, parents: Sequence[list[int]], x: set[int], y: set[int], z: set[int]) -> str | None:
-        """A path from x to y that is open given z, as text; None: there is none."""
-        if not self._connected(parents, x, y, z):
-            return None
-        children, observed_above = children_of(parents), descendants(parents, z)
-        start = [(v, True) for v in sorted(x)]
-        came: dict[tuple[int, bool], tuple[int, bool] | None] = dict.fromkeys(start)
-        line = list(start)
-        for step in line:
-            v, from_child = step
-            if v in y:
-                break
-            following: list[tuple[int, bool]] = []
-            if (from_child and v not in z) or (not from_child and v in observed_above):
-                following += [(p, True) for p in parents[v]]
-            if v not in z:
-                following += [(c, False) for c in children[v]]
-            for other in following:
-                if other not in came:
-                    came[other] = step
-                    line.append(other)
-        path: list[tuple[int, bool]] = []
-        at: tuple[int, bool] | None = step
-        while at is not None:
-            path.append(at)
-            at = came[at]
-        path.reverse()
-        text, n, after_hidden = self.variables[path[0][0]], len(self.variables), False
-        for v, from_child in path[1:]:
-            if v >= n:
-                after_hidden = True
-                continue
-            text += f" {'<->' if after_hidden else '<-' if from_child else '->'} {self.variables[v]}"
-            after_hidden = False
-        return text
-
-    def _allowed(self, x: set[int], y: set[int], required: Names, forbidden: Names) -> tuple[Any, set[int], set[int]]:
-        parents, never = self._back_door(x, y)
-        needed = self.numbers(required, "required")
-        if needed & never:
-            raise ArgumentError(f"required: {self._listed(needed & never)} is an effect of the cause")
-        return parents, set(range(len(self.variables))) - never - self.numbers(forbidden, "forbidden"), needed
-
-    def adjustment_set(
-        self, cause: Names, outcome: Names, *, required: Names = (), forbidden: Names = (),
-        cost: Mapping[str, float] | None = None,
-    ) -> set[str] | None:  # fmt: skip
-        """One adjustment set: a minimal one, or that of least cost. None: there is none.
-
-        Parameters
-        ----------
-        cause, outcome : str or iterable of str
-        required, forbidden : str or iterable of str
-            Variables that are in the set, or not.
-        cost : mapping of str to float, optional
-            Costs >= 0 of measuring variables; 1 where it has none.
-
-        Returns
-        -------
-        set of str or None
-        """
-        x, y = self._pair(cause, outcome)
-        parents, allowed, needed = self._allowed(x, y, required, forbidden)
-        if cost is None:
-            found = minimal_separator(parents, x, y, allowed, needed)
-        else:
-            if not all(c >= 0 for c in cost.values()):  # NaN, too
-                raise ArgumentError("costs are numbers >= 0")
-            self.numbers(cost, "cost")
-            costs = {v: float(cost.get(name, 1.0)) for v, name in enumerate(self.variables)}
-            cut = Moral.of(parents, x, y, allowed, needed).cheapest(costs)
-            found = None if cut is None else {*members(cut)} | needed
-        return None if found is None else self.names(found)
-
-    def adjustment_sets(
-        self, cause: Names, outcome: Names, *, limit: int | None = 1000, required: Names = (), forbidden: Names = (),
-    ) -> list[set[str]]:  # fmt: skip
-        """All minimal adjustment sets, or the first `limit` ones.
-
-        Parameters
-        ----------
-        cause, outcome : str or iterable of str
-        limit : int or None
-        required, forbidden : str or iterable of str
-            Variables that are in every set, or in none; sets are minimal apart from the required variables.
-
-        Returns
-        -------
-        list of sets of str
-            Empty if there is none; ``[set()]`` if nothing has to be adjusted for.
-
-        Examples
-        --------
-        >>> import jtgpu.causal
-        >>> jtgpu.causal.graph("age -> drug -> cure <- age").adjustment_sets("drug", "cure")
-        [{'age'}]
-        """
-        n = None if limit is None else whole_number("limit", limit, least=1)
-        return list(islice(self.iterate_adjustment_sets(cause, outcome, required, forbidden), n))
-
-    def iterate_adjustment_sets(
-        self, cause: Names, outcome: Names, required: Names = (), forbidden: Names = ()
-    ) -> Iterator[set[str]]:
-        """The sets of `adjustment_sets`, one after the other."""
-        x, y = self._pair(cause, outcome)
-        parents, allowed, needed = self._allowed(x, y, required, forbidden)
-        for found in Moral.of(parents, x, y, allowed, needed).all_minimal():
-            yield self.names({*members(found)} | needed)
-
-    def best_adjustment_set(self, cause: Names, outcome: Names) -> set[str]:
-        """The adjustment set by which an effect is estimated with the least asymptotic variance.
-
-        The parents of the variables on causal paths (Henckel, Perkovic and Maathuis, JRSS-B 84, 2022). With hidden
-        common causes it is best if these parents can be adjusted for; otherwise there may be no best set.
-
-        Raises
-        ------
-        NotIdentified
-            If no set is known to be best; `adjustment_sets` lists those that are valid.
-        """
-        from .identify import NotIdentified
-
-        x, y = self._pair(cause, outcome)
-        causal = self.causal_vertices(x, y)
-        above = {p for v in causal for p in self._parents[v]}
-        found = above - x - self.descendants_of(causal)
-        hidden = [pair for pair in self._common if causal & {*pair}]
-        reason = self.is_adjustment_set(self.names(found), self.names(x), self.names(y))
-        if not reason or hidden:
-            why = reason.text if not reason else "a variable on a causal path has a hidden common cause with another"
-            raise NotIdentified(f"no adjustment set is known to be best: {why}; adjustment_sets() lists valid ones")
-        return self.names(found)
-
-    def front_door_set(self, cause: str, outcome: str) -> set[str] | None:
-        """A minimal set on every causal path through which the effect can be computed; None: there is none.
-
-        H. Jeong, J. Tian and E. Bareinboim, NeurIPS 2022.
-        """
-        x, y = self._pair(cause, outcome)
-        allowed = set(range(len(self.variables))) - x - y
-        allowed = {v for v in allowed if not self.connected_after(x, {v}, set(), set(), x)}
-        while True:  # an open path stays open in a smaller set, which removes fewer arcs
-            bad = {v for v in allowed if self.connected_after({v}, y, x, set(), allowed)}
-            if not bad:
-                break
-            allowed -= bad
-        if not allowed or not self._intercepts(allowed, x, y):
-            return None
-        for v in self.in_order(allowed):
-            less = allowed - {v}
-            if less and self._intercepts(less, x, y) and not any(
-                self.connected_after({u}, y, x, set(), less) for u in less
-            ):  # fmt: skip
-                allowed = less
-        return self.names(allowed)
-
-    def _intercepts(self, z: set[int], x: set[int], y: set[int]) -> bool:
-        children = [[c for c in below if c not in z] for below in self._children]
-        return not descendants(children, x) & y
-
-    def identify(self, outcome: Names, *, do: Names, given: Names = ()) -> Estimand:
-        """Find a formula of P(outcome | do(causes), given) in terms of the distribution of the measured variables.
-
-        Parameters
-        ----------
-        outcome, do : str or iterable of str
-        given : str or iterable of str
-            Variables that are conditioned on after the intervention.
-
-        Returns
-        -------
-        Estimand
-
-        Raises
-        ------
-        NotIdentified
-            If there is none: two models agree about all that is measured, and differ in the effect.
-        """
-        from .identify import identify
-
-        return identify(self, outcome, do, given)
-
-
-def children_of(parents: Sequence[list[int]]) -> list[list[int]]:
-    """Lists of children from lists of parents."""
-    children: list[list[int]] = [[] for _ in parents]
-    for v, above in enumerate(parents):
-        for p in above:
-            children[p].append(v)
-    return children

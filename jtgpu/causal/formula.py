@@ -211,8 +211,8 @@ class Evaluation:
             above, below = self.along(part.above, names), self.along(part.below, names)
             shape = [len(self.states[v]) for v in names]
             filler = 1.0 / max(1, self._size(part.above)) if self.uniform else 0.0
-            found = np.divide(above, below, out=np.full(shape, filler), where=np.broadcast_to(below > 0, shape))
-            return names, found
+            result = np.divide(above, below, out=np.full(shape, filler), where=np.broadcast_to(below > 0, shape))
+            return names, result
         over = part.over if isinstance(part, Sum) else ()
         body = part.body if isinstance(part, Sum) else part
         factors = [self.value(f) for f in (body.factors if isinstance(body, Product) else (body,))]
@@ -265,18 +265,18 @@ def evaluate(tree: JunctionTree, part: Expression, names: Sequence[str]) -> Floa
     loose = sorted(part.free - {*names})  # the result is the same for each of their states
 
     def numbers() -> Floats:
-        found = work.along(part, [*loose, *names])
+        result = work.along(part, [*loose, *names])
         for v in loose:
-            found = found[max(range(len(states[v])), key=tree.posterior(v).probabilities.__getitem__)]
-        return np.broadcast_to(found, [len(states[v]) for v in names])
+            result = result[max(range(len(states[v])), key=tree.posterior(v).probabilities.__getitem__)]
+        return np.broadcast_to(result, [len(states[v]) for v in names])
 
-    found = numbers()
+    result = numbers()
     leaf = work.impossible()
     if leaf is not None:
         work.uniform = True
-        if not np.allclose(found, numbers(), rtol=1e-9, atol=1e-12):
+        if not np.allclose(result, numbers(), rtol=1e-9, atol=1e-12):
             raise EvidenceError(
                 f"{leaf.text()} is needed where {work.configuration(leaf)}, which has probability 0 (positivity): "
                 "the effect cannot be computed from this distribution"
             )
-    return found
+    return result

@@ -10,31 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, JtgpuError, UnknownVariable, closest
+from ..errors import ArgumentError, UnknownVariable, closest
 from ..inference.results.tables import Conditional
 from ..learn import fit as fit_parameters
 from ..util.arguments import whole_number
-from .causal_graph import CausalGraph, Names
+from .adjustment import AdjustableGraph, Names, NotIdentified
 from .formula import Distribution, Expression, evaluate, product, quotient, total
 
 if TYPE_CHECKING:
     from ..inference.tree import JunctionTree
     from ..util.arrays import Floats
-
-
-class NotIdentified(JtgpuError):
-    """An effect that the distribution of the measured variables does not determine.
-
-    Attributes
-    ----------
-    hedge : tuple of two frozensets of str, or None
-        Two sets of variables, the second within the first, that hidden common causes join and whose common descendants
-        are the same: two models exist that agree about all that is measured, and differ in the effect.
-    """
-
-    def __init__(self, message: str, hedge: tuple[frozenset[str], frozenset[str]] | None = None):
-        super().__init__(message)
-        self.hedge = hedge
 
 
 class Estimand:
@@ -50,7 +35,7 @@ class Estimand:
     """
 
     def __init__(
-        self, graph: CausalGraph, query: tuple[tuple[str, ...], ...], method: str, expression: Expression,
+        self, graph: AdjustableGraph, query: tuple[tuple[str, ...], ...], method: str, expression: Expression,
         adjusted: frozenset[str] = frozenset(),
     ):  # fmt: skip
         self.graph, self.method, self.expression, self.adjusted = graph, method, expression, adjusted
@@ -126,12 +111,12 @@ class Estimand:
         """
         hidden = [v for v in self.graph.variables if v not in self.uses]
         part = self.graph.project(hidden)
-        found: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
         seen: set[int] = set()
         for v in part.in_order(range(len(part.variables))):
             seen.add(v)
-            found[part.variables[v]] = [part.variables[u] for u in _relevant(part, v, seen)]
-        return found
+            result[part.variables[v]] = [part.variables[u] for u in _relevant(part, v, seen)]
+        return result
 
     def fit(self, cases: Any, *, prior: float = 1.0, states: Mapping[str, Any] | None = None) -> EstimatedEffect:
         """Estimate the effect from a table of cases.
@@ -201,8 +186,8 @@ class EstimatedEffect:
         return np.array(draws)
 
 
-def identify(graph: CausalGraph, outcome: Names, do: Names, given: Names = ()) -> Estimand:
-    """See `CausalGraph.identify`."""
+def identify(graph: AdjustableGraph, outcome: Names, do: Names, given: Names = ()) -> Estimand:
+    """Find a formula of an effect; see `CausalGraph.identify`."""
     y, x, z = graph.numbers(outcome, "outcome"), graph.numbers(do, "do"), graph.numbers(given, "given")
     for a, b, what in ((y, x, "the outcome and a cause"), (y, z, "the outcome and given"), (x, z, "a cause and given")):
         if a & b:
@@ -216,8 +201,8 @@ def identify(graph: CausalGraph, outcome: Names, do: Names, given: Names = ()) -
             return simple
     try:
         expression = _conditional_effect(graph, y, x, z)
-    except _Hedge as found:
-        raise NotIdentified(*_explained(graph, query, (y, x, z), found)) from None
+    except _Hedge as result:
+        raise NotIdentified(*_explained(graph, query, (y, x, z), result)) from None
     return Estimand(graph, query, "general", expression)
 
 
@@ -225,7 +210,7 @@ def _listed(names: Names) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
 
 
-def _simple(graph: CausalGraph, query: tuple[tuple[str, ...], ...], y: set[int], x: set[int]) -> Estimand | None:
+def _simple(graph: AdjustableGraph, query: tuple[tuple[str, ...], ...], y: set[int], x: set[int]) -> Estimand | None:
     """The effect by a method with a short formula."""
     outcome, do, _ = query
     if not graph.causal_vertices(x, y) & y:
@@ -255,7 +240,7 @@ class _Hedge(Exception):
         self.larger, self.smaller = larger, smaller
 
 
-def _conditional_effect(graph: CausalGraph, y: set[int], x: set[int], z: set[int]) -> Expression:
+def _conditional_effect(graph: AdjustableGraph, y: set[int], x: set[int], z: set[int]) -> Expression:
     """P(y | do(x), z): conditions that act like interventions become some, the others are divided by."""
     x, z = set(x), set(z)
     moved = True
@@ -271,7 +256,7 @@ def _conditional_effect(graph: CausalGraph, y: set[int], x: set[int], z: set[int
     return quotient(joint, total(sorted(graph.names(y)), joint)) if z else joint
 
 
-def _effect(graph: CausalGraph, y: set[int], x: set[int]) -> Expression:
+def _effect(graph: AdjustableGraph, y: set[int], x: set[int]) -> Expression:
     """P(y | do(x)) by the districts of what is left without the causes."""
     above = graph.ancestors_of(y)
     left = graph.ancestors_of(y, without=x) - x
@@ -289,17 +274,17 @@ def _effect(graph: CausalGraph, y: set[int], x: set[int]) -> Expression:
     return total(_sorted_names(graph, left - y), product(factors))
 
 
-def _sorted_names(graph: CausalGraph, vertices: set[int]) -> list[str]:
+def _sorted_names(graph: AdjustableGraph, vertices: set[int]) -> list[str]:
     return [graph.variables[v] for v in sorted(vertices)]
 
 
-def _relevant(graph: CausalGraph, v: int, before: set[int]) -> list[int]:
-    """What v depends on among the variables before it: its district and the parents of that."""
+def _relevant(graph: AdjustableGraph, v: int, before: set[int]) -> list[int]:
+    """The variables that v depends on among the variables before it: its district and the parents of that."""
     district = next(d for d in graph.districts(before) if v in d)
     return graph.in_order(({p for u in district for p in graph.parents_of(u)} | district) - {v})
 
 
-def _shrunk(graph: CausalGraph, part: set[int], district: set[int], whole: Expression) -> Expression:
+def _shrunk(graph: AdjustableGraph, part: set[int], district: set[int], whole: Expression) -> Expression:
     """Q[part] from Q[district], where Q[S] is the distribution of S if all else is set."""
     while True:
         above = graph.ancestors_within(part, district)
@@ -318,15 +303,15 @@ def _shrunk(graph: CausalGraph, part: set[int], district: set[int], whole: Expre
 
 
 def _explained(
-    graph: CausalGraph, query: tuple[tuple[str, ...], ...], sets: tuple[set[int], set[int], set[int]], found: _Hedge
+    graph: AdjustableGraph, query: tuple[tuple[str, ...], ...], sets: tuple[set[int], set[int], set[int]], hedge: _Hedge
 ) -> tuple[str, tuple[frozenset[str], frozenset[str]]]:
     """The message of an effect that is not identified, and its hedge."""
-    larger, smaller = (frozenset(graph.names(s)) for s in (found.larger, found.smaller))
+    larger, smaller = (frozenset(graph.names(s)) for s in (hedge.larger, hedge.smaller))
     inside = [pair for pair in graph.common_causes if larger >= {*pair}]
     helps = []
     for pair in inside:
         name = f"the common cause of {pair[0]} and {pair[1]}"
-        more = CausalGraph(
+        more = type(graph)(
             [*graph.variables, name], [*graph.arcs, (name, pair[0]), (name, pair[1])],
             [p for p in graph.common_causes if p != pair],
         )  # fmt: skip

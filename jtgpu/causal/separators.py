@@ -9,26 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import networkx as nx
-
 from ..model.directed import Adjacency, descendants
 
 
 def bits(vertices: Sequence[int] | set[int] | frozenset[int]) -> int:
     """A set of vertices as bits."""
-    found = 0
+    chosen = 0
     for v in vertices:
-        found |= 1 << v
-    return found
+        chosen |= 1 << v
+    return chosen
 
 
-def members(found: int) -> list[int]:
+def members(chosen: int) -> list[int]:
     """The vertices of a set, in ascending order."""
     listed = []
-    while found:
-        low = found & -found
+    while chosen:
+        low = chosen & -chosen
         listed.append(low.bit_length() - 1)
-        found ^= low
+        chosen ^= low
     return listed
 
 
@@ -57,7 +55,7 @@ class Moral(NamedTuple):
         stops = (allowed & above - required - sources - targets) | {n, n + 1}
         neighbours = {}
         for start in stops:  # past vertices that cannot be observed
-            found, stack, seen = 0, [start], {start}
+            result, stack, seen = 0, [start], {start}
             used: set[int] = set()
             while stack:
                 for k in around.get(stack.pop(), ()):
@@ -68,29 +66,29 @@ class Moral(NamedTuple):
                         if u not in seen:
                             seen.add(u)
                             if u in stops:
-                                found |= 1 << u
+                                result |= 1 << u
                             else:
                                 stack.append(u)
-            neighbours[start] = found
+            neighbours[start] = result
         return cls(neighbours, n, n + 1)
 
     def component(self, start: int, without: int) -> int:
         """The vertices that paths from those of `start` reach without entering `without`."""
-        found, edge = start, start
+        result, edge = start, start
         while edge:
             reached = 0
             for v in members(edge):
                 reached |= self.neighbours[v]
-            edge = reached & ~found & ~without
-            found |= edge
-        return found
+            edge = reached & ~result & ~without
+            result |= edge
+        return result
 
-    def around(self, found: int) -> int:
+    def around(self, result: int) -> int:
         """Neighbours of a set outside it."""
         reached = 0
-        for v in members(found):
+        for v in members(result):
             reached |= self.neighbours[v]
-        return reached & ~found
+        return reached & ~result
 
     @property
     def is_separable(self) -> bool:
@@ -126,6 +124,8 @@ class Moral(NamedTuple):
         """A separator of least total cost, by maximum flow; None: there is none."""
         if not self.is_separable:
             return None
+        import networkx as nx  # takes a tenth of a second to import
+
         flow: nx.DiGraph[tuple[int, int]] = nx.DiGraph()
         for v, near in self.neighbours.items():
             if v not in (self.source, self.target):

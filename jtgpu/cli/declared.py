@@ -483,8 +483,9 @@ class LearnModel(Record, title="Model"):
 class LearnTable(Record, title="Columns and states"):
     """How the table is read."""
 
-    missing: Annotated[Literal["error", "drop", "available"], Opt(
-        "Rows with missing cells: error, drop, or available (with --score bic: each family by its known rows).",
+    missing: Annotated[Literal["error", "drop", "available", "augment", "em"], Opt(
+        "Rows with missing cells: error, drop, or available (with --score bic: each family by its known rows); "
+        "augment: cells are drawn with the graphs, for probabilities; em: structural EM, for a graph.",
         "--missing HOW", front=True)] = "error"
     states: Annotated[str, Opt(
         "Network file that declares the variables and states, or data: those that occur.",

@@ -12,7 +12,7 @@ from click import BadParameter, echo
 from ..draw import arcs, heat_map
 from ..errors import NetworkError
 from ..learn.dags.posterior.posterior import posterior
-from ..learn.dags.scores.coded import CodedTable
+from ..learn.dags.scores.coded import DRAWN, CodedTable
 from ..learn.dags.scores.numeric_table import code_table, table_of
 from ..learn.dags.scores.rules import ScoreRule
 from ..learn.dags.structure import Structure, structure
@@ -109,8 +109,10 @@ def learn(  # noqa: PLR0913 (records)
     check_outputs(o.force, o.output)
     is_wanted = (
         model.method == "mcmc" or model.graph_prior == "order" or run.cluster is not None
-        or files != LearnFiles() or chains != Chains()
+        or files != LearnFiles() or chains != Chains() or columns.missing == "augment"
     )  # fmt: skip
+    if is_wanted and columns.missing == "em":
+        raise BadParameter("em finds a graph; augment computes the probabilities of arcs", param_hint="--missing")
     _check(o, model, files, chains, is_wanted)
     table = _read(o.data, read, model, columns, run.memory_limit)
     options: dict[str, Any] = vars(model) | {
@@ -118,6 +120,8 @@ def learn(  # noqa: PLR0913 (records)
         "search": search.replaced(start=None if search.start is None else _network(search.start)),
         "compute": run.replaced(progress=None),
     }  # fmt: skip
+    if columns.missing in DRAWN:
+        options["missing"] = columns.missing
     best: StructurePosterior | Structure
     keywords: dict[str, Any] = {}
     if is_wanted:
@@ -224,7 +228,10 @@ def _report(best: Structure, table: CodedTable, data: str | None, output: str | 
         })
         return
     print_rows(("parent", "child"), best.arcs)
-    known = {"exact": "no graph has a higher score", "order": "found by search over orders"}
+    known = {
+        "exact": "no graph has a higher score", "order": "found by search over orders",
+        "em": "found by structural EM; BIC of the observed cells",
+    }  # fmt: skip
     found_by = known.get(best.method, f"found by {best.method} search")
     n_arcs = counted(len(best.arcs), "arc")
     echo(f"{counted(table.n_cases, 'case')}, {n_arcs}, ln score {best.score:.6g}: {found_by}", err=True)

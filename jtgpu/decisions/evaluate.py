@@ -190,7 +190,7 @@ class Evaluator:
     def posterior(self, evidence: Evidence, targets: list[int]) -> tuple[list[Floats], float]:
         """Posteriors of targets, and ln P; zeros and -inf where the evidence is impossible."""
         try:
-            result = self._backend.run(evidence, targets)
+            result = self._backend.run_case(evidence, targets)
         except ImpossibleEvidence:
             return [np.zeros(int(self._cell_ptr[v + 1] - self._cell_ptr[v])) for v in targets], -math.inf
         cells = [result.posterior[self._cell_ptr[v] : self._cell_ptr[v + 1]] for v in targets]

@@ -12,12 +12,12 @@ from ..columns import at_row, read_states
 from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence
 from ..inference.compiled_network import Closing, CompiledNetwork
 from ..inference.evidence import read_findings
+from ..inference.other_kinds import CaseSession, ask_case
 from ..inference.planning import plan_options
 from ..inference.queries.posteriors import as_list
 from ..model.cpt import Axis, Cpt
 from ..model.decisions import DecisionNetwork
 from ..plans.compiler import MAX_TABLE
-from ..util import late_imports
 from ..util.arguments import check_keywords, choice, number, unknown_keyword, whole_number
 from ..util.lru import LRU
 from .evaluate import Evaluator, greedy_plan_order, scopes_of
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..backends.base import Evidence
     from ..inference.evidence import Cases, Findings
     from ..inference.results.contributions import Contributions
-    from ..inference.results.marginals import Posteriors
+    from ..inference.results.marginals import Posterior, Posteriors
     from ..inference.tree import JunctionTree
     from ..model.states import CodesByVariable
     from .evaluate import Policies
@@ -80,9 +80,6 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
 
     def _parts(self) -> Iterable[Closing]:
         return [self._solver.evaluator, *(tree for _, tree in self._trees.values())]
-
-    def _repr_html_(self) -> str:
-        return late_imports.html(self)
 
     # Policies -------------------------------------------------------------------------------------------------
 
@@ -217,6 +214,42 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         A decision among the evidence is fixed, whatever its policy.
         """
         return self.under(policy).posteriors(**self._fixed(evidence), targets=targets)
+
+    def posterior(
+        self, variable: str | int, evidence: Findings | None = None, *, policy: Any = None
+    ) -> Posterior:
+        """Compute the posterior of one chance variable or decision under a policy; see `posteriors`."""
+        name = self._net.variables[self._net.index(variable)]
+        return self.posteriors(evidence, policy=policy, targets=[name])[name]
+
+    def log_evidence(self, evidence: Findings | None = None, *, policy: Any = None) -> float:
+        """Compute ln P(evidence) under a policy (default: the best one); decisions among the evidence are fixed."""
+        self._case(evidence)
+        return self.under(policy).log_evidence(**self._fixed(evidence))
+
+    def session(self, evidence: Findings | None = None) -> CaseSession:
+        """Start a sequence of queries under the best policy with changing evidence; see `JunctionTree.session`."""
+        return CaseSession(self, ("evidence",), evidence)
+
+    def ask(self, question: str) -> Any:
+        """Answer a question under the best policy given as text, such as ``"P(ill | test=yes)"``.
+
+        See `jtgpu.JunctionTree.ask`; `policy`, `options` and `utility` have what is about utilities.
+        """
+        return ask_case(self, question)
+
+    def reload(self, net: DecisionNetwork) -> None:
+        """Replace the CPTs and utilities by those of a network of the same structure.
+
+        Raises
+        ------
+        PlanError
+            If the network has other variables, states, decisions, utilities or arcs.
+        """
+        self._check_structure(net, self._net.has_structure_of(net))
+        for part in self._parts():
+            part.close()
+        type(self).__init__(self, net, **self._arguments)
 
     def under(self, policy: Any = None) -> JunctionTree:
         """The compiled network in which decisions follow a policy (default: the best one); see `with_policy`."""

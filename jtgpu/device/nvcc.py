@@ -155,26 +155,6 @@ def _compile(name: str, text: str, arch: str) -> bytes:
         return out.read_bytes()
 
 
-# The layout of the jobs that the published kernels process; see cuda/published/job.cuh.
-
-# `struct Job`, field for field
-JOB = np.dtype(
-    [
-        ("from", np.uint64),
-        ("index", np.uint64),
-        ("other", np.uint64),
-        ("to", np.uint64),
-        ("total", np.uint64),
-        ("n", np.uint32),
-        ("n_out", np.uint32),
-        ("first_block", np.uint32),
-        ("ways", np.uint32),
-        ("sum", np.uint64),
-    ]
-)
-MAP = np.dtype(np.uint32)  # block_job: the job of each block
-
-
 # cuBLAS by ``skcuda.cublas``, the one module of scikit-cuda 0.5.3 that can still be imported.
 
 _INSTALL = "install it with: pip install 'jtgpu[cuda]' (needs the CUDA toolkit)"

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _TYPES: dict[str, Any] = {
-    "int": np.int32, "short": np.int16, "u32": np.uint32, "u64": np.uint64, "double": np.float64,
+    "int": np.int32, "short": np.int16, "long long": np.int64, "float": np.float32, "double": np.float64,
+    "u32": np.uint32, "u64": np.uint64, "unsigned": np.uint32, "unsigned long long": np.uint64,
     "uint2": (np.uint32, (2,)),
 }  # fmt: skip
-_FIELDS = re.compile(r"(?:const\s+)?(\w+)\s*(.+)", re.DOTALL)
-_NAME = re.compile(r"(\**)\s*(\w+)(?:\[(\w+)\])?")
+_FIELDS = re.compile(r"(?:const\s+)?((?:unsigned )?long long|\w+)\s*(.+)", re.DOTALL)
+_NAME = re.compile(r"(\**)\s*(\w+)(?:\[([^\]]+)\])?")
 
 
 @cache
@@ -48,13 +49,14 @@ def struct(file: str, name: str) -> np.dtype[np.void]:
 
 
 def _length(code: str, length: str) -> int:
-    """Elements of an array: a number, or a macro that is one."""
-    if length.isdigit():
-        return int(length)
-    macro = re.search(rf"#define {length} (\d+)", code)
-    if macro is None:
-        raise KeyError(f"{length} is no number")
-    return int(macro[1])
+    """Elements of an array: a sum of numbers, and of macros that are numbers."""
+    n = 0
+    for term in length.split(" + "):
+        macro = re.search(rf"#define {term} (\d+)", code)
+        if macro is None and not term.isdigit():
+            raise KeyError(f"{term} is no number")
+        n += int(macro[1] if macro else term)
+    return n
 
 
 def filled(layout: np.dtype[np.void], **fields: Any) -> NDArray[Any]:
@@ -67,3 +69,7 @@ def filled(layout: np.dtype[np.void], **fields: Any) -> NDArray[Any]:
     for name, value in fields.items():
         made[name] = value
     return made
+
+
+JOB = struct("published/job.cuh", "Job")  # of the published kernels
+MAP = np.dtype(np.uint32)  # block_job: the job of each block

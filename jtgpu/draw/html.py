@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..decisions.tree import DecisionTree
 from ..errors import format_bytes
 from ..inference.compiled import CompiledModel
+from ..inference.compiled_network import CompiledNetwork
 from ..inference.network_plan import NetworkPlan
 from ..inference.results.marginals import Posterior
 from ..inference.results.result import Result
 from ..model.cpt import Cpt
 from ..model.decisions import PolicyNetwork
 from ..model.discrete import DiscreteModel
+from ..model.mixed import MixedNetwork
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..util.text_table import format_cell, shown_cells, shown_rows
 from .decisions import draw_decisions
 from .drawing import Box, Drawing, bars_size, draw_bars
@@ -404,8 +406,10 @@ PICTURES: dict[str, Callable[[Any], str]] = {  # `_picture` of a result
 }
 
 
-@html.register
-def _(thing: DiscreteModel) -> str:
+@html.register(DiscreteModel)
+@html.register(MixedNetwork)
+@html.register(MixedDynamicNetwork)
+def _(thing: Any) -> str:
     # str(net) begins with one line that says what the network is
     return _captioned(str(thing).partition("\n")[0], _smaller(lambda most: show(thing, most=most), MAX_BOXES))
 
@@ -427,8 +431,8 @@ def _(thing: NetworkPlan) -> str:
     return table + _smaller(lambda most: draw_junction_tree(thing, most=most), MAX_CLIQUES)
 
 
-@html.register
-def _(thing: DecisionTree) -> str:
+@html.register(CompiledNetwork)
+def _(thing: CompiledNetwork[Any]) -> str:
     return _captioned(f"Compiled {thing.network!r}", _smaller(lambda most: show(thing, most=most), MAX_BOXES))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..inference.network_plan import NetworkPlan
 from ..inference.results.marginals import Posteriors
@@ -216,8 +216,8 @@ def draw_network(
     model: DiscreteModel,
     nodes: Sequence[int],
     *,
-    posteriors: Posteriors | None = None,
-    priors: Posteriors | None = None,
+    posteriors: Posteriors | Mapping[int, Any] | None = None,
+    priors: Posteriors | Mapping[int, Any] | None = None,
     marks: Mapping[int, Mark] | None = None,
     targets: Sequence[int] = (),
     note: str = "",
@@ -262,14 +262,14 @@ def _title(model: DiscreteModel, n: int, with_posteriors: bool) -> str:
 
 def _box(
     model: DiscreteModel, v: int, graph: DrawnGraph, number: Mapping[int, int],
-    results: tuple[Posteriors | None, Posteriors | None], mark: Mark | None, is_target: bool,
+    results: tuple[Any, Any], mark: Mark | None, is_target: bool,
 ) -> Box:  # fmt: skip
     p, prior = (known_probabilities(result, v) for result in results)
     hidden = (sum(u not in number for u in graph.parents[v]), sum(u not in number for u in graph.children[v]))
     return Box(model.variables[v], model.states(v), p, prior, mark, is_target, hidden)
 
 
-def known_probabilities(posteriors: Posteriors | None, v: int) -> Sequence[float] | None:
+def known_probabilities(posteriors: Posteriors | Mapping[int, Any] | None, v: int) -> Sequence[float] | None:
     """Probabilities of the states of a variable; None if there are none."""
     try:
         return None if posteriors is None else posteriors[v].probabilities.tolist()

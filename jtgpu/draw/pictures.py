@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..decisions.tree import DecisionTree
 from ..errors import ArgumentError, EvidenceError
 from ..inference.compiled import CompiledModel
+from ..inference.compiled_network import CompiledNetwork
 from ..inference.evidence import EvidenceOptions, Findings, one_case, read_known
 from ..inference.network_plan import NetworkPlan
 from ..inference.queries.posteriors import posteriors as answer
@@ -16,12 +17,15 @@ from ..inference.results.marginals import Posteriors
 from ..model.decisions import DecisionNetwork
 from ..model.discrete import DiscreteModel
 from ..model.dynamic import DynamicNetwork
+from ..model.mixed import MixedNetwork
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..util.arguments import check_keywords_of, described, flag, having, several, whole_number
 from .arrange import arrange
 from .decisions import check_plain, show_decisions
 from .drawing import Box, Drawing, box_size, graph_of, hub, neighbourhood
 from .network import draw_junction_tree, draw_network
 from .svg import marks
+from .values import draw_values, marks_of_values
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -62,7 +66,7 @@ class Layout:
 
 @check_keywords_of()
 def layout(
-    model: DiscreteModel,
+    model: DiscreteModel | MixedNetwork,
     nodes: Names | None = None,
     size: tuple[int, int] | Mapping[str, tuple[int, int]] | None = None,
 ) -> Layout:
@@ -73,7 +77,7 @@ def layout(
 
     Parameters
     ----------
-    model : DiscreteModel
+    model : DiscreteModel or MixedNetwork
         The variables of a Markov network that share a factor are joined from the lower to the higher number.
     nodes : str, int or iterable of these, optional
         The variables to place. Default: all.
@@ -94,6 +98,8 @@ def layout(
     >>> placed.width, placed.height, placed.boxes[0]
     (196, 226, (0, 0, 46, 24))
     """
+    if isinstance(model, MixedNetwork):
+        model = model.graph
     if not isinstance(model, DiscreteModel):
         raise ArgumentError(f"model must be a network, not {described(model)}")
     ids = [*range(len(model))] if nodes is None else sorted(_numbers(model, nodes))
@@ -118,7 +124,7 @@ def _size(name: str, given: object) -> tuple[int, int]:
 
 @check_keywords_of({"Unpack[EvidenceOptions]": EvidenceOptions.__annotations__})
 def show(  # noqa: PLR0913 (public API)
-    model: DiscreteModel | CompiledModel | NetworkPlan | DecisionTree,
+    model: DiscreteModel | CompiledModel | NetworkPlan | CompiledNetwork[Any] | MixedNetwork | MixedDynamicNetwork,
     evidence: Findings | None = None,
     *,
     posteriors: Posteriors | None = None,
@@ -133,10 +139,11 @@ def show(  # noqa: PLR0913 (public API)
 
     Parameters
     ----------
-    model : BayesianNetwork, MarkovNetwork, DecisionNetwork, JunctionTree, DecisionTree or NetworkPlan
+    model : network of any kind, what its compile() returns, or NetworkPlan
         A network is drawn with names only, unless there is evidence. A compiled model (`jtgpu.JunctionTree`) is drawn
         with a bar for each state; with evidence, priors are ticks. A plan is drawn as its junction tree, a
-        `DynamicNetwork` as its first slices, in which every arc occurs. Decisions are rectangles, utilities diamonds,
+        network over time as its first slices, in which every arc occurs. A number has its mean and standard deviation
+        behind its name. Decisions are rectangles, utilities diamonds,
         and arcs to decisions, which are information, dashed; a compiled one is drawn with the posteriors and the
         expected utilities under the best policy.
     evidence, likelihood, soft, do : mapping, optional
@@ -179,8 +186,14 @@ def show(  # noqa: PLR0913 (public API)
         check_plain(flag("tree", tree), more)
         hops, most = whole_number("hops", hops, least=0), whole_number("most", most, least=1)
         return show_decisions(model, evidence, posteriors, _names(targets), _names(around), hops, most)
-    if isinstance(model, DynamicNetwork):
-        model = model.unroll(model.order + 1)
+    slices = getattr(model, "network", model)
+    if isinstance(slices, (DynamicNetwork, MixedDynamicNetwork)):
+        model = slices.unroll(slices.order + 1)
+    if isinstance(getattr(model, "network", model), MixedNetwork):
+        hops, most = whole_number("hops", hops, least=0), whole_number("most", most, least=1)
+        if flag("tree", tree):
+            raise ArgumentError("a network with numbers has no junction tree of its own; net.discrete has one")
+        return _show_values(model, evidence, posteriors, (targets, around), (hops, most), more)
     if not isinstance(model, (DiscreteModel, CompiledModel, NetworkPlan)):
         raise ArgumentError(f"show draws a network, a compiled model or a plan, not {described(model)}")
     hops, most = whole_number("hops", hops, least=0), whole_number("most", most, least=1)
@@ -211,6 +224,26 @@ def show(  # noqa: PLR0913 (public API)
     return draw_network(
         net, ids, posteriors=posteriors, priors=priors, marks=marked, targets=_numbers(net, targets), note=note
     )
+
+
+def _show_values(
+    model: Any, evidence: Any, posteriors: Any, chosen: tuple[Names | None, Names | None], limits: tuple[int, int],
+    more: Mapping[str, Any],
+) -> Drawing:  # fmt: skip
+    """The picture of a network with numbers."""
+    if isinstance(model, MixedNetwork) and posteriors is None and (several(evidence) or any(more.values())):
+        with model.compile() as compiled:
+            return _show_values(compiled, evidence, posteriors, chosen, limits, more)
+    net = model if isinstance(model, MixedNetwork) else model.network
+    marked = marks_of_values(net, evidence, more)
+    targets, around = (_numbers(net.graph, names) for names in chosen)
+    ids, note = _shown(net.graph, (targets, around), [*marked], *limits)
+    priors = None
+    if not isinstance(model, MixedNetwork):
+        nodes = [net.variables[v] for v in ids]
+        posteriors = model.posteriors(evidence, targets=nodes, **more) if posteriors is None else posteriors
+        priors = model.posteriors(targets=nodes) if marked else None
+    return draw_values(net, ids, posteriors, priors, marked, targets, note)
 
 
 def _answer(

@@ -12,7 +12,7 @@ import numpy as np
 from ..columns import as_numbers, open_table
 from ..columns.names import evidence_columns
 from ..errors import DataError, EvidenceError, ImpossibleEvidence, shown
-from ..model.mixed_dynamic import label
+from ..model.editing import coefficient_name
 from ..options.learning import Keys
 from ..util.arguments import number
 from ..util.elementary import exps, log, logs
@@ -141,7 +141,7 @@ def families(net: MixedDynamicNetwork, rows: NumberRows, y: str) -> list[tuple[G
         known = ~np.isnan(rows.values[y]) & ~rows.cut.get(y, np.zeros(1, np.bool_))
         here = np.flatnonzero(known & (t >= k if k == len(own) - 1 else t == k))
         design = np.ones((len(here), 1 + len(g.coefficients)))
-        above = [p for p in net.numeric_parents(y) if label(*p) in g.coefficients]
+        above = [p for p in net.numeric_parents(y) if coefficient_name(*p) in g.coefficients]
         for j, (p, lag) in enumerate(above, 1):
             design[:, j] = rows.values[p][here - lag]
             lost = np.isnan(design[:, j])
@@ -149,8 +149,9 @@ def families(net: MixedDynamicNetwork, rows: NumberRows, y: str) -> list[tuple[G
                 row = int(here[np.argmax(lost)])
                 i = int(np.searchsorted(rows.sequences.ptr, row, side="right")) - 1
                 raise DataError(
-                    f"{rows.sequences.name(i, int(t[row]))}: {y!r} is observed, and its parent {label(p, lag)!r} is "
-                    f"not; numeric parents must be observed: leave {y!r} empty there, too"
+                    f"{rows.sequences.name(i, int(t[row]))}: {y!r} is observed, and its parent "
+                    f"{coefficient_name(p, lag)!r} is not; numeric parents must be observed: leave {y!r} empty there, "
+                    "too"
                 )
         made.append((g, here, design))
     return made

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import EvidenceError, ImpossibleEvidence, shown
 from ..inference.evidence import read_findings
 from ..inference.results.marginals import Posterior
-from ..model.mixed_dynamic import label
+from ..model.editing import coefficient_name
 from ..util.arguments import check_keywords, mapping
 from ..util.cells import is_missing
 from ..util.elementary import logs
@@ -160,7 +160,7 @@ class MixedStream:
         g, b, sd = self._regressions[y][min(t, len(self._regressions[y]) - 1)]
         design = [1.0]
         for p, lag in self._net.numeric_parents(y):
-            if label(p, lag) in g.coefficients:
+            if coefficient_name(p, lag) in g.coefficients:
                 design.append(self._past[p][lag - 1] if lag else values.get(p, math.nan))
         return None if math.isnan(sum(design)) else (b @ np.array(design), sd)
 

@@ -12,7 +12,8 @@ from ..errors import ArgumentError, DataError
 from ..inference.compiled_network import CompiledNetwork
 from ..inference.results.frames import unused_name
 from ..model.discrete import DiscreteModel
-from ..model.mixed_dynamic import MixedDynamicNetwork, label
+from ..model.editing import coefficient_name
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..options.learning import Keys
 from ..util.arguments import check_keywords, mapping, names, random_generator
 from ..util.text_table import counted
@@ -293,7 +294,7 @@ def drawn_numbers(
                 k += states[:, rows, net.discrete.index(component)]
             mean = g.mean.ravel()[k]
             for p, lag in net.numeric_parents(y):
-                if (name := label(p, lag)) in g.coefficients:
+                if (name := coefficient_name(p, lag)) in g.coefficients:
                     mean = mean + g.coefficients[name].ravel()[k] * made[p][:, rows - lag]
             draws = mean + g.sd.ravel()[k] * rng.standard_normal(mean.shape)
             made[y][:, rows] = np.where(np.isnan(made[y][:, rows]), draws, made[y][:, rows])

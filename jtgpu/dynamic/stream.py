@@ -115,7 +115,7 @@ class Stream:
             cells = step.cells_of(number, step.before, cells[None])[0]
         weights[number] = weights[number] * cells if number in weights else cells
         try:
-            result = step.backend_of(self._trees[kind]).run(Evidence(state, weights), self._targets)
+            result = step.backend_of(self._trees[kind]).run_case(Evidence(state, weights), self._targets)
         except ImpossibleEvidence:
             raise ImpossibleEvidence(f"slice {self._t}: the evidence up to this slice has probability 0") from None
         answer, (first, last) = result.posterior, self._own

@@ -9,7 +9,9 @@ import numpy as np
 
 from ..errors import ArgumentError, EvidenceError, shown
 from ..inference.compiled_network import CompiledNetwork
+from ..inference.queries.information import Observation, observation
 from ..inference.queries.posteriors import as_list
+from ..inference.results.rankings import Ranking
 from ..model.dynamic import DynamicNetwork
 from ..options.learning import Keys
 from ..util.arguments import check_keywords, choice, several, whole_number
@@ -24,7 +26,7 @@ from .stream import Stream
 if TYPE_CHECKING:
     from ..model.states import CodesByVariable
     from ..util.arrays import Floats
-    from ..util.options import BackendName, OnProblem
+    from ..util.options import BackendName, InformationUnit, OnProblem
 
 
 @check_keywords()
@@ -238,6 +240,50 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
         read = self._read(sequences, keys, likelihood, do, codes)
         check_size((n, read.n, int(read.lengths.max())), len(self._net), "fewer samples, and long sequences alone")
         return SequenceStates(self._net, read, posterior_samples(self.step, read, n, seed))
+
+    def value_of_information(
+        self, target: str, candidates: str | Iterable[str] | None = None, sequences: Any = None, *,
+        keys: Keys = Keys(), unit: InformationUnit = "nats", codes: CodesByVariable | None = None,
+    ) -> Ranking[Observation]:  # fmt: skip
+        """Rank what could be observed in the last slice of a sequence by what it says about a variable there.
+
+        Parameters
+        ----------
+        target : str
+            A variable of a slice, in the last slice.
+        candidates : str or iterable of str, optional
+            Variables of the last slice. Default: all that are not observed there.
+        sequences
+            One sequence, whose last slice may have missing cells; see `filter`. Default: one slice without
+            observations.
+        keys, codes
+            See `filter`.
+        unit : {"nats", "bits"}
+            Of gains and entropies.
+
+        Returns
+        -------
+        list of Observation
+            As `jtgpu.JunctionTree.value_of_information`, best first.
+        """
+        net = self._net
+        t = net.index(target)
+        given = {net.variables[0]: np.full((1, 1), None)} if sequences is None else sequences
+        read = self._read(given, keys, None, None, codes)
+        if read.n != 1:
+            raise ArgumentError(f"value_of_information takes one sequence, got {read.n}: ask for each on its own")
+        last = read.codes[-1]
+        if candidates is None:
+            others = [v for v in range(len(net)) if v != t and last[v] < 0]
+        else:
+            others = [net.index(v) for v in as_list(candidates, "candidates")]
+        if t in others:
+            raise ArgumentError(f"{net.variables[t]!r} is the target and among the candidates")
+        sets = [(f"{net.variables[t]}[t]", f"{net.variables[v]}[t]") for v in others]
+        tables = [*self._posteriors(read, [t], "last", sets, "error", smooth=False).joint.values()] if sets else []
+        title = f"Value of information about {net.variables[t]}, in {unit}, best first"
+        ranked = [observation(net.variables[v], table[0], unit) for v, table in zip(others, tables, strict=True)]
+        return Ranking(sorted(ranked, key=lambda one: (-one.gain, net.index(one.variable))), Observation, title)
 
     def stream(self) -> Stream:
         """Start a sequence whose slices come one by one."""

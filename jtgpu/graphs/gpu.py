@@ -10,6 +10,7 @@ import numpy as np
 
 from ..backends.wrappers.workers import WorkerPool
 from ..device.context import Device, Launch, Memory, device_numbers, open_device
+from ..device.structs import struct
 from ..errors import TableTooLarge, format_bytes
 from ..util.arrays import Bools, Ints
 from .layout import Group, Layout, make_groups, runs
@@ -28,19 +29,10 @@ MAX_SUMS = 1 << 28  # bytes of the sums of the parts of a group
 FULL = 8000  # sources whose batches keep all multiprocessors busy
 SHARE = 0.9  # of the free memory that may be used
 
-# `struct Batch`, `Part`, `Chunk` and `Job`, field for field
-_RANGES = [("vertex", np.uint32), ("vertex_end", np.uint32), ("arc", np.uint32), ("arc_end", np.uint32),
-           ("node", np.uint64), ("edge", np.uint64)]  # fmt: skip
-BATCH = np.dtype([(name, np.uint32) for name in ("source", "source_end", "vertex", "vertex_end")])
-PART = np.dtype([("batch", np.uint32), ("batch_end", np.uint32), *_RANGES])
-CHUNK = np.dtype([("part", np.uint32), ("part_end", np.uint32), *_RANGES])
-JOB = np.dtype(
-    [(name, np.uint64) for name in (
-        "out_first", "out_head", "in_first", "in_tail", "reach", "sources", "multiplicity", "batches", "parts",
-        "chunks", "node", "edge", "chunk_node", "chunk_edge", "scratch", "stride", "next", "failed",
-    )]
-    + [(name, np.uint32) for name in ("n_parts", "n_chunks", "largest", "endpoints", "few_lanes", "pad")]
-)  # fmt: skip
+BATCH = struct("graphs/betweenness.cu", "Batch")
+PART = struct("graphs/betweenness.cu", "Part")
+CHUNK = struct("graphs/betweenness.cu", "Chunk")
+JOB = struct("graphs/betweenness.cu", "Job")
 
 
 class Shape(NamedTuple):
@@ -108,15 +100,15 @@ class _Sweep:
         out = self._put(graph.first, np.uint32), self._put(graph.head, np.uint32)
         into = out if layout.back is None else tuple(self._put(a, np.uint32) for a in layout.back)
         self._set(
-            out_first=out[0], out_head=out[1], in_first=into[0], in_tail=into[1],
-            reach=self._put(graph.reach, np.float64), sources=self._put(layout.sources, np.uint32),
-            multiplicity=self._put(layout.multiplicity, np.float64), largest=layout.largest, endpoints=endpoints,
+            **{"out": out, "in": into}, reach=self._put(graph.reach, np.float64),
+            sources=self._put(layout.sources, np.uint32), multiplicity=self._put(layout.multiplicity, np.float64),
+            largest=layout.largest, endpoints=endpoints,
         )  # fmt: skip
 
     def _put(self, array: NDArray[Any], dtype: Any) -> int:
         return self.memory.put(np.ascontiguousarray(array, dtype), self.stream)
 
-    def _set(self, **fields: int) -> None:
+    def _set(self, **fields: Any) -> None:
         for name, value in fields.items():
             self.job[name] = value
 

@@ -12,6 +12,7 @@ from ..columns import cells_of, is_frame, open_data, read_column
 from ..errors import ArgumentError, DataError, shown
 from ..model.directed import DirectedModel
 from ..model.discrete import DiscreteModel
+from ..model.mixed import MixedNetwork
 from ..util.arguments import described, flag, whole_number
 from ..util.arrays import Floats, Ints
 from ..util.loops import loops
@@ -67,6 +68,8 @@ def read_graph(graph: object, directed: bool | None = None, weight: object = Non
     """Read a graph; see `jtgpu.graphs.betweenness` for the kinds."""
     # raises ArgumentError: If it is none of them, or `weight` does not fit.
     # raises DataError: If an edge names a vertex that does not exist, or a weight is not a positive number.
+    if isinstance(graph, MixedNetwork):
+        graph = graph.graph
     if isinstance(graph, DiscreteModel):
         edges = _read_model(graph, weight)
     elif hasattr(graph, "is_directed") and hasattr(graph, "edges"):

@@ -220,7 +220,7 @@ class CompiledModel:
         intervened = self.intervened(known.intervened)
         case, shift = known.case, 0.0
         if known.soft:
-            run, ptr = intervened.backend.run, self._plan.posterior_ptr
+            run, ptr = intervened.backend.run_case, self._plan.posterior_ptr
             case, log_evidence = fit_case(
                 self._model, lambda e, targets: self.answer(run, e, targets), ptr, known.case, known.soft
             )

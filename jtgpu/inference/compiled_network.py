@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from ..errors import JtgpuError, PlanError
+from ..model.kinds import why_not
 from ..util import late_imports
 
 if TYPE_CHECKING:
@@ -49,9 +50,14 @@ class Served:
 class CompiledNetwork(Served, ABC, Generic[N]):
     """A network, and the compiled parts that its queries stand on; `JunctionTree` is the one that has no parts."""
 
+    _why_not = staticmethod(why_not)  # what errors about questions of other kinds say
+
     def __init__(self, net: N, backend: str, arguments: Mapping[str, Any]):
         # arguments: all others by keyword, from which another process makes this object
         self._net, self._arguments, self._is_closed = net, {"backend": backend, **arguments}, False
+
+    def _repr_html_(self) -> str:
+        return late_imports.html(self)
 
     @property
     def network(self) -> N:

@@ -54,8 +54,8 @@ class Session:
 
     def __init__(self, compiled: CompiledModel, evidence: Findings | None = None, **more: Unpack[EvidenceOptions]):
         compiled.intervened()  # raises if it is closed
-        self._compiled = compiled
-        self._known: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
+        self._compiled, self._model = compiled, compiled.model
+        self._known: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
         # by the variables with an intervention: that of none, and the last other one; None: closed
         self._sessions: dict[tuple[int, ...], tuple[BackendSession, Intervened]] | None = {}
         self._generation = compiled.generation
@@ -91,14 +91,11 @@ class Session:
         UnknownVariable, UnknownState, EvidenceError
             If the evidence is invalid; the session is then unchanged.
         """
-        model = self._compiled.model
-        evidence = one_case(model, evidence)
-        read = read_known(model, evidence, **more)
-        given: dict[str, Any] = {"evidence": evidence, **more}
-        self._known = {
-            kind: {model.variables[model.index(v)]: s for v, s in (given.get(kind) or {}).items()} for kind in _KINDS
-        }
-        self._read = read
+        model = self._model
+        given: dict[str, Any] = {"evidence": one_case(model, evidence), **more}
+        known = {kind: {self._name(v): s for v, s in (given.get(kind) or {}).items()} for kind in KINDS}
+        self._read = self._read_known(known)
+        self._known = known
 
     def observe(self, variable: str | int, state: Any) -> None:
         """Add or change an observation: a state, or a set of states one of which holds."""
@@ -140,17 +137,14 @@ class Session:
         self._read = self._read_known(self._known)
 
     def _read_known(self, known: dict[str, dict[str, Any]]) -> CaseEvidence:
-        return read_known(
-            self._compiled.model, known["evidence"], known["likelihood"], known["soft"], known["do"]
-        )
+        return read_known(self._model, known["evidence"], known["likelihood"], known["soft"], known["do"])
 
     def clear(self) -> None:
         """Remove all evidence."""
         self.set()
 
     def _name(self, variable: str | int) -> str:
-        model = self._compiled.model
-        return model.variables[model.index(variable)]
+        return self._model.variables[self._model.index(variable)]
 
     # Queries ----------------------------------------------------------------------------------------------------
 
@@ -235,7 +229,7 @@ class Session:
 
     def __repr__(self) -> str:
         n = sum(map(len, self._known.values()))
-        return f"Session({self._compiled.model.name!r}, {counted(n, 'finding')})"
+        return f"Session({self._model.name!r}, {counted(n, 'finding')})"
 
 
-_KINDS = ("evidence", "likelihood", "soft", "do")
+KINDS = ("evidence", "likelihood", "soft", "do")

@@ -175,7 +175,7 @@ class JunctionTree(CompiledModel, Served):
             known = read_known(model, evidence, likelihood, soft, do, tree.plan.sets)
             return tables.posteriors(tree, tree.resolved(known), wanted, known, scopes)
         case = read_findings(model, evidence, likelihood)  # the common case, an eighth faster than by `resolved`
-        result = self.answer(self._open().run, case, wanted)
+        result = self.answer(self._open().run_case, case, wanted)
         ptr = self._plan.posterior_ptr
         return Posteriors(model, result.posterior, ptr, result.log_evidence, wanted, CaseEvidence(case))
 
@@ -195,7 +195,7 @@ class JunctionTree(CompiledModel, Served):
         if more:
             return self.posteriors(evidence, **more, targets=[variable])[variable]
         v, ptr = model.index(variable), self._plan.posterior_ptr
-        result = self.answer(self._open().run, read_findings(model, evidence), [v])
+        result = self.answer(self._open().run_case, read_findings(model, evidence), [v])
         probabilities = result.posterior[ptr[v] : ptr[v + 1]].copy()  # not a view of the posteriors of all variables
         probabilities.flags.writeable = False
         _, names, states, ends = model.labels

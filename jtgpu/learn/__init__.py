@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .classifier import JunctionTreeClassifier
     from .dags.posterior.arcs import Arc, ArcTable, ParentSets
     from .dags.posterior.averaging import AveragedNetworks, AveragedPosteriors
+    from .dags.posterior.effects import EffectDraws
     from .dags.posterior.posterior import posterior
     from .dags.posterior.result import StructurePosterior
     from .dags.posterior.saved import load
@@ -38,16 +39,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EM", "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "Chains", "Constraints", "CredibleIntervals",
-    "Discretiser", "Fit", "JunctionTreeClassifier", "Keys", "MissingReport", "NumberCheck", "NumberValidation",
-    "Online", "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "Search", "Structure", "StructureLearner",
-    "StructurePosterior", "Validation", "check", "discretise", "fit", "load", "posterior", "score_table", "structure",
-    "validate",
+    "Discretiser", "EffectDraws", "Fit", "JunctionTreeClassifier", "Keys", "MissingReport", "NumberCheck",
+    "NumberValidation", "Online", "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "Search", "Structure",
+    "StructureLearner", "StructurePosterior", "Validation", "check", "discretise", "fit", "load", "posterior",
+    "score_table", "structure", "validate",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
     ".options.learning": "Chains Constraints EM Keys Search", ".util.cells": "MissingReport",
     "classifier": "JunctionTreeClassifier",
-    "dags.posterior.averaging": "AveragedNetworks AveragedPosteriors",
+    "dags.posterior.averaging": "AveragedNetworks AveragedPosteriors", "dags.posterior.effects": "EffectDraws",
     "dags.posterior.arcs": "Arc ArcTable ParentSets", "dags.posterior.saved": "load",
     "dags.posterior.posterior": "posterior",
     "dags.posterior.result": "StructurePosterior", "dags.scores.rules": "ScoreRule",

@@ -281,7 +281,7 @@ def moved(net: MixedNetwork, by: Mapping[str, float]) -> MixedNetwork:
         g = net.gaussian(y)
         moved = g.mean + by.get(y, 0.0) - sum((c * by.get(p, 0.0) for p, c in g.coefficients.items()), np.float64(0.0))
         changed[y] = Gaussian(moved, g.coefficients, g.sd)
-    return net.replace(changed) if changed else net
+    return net.replace(cpt=changed) if changed else net
 
 
 def uniform_network(states: Mapping[str, Any], parents: Mapping[str, Sequence[str]]) -> MixedNetwork:
@@ -309,4 +309,4 @@ def with_spread(net: MixedNetwork, cases: MixedCases, weights: Floats) -> MixedN
             raise DataError(f"the column {v!r} is constant ({mean:g}); a number needs different values")
         old = net.gaussian(v)
         made[v] = Gaussian(old.mean + mean, old.coefficients, sd)
-    return net.replace(made)
+    return net.replace(cpt=made)

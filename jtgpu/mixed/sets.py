@@ -139,7 +139,7 @@ class SetEngine:
             log_evidence, impossible, ptr = np.zeros(1), np.zeros(1, np.bool_), backend.cell_ptr
             try:
                 case = Evidence(known.states[0], {v: w[0] for v, w in known.likelihood.items()})
-                answer = backend.run(case, wanted)
+                answer = backend.run_case(case, wanted)
                 cells = {v: answer.posterior[None, ptr[v] : ptr[v + 1]] for v in wanted}
                 log_evidence[0] = answer.log_evidence
             except ImpossibleEvidence:
@@ -255,7 +255,7 @@ class ExtendedCase:
             backend = Reference(tree.plan.plan, factors)
         else:
             backend = question_backend(tree, factors, "reference")
-        result, ptr = backend.run(self._case, [*targets, *map(self.number, sets)]), backend.cell_ptr
+        result, ptr = backend.run_case(self._case, [*targets, *map(self.number, sets)]), backend.cell_ptr
         cells = {v: result.posterior[ptr[v] : ptr[v + 1]] for v in [*targets, *map(self.number, sets)]}
         joints = [
             cells[s[0]] if len(s) == 1 else tree.plan.sets.joint(v, s, cells[v]).ravel()

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..columns import at_row
-from ..errors import ArgumentError, ImpossibleEvidence
+from ..columns.names import evidence_columns as evidence_columns_of
+from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence, TableTooLarge
 from ..inference.compiled_network import CompiledNetwork
+from ..inference.other_kinds import CaseSession, ask_case
 from ..inference.queries.posteriors import as_list
+from ..inference.results.case_states import Explanation, RankedExplanations
+from ..inference.results.frames import make_frame
 from ..inference.results.interval_numbers import ends_of
 from ..inference.results.marginals import Posterior
+from ..inference.results.tables import Joint
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
 from ..util.arguments import check_keywords, choice, random_generator, whole_number
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+MOST_CELLS = 1 << 20  # of a joint table
 MOST_ENGINES = 32  # compiled discrete networks, one for each group of sets that a pattern needs
 Seed = int | np.random.Generator | None
 Targets = str | int | Iterable[str | int] | None
@@ -162,6 +169,88 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         """Compute ln of the probability of the states times the density of the numbers, in their units."""
         return self.posteriors(evidence, likelihood=likelihood, do=do, targets=()).log_evidence
 
+    def joint(
+        self, variables: Iterable[str | int], evidence: Findings | None = None, *,
+        likelihood: Findings | None = None, do: Findings | None = None,
+    ) -> Joint:  # fmt: skip
+        """Compute the joint posterior of some variables with states; `moments` are those of several numbers.
+
+        Parameters
+        ----------
+        variables : iterable of str or int
+            The variables, in the order of the result's axes.
+        evidence, likelihood, do
+            See `posteriors`.
+
+        Returns
+        -------
+        Joint
+
+        Raises
+        ------
+        ArgumentError
+            If one of them is a number.
+        TableTooLarge
+            If the table would have more than 2^20 entries.
+        """
+        net = self._net
+        names = [net.variables[net.index(v)] for v in as_list(variables, "variables")]
+        for v in names:
+            if net.is_number(v):
+                raise ArgumentError(f"joint() is of variables with states, and {v!r} is a number; see moments()")
+        if len({*names}) < len(names) or not names:
+            raise ArgumentError(f"joint() takes different variables, at least one, not {names}")
+        states = [net.states(v) for v in names]
+        shape = tuple(map(len, states))
+        if (cells := math.prod(shape)) > MOST_CELLS:
+            raise TableTooLarge(
+                f"the joint table of {len(names)} variables has {cells:,} entries, more than {MOST_CELLS:,}; ask for "
+                "fewer variables, or use sample()", cells, 8 * cells, 8 * MOST_CELLS,
+            )  # fmt: skip
+        child = net.add("\0joint", [str(i) for i in range(cells)], names, np.eye(cells).reshape(*shape, cells))
+        with MixedTree(child, **self._arguments) as tree:
+            answer = tree.posteriors(evidence, likelihood=likelihood, do=do, targets=["\0joint"])
+            table = np.asarray(answer["\0joint"].probabilities).reshape(shape)
+        return Joint(tuple(names), tuple(states), table, answer.log_evidence)
+
+    def map(
+        self, variables: Iterable[str | int], evidence: Findings | None = None, *, k: int = 1,
+        likelihood: Findings | None = None, do: Findings | None = None,
+    ) -> Explanation:  # fmt: skip
+        """Find the most probable configuration of some variables with states, from their joint posterior.
+
+        Parameters
+        ----------
+        variables, evidence, likelihood, do
+            See `joint`.
+        k : int, default 1
+            Number of distinct configurations to find; see `jtgpu.JunctionTree.mpe`.
+
+        Returns
+        -------
+        Explanation
+            ``.log_joint`` is in the units of the observed numbers.
+        """
+        table, net = self.joint(variables, evidence, likelihood=likelihood, do=do), self._net.discrete
+        p = table.probabilities.ravel()
+        best = np.argsort(-p, kind="stable")[: whole_number("k", k, least=1)]
+        best = best[p[best] > 0]
+        scope = [net.index(v) for v in table.variables]
+        states = np.full((len(best), len(net)), -1, np.int32)
+        states[:, scope] = np.transpose(np.unravel_index(best, table.probabilities.shape))
+        ranked = RankedExplanations(
+            net, states, np.log(p[best]) + table.log_evidence, lambda: table.log_evidence, scope
+        )
+        return ranked.explanations[0]
+
+    def session(self, evidence: Findings | None = None, **more: Any) -> CaseSession:
+        """Start a sequence of queries with changing evidence; see `jtgpu.JunctionTree.session`."""
+        return CaseSession(self, ("evidence", "likelihood", "do"), evidence, **more)
+
+    def ask(self, question: str) -> Any:
+        """Answer a question given as text, such as ``"P(sex | height=180)"``; see `jtgpu.JunctionTree.ask`."""
+        return ask_case(self, question)
+
     def moments(
         self, numbers: str | Sequence[str], evidence: Findings | None = None, *,
         likelihood: Findings | None = None, do: Findings | None = None,
@@ -185,13 +274,9 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
 
     def _sum_variance(self, weights: dict[str, float], evidence: Findings | None, likelihood: Any, do: Any) -> float:
         """Variance of a weighted sum of numbers given the evidence: of a child with noise of sd 1, less the noise."""
-        net, child = self._net, "\0sum"
-        states: dict[str, Any] = {v: float if net.is_number(v) else net.states(v) for v in net} | {child: float}
-        parents = {v: net.parents(v) for v in net} | {child: tuple(weights)}
-        cpts: dict[str, Any] = {v: net.gaussian(v) if net.is_number(v) else net.cpt(v) for v in net}
-        cpts[child] = Gaussian(0.0, weights, sd=1.0)
-        tree = MixedTree(MixedNetwork(states, parents, cpts), **self._arguments)
-        return float(tree.posterior(child, evidence, likelihood=likelihood, do=do).sd) ** 2 - 1.0
+        more = self._net.add("\0sum", float, [*weights], Gaussian(0.0, weights, sd=1.0))
+        tree = MixedTree(more, **self._arguments)
+        return float(tree.posterior("\0sum", evidence, likelihood=likelihood, do=do).sd) ** 2 - 1.0
 
     # Tables of cases ------------------------------------------------------------------------------------------
 
@@ -222,7 +307,9 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         -------
         MixedCasePosteriors
         """
-        read = read_cases(self._net.with_codes(codes), cases, likelihood, do)
+        return self._batch(read_cases(self._net.with_codes(codes), cases, likelihood, do), targets, on_error)
+
+    def _batch(self, read: MixedCases, targets: Targets, on_error: OnProblem) -> MixedCasePosteriors:
         names, discrete, numbers = self._targets(targets)
         answers = self.answerer.answer(read, discrete, numbers)
         self._check_possible(answers.impossible, read, on_error)
@@ -263,6 +350,52 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
             return np.asarray(answers.numbers.mean[:, 0])
         labels: NDArray[Any] = np.array(self._net.states(name), dtype=object)
         return np.asarray(labels[answers.posteriors[name].argmax(axis=1)])
+
+    def predict_proba(
+        self, frame: Any, targets: Targets = None, *, evidence_columns: str | Iterable[str] | None = None,
+        keep: Iterable[str] = (), on_error: OnProblem = "error", codes: CodesByVariable | None = None,
+    ) -> Any:  # fmt: skip
+        """Compute posteriors of every row of a table, as a data frame of the same kind.
+
+        Parameters
+        ----------
+        frame : data frame, mapping of columns, or list of mappings
+            The cases; see `posteriors_batch`.
+        targets : variables, optional
+            Default: all variables that are not evidence; if all variables are, all of them.
+        evidence_columns : names, optional
+            Default: all columns that are variables and not in `targets`.
+        keep : names, optional
+            Columns of the frame to copy to the left of the result.
+        on_error, codes
+            See `posteriors_batch`.
+
+        Returns
+        -------
+        data frame
+            Columns ``variable=state``, ``number.mean`` and ``number.sd``, in the order of the rows.
+        """
+        net = self._net
+        read = read_cases(net.with_codes(codes), frame, None, None)
+        assert read.table is not None
+        there = [net.variables[net.index(v)] for v in evidence_columns_of(net.graph, read.table.names)]
+        asked = [] if targets is None else [net.variables[net.index(v)] for v in as_list(targets, "targets")]
+        known = [v for v in there if v not in asked]
+        if evidence_columns is not None:
+            known = [net.variables[net.index(v)] for v in as_list(evidence_columns, "evidence_columns")]
+            if missing := [v for v in known if v not in there]:
+                raise EvidenceError(f"evidence_columns has {missing[0]!r}, which is no column of the table")
+        hidden_states = [i for i, v in enumerate(net.discrete) if v not in known]
+        hidden_values = [i for i, v in enumerate(net.numbers) if v not in known]
+        states, values = read.states.copy(), read.values.copy()
+        states[:, hidden_states], values[:, hidden_values] = -1, np.nan
+        wanted = asked or [v for v in net.variables if v not in known] or [*net.variables]
+        likelihood = {v: w for v, w in read.likelihood.items() if v not in hidden_states}
+        visible = replace(read, states=states, values=values, likelihood=likelihood)
+        answers = self._batch(visible, wanted, on_error)
+        columns = {name: read.table.column(name) for name in as_list(keep, "keep")} if keep else {}
+        columns |= {name: column for name, column in answers._columns().items() if name != "log_evidence"}
+        return make_frame(columns, cases=read.table)
 
     # Samples --------------------------------------------------------------------------------------------------
 
@@ -312,17 +445,6 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         return MixedSamples(self._net, states, values, read.table)
 
     contributions = contributions
-
-    # Information ----------------------------------------------------------------------------------------------
-
-    def mpe(self, *_: object, **__: object) -> NoReturn:
-        """Not offered: the highest density depends on the units of the numbers."""
-        raise ArgumentError(
-            "mpe is not offered for networks with numbers: the highest density depends on their units; use posteriors, "
-            "or sample"
-        )
-
-    map = sensitivity = mpe
 
     # Helpers --------------------------------------------------------------------------------------------------
 

@@ -13,10 +13,13 @@ from ..util.arguments import check_keywords, choice, mapping
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
 from .described import DescribedModel
+from .editing import UTILITY, Editable, Parts
 from .network import BayesianNetwork
 from .network_text import summary
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from numpy.typing import ArrayLike, NDArray
 
     from ..util.late_imports import DecisionTree
@@ -27,7 +30,7 @@ MAX_UTILITY = 1e150  # squares of totals are finite
 
 
 @check_keywords()
-class DecisionNetwork(DescribedModel):
+class DecisionNetwork(Editable, DescribedModel):
     """A limited-memory influence diagram: a network with decisions and utilities; immutable, checked on construction.
 
     Parameters
@@ -173,21 +176,100 @@ class DecisionNetwork(DescribedModel):
             raise UnknownVariable(f"there is no utility {shown(name)}{closest(str(name), self._utility_tables)}")
         return self._utility_tables[name]
 
+    # Editing --------------------------------------------------------------------------------------------------
+
+    def add_decision(self, decision: str, options: Sequence[str], parents: Sequence[str] = ()) -> Self:
+        """Return this network with one more decision, the last variable.
+
+        Parameters
+        ----------
+        decision : str
+            Its name.
+        options : sequence of str
+            What can be decided.
+        parents : sequence of str
+            What is known when deciding.
+
+        Raises
+        ------
+        NetworkError
+            If there is a node of this name, or the parents are wrong.
+
+        Examples
+        --------
+        >>> import jtgpu
+        >>> net = jtgpu.DecisionNetwork({"rain": ["no", "yes"]}, {}, {"rain": [0.7, 0.3]})
+        >>> net = net.add_decision("umbrella", ["leave", "take"])
+        >>> net = net.add_utility("comfort", ["rain", "umbrella"], [[10, 8], [0, 7]])
+        >>> round(net.compile("reference").policy().expected_utility, 6)
+        7.7
+        """
+        parts = self._with_node(decision, options, parents)
+        del parts.tables[decision]
+        parts.decisions.append(decision)
+        return self._changed(parts)
+
+    def add_utility(self, utility: str, parents: Sequence[str] = (), table: ArrayLike | None = None) -> Self:
+        """Return this network with one more utility; `replace` changes its table, as ``cpt=``.
+
+        Parameters
+        ----------
+        utility : str
+            Its name.
+        parents : sequence of str
+            Variables and decisions, in the order of the axes of its table.
+        table : array_like, optional
+            Finite numbers. Default: zeros.
+
+        Raises
+        ------
+        NetworkError
+            If there is a node of this name, or the parents or the table are wrong.
+        """
+        parts = self._with_node(utility, UTILITY, parents)
+        parts.tables[utility] = self._default(parts, utility, None) if table is None else table
+        return self._changed(parts)
+
+    def _parts(self) -> Parts:
+        parts = Parts(self)
+        parts.states |= dict.fromkeys(self.utilities, UTILITY)
+        parts.parents |= {u: [(p, 0) for p in self.parents(u)] for u in self.utilities}
+        parts.tables, parts.decisions = {**self._cpts, **self._utility_tables}, [*self._decisions]
+        return parts
+
+    def _made(self, parts: Parts, name: str) -> DecisionNetwork:
+        utilities = [u for u, states in parts.states.items() if states is UTILITY]
+        return DecisionNetwork(
+            {v: states for v, states in parts.states.items() if states is not UTILITY}, parts.own_parents(),
+            {v: table for v, table in parts.tables.items() if v not in utilities}, decisions=parts.decisions,
+            utilities={u: parts.tables[u] for u in utilities}, combine=self.combine, name=name,
+            attributes=parts.attributes, row_report=self._row_report,
+        )  # fmt: skip
+
+    def _at(self, p: str, t: int) -> tuple[BayesianNetwork, str]:
+        return self.with_policy({}), p
+
     # Comparison and text --------------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
         """Whether names, states, parents and tables are equal, bit for bit. Attributes are not compared."""
         if not isinstance(other, DecisionNetwork):
             return NotImplemented
-        mine, theirs = (
-            (net._variables, net._states, net._parents, net._decisions, net.combine, list(net._utility_parents.items()))
-            for net in (self, other)
-        )
-        return mine == theirs and all(
+        return self.has_structure_of(other) and all(
             np.array_equal(table, given[name])
             for tables, given in ((self._cpts, other._cpts), (self._utility_tables, other._utility_tables))
             for name, table in tables.items()
         )
+
+    def has_structure_of(self, other: object) -> bool:
+        """Whether a network has the same variables, states, decisions, utilities and arcs."""
+        if not isinstance(other, DecisionNetwork):
+            return False
+        mine, theirs = (
+            (net._variables, net._states, net._parents, net._decisions, net.combine, list(net._utility_parents.items()))
+            for net in (self, other)
+        )
+        return mine == theirs
 
     def __hash__(self) -> int:
         return hash((self._variables, self._states, self._parents, self._decisions, self.utilities))
@@ -254,16 +336,12 @@ class DecisionNetwork(DescribedModel):
             cpts[d] = np.asarray(policy[d]) if d in policy else np.full(shape, 1.0 / shape[-1])
         return PolicyNetwork(self, cpts)
 
-    def with_information(self, parents: Mapping[str, Sequence[str]]) -> DecisionNetwork:
+    def with_information(self, parents: Mapping[str, Sequence[str]]) -> Self:
         """Return the network with other information: decision to what is known when deciding."""
         for d in parents:
             if d not in self._decisions:
                 raise NetworkError(f"{d!r} is no decision; the decisions are {list(self._decisions)}")
-        own = {v: parents.get(v, self.parents(v)) for v in (*self._variables, *self.utilities)}
-        return DecisionNetwork(
-            {v: self.states(v) for v in self._variables}, own, self._cpts, decisions=self._decisions,
-            utilities=self._utility_tables, combine=self.combine, name=self._name,
-        ).with_codes(self.state_codes)  # fmt: skip
+        return self.replace(parents=parents)
 
     def no_forgetting(self, order: Sequence[str] | None = None) -> DecisionNetwork:
         """Return the network in which every decision knows earlier decisions and what was known at them.

@@ -13,6 +13,7 @@ from ..util.arguments import check_keywords, mapping, whole_number
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
 from .discrete import MAX_STATES, DiscreteModel
+from .editing import EditableOverTime, Parts
 from .network import BayesianNetwork
 from .network_text import summary
 from .templates import Parent, check_cycle, checked_static, children, from_slices, read_parents, stationary
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @check_keywords()
-class DynamicNetwork(DiscreteModel):
+class DynamicNetwork(EditableOverTime, DiscreteModel):
     """A dynamic Bayesian network: a template that repeats in every slice; immutable, and checked on construction.
 
     Parameters
@@ -271,17 +272,21 @@ class DynamicNetwork(DiscreteModel):
             cpts[label(v, t)] = self._start[v][t] if t < len(self._start[v]) else self._cpts[v]
         return BayesianNetwork({label(v, t): self._states[v] for v, t in copies}, parents, cpts, name=self._name)
 
-    def replace(
-        self, *, cpt: Mapping[str, CptLike] | None = None, start: Mapping[str, object] | None = None,
-        name: str | None = None,
-    ) -> DynamicNetwork:  # fmt: skip
-        """Return this network with other CPTs, other CPTs of the first slices, or another name."""
-        tables: dict[str, Any] = {**dict(zip(self._variables, self._cpts, strict=True)), **mapping("cpt", cpt)}
-        own = {v: s[0] if len(s) == 1 else s for v, s in zip(self._variables, self._start, strict=True) if s}
+    def _parts(self) -> Parts:
+        parts = Parts(self)
+        parts.tables = dict(zip(self._variables, self._cpts, strict=True))
+        parts.start = {v: [*tables] for v, tables in zip(self._variables, self._start, strict=True) if tables}
+        parts.static = {*self.static}
+        return parts
+
+    def _made(self, parts: Parts, name: str) -> DynamicNetwork:
         return DynamicNetwork(
-            {v: self.states(v) for v in self}, {v: self.parents(v) for v in self}, tables,
-            start={**own, **mapping("start", start)}, static=self.static, name=self._name if name is None else name,
-        ).with_codes(self.state_codes)  # fmt: skip
+            parts.states, parts.own_parents(), parts.tables, start=parts.own_start(), static=sorted(parts.static),
+            name=name,
+        )  # fmt: skip
+
+    def _at(self, p: str, t: int) -> tuple[BayesianNetwork, str]:
+        return self.unroll(t + 1), p if p in self.static else f"{p}[{t}]"
 
     # Computation ----------------------------------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, NetworkError
-from ..util.arguments import check_keywords, described, several
+from ..util.arguments import check_keywords, described, mapping, several
 from ..util.text_table import counted
-from .cpts import check_numbers, freeze
+from .cpts import check_numbers, freeze, new_names, new_states
 from .discrete import MAX_AXES, DiscreteModel, Factor
 from .network_text import summary
 
@@ -71,6 +71,37 @@ class MarkovNetwork(DiscreteModel):
             check_numbers(f"factor {k}", frozen)
             made.append(Factor(ids, frozen))
         self._factors = tuple(made)
+
+    def replace(
+        self, *, states: Mapping[str, Mapping[str, str] | Sequence[str]] | None = None,
+        rename: Mapping[str, str] | None = None, name: str | None = None,
+    ) -> MarkovNetwork:  # fmt: skip
+        """Return this network with other names of states, of variables, or of itself; the factors stay.
+
+        Parameters
+        ----------
+        states : mapping, optional
+            Variable to a mapping from old to new names of states, or to the sequence of all names.
+        rename : mapping, optional
+            Old to new names of variables.
+        name : str, optional
+            The name of the new network.
+
+        Raises
+        ------
+        UnknownVariable, UnknownState
+            If the network has no such variable or state.
+        NetworkError
+            If two variables would have the same name, or a variable another number of states.
+        """
+        labels, new = (
+            {self._variables[self.index(v)]: value for v, value in mapping(what, given).items()}
+            for what, given in (("states", states), ("rename", rename))
+        )
+        names = new_names(self._variables, new)
+        made = {names[v]: new_states(v, self.states(v), labels[v]) if v in labels else self.states(v) for v in self}
+        factors = [(f.scope, f.table) for f in self._factors]
+        return MarkovNetwork(made, factors, name=self._name if name is None else name)
 
     @classmethod
     def of_checked(

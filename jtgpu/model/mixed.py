@@ -12,6 +12,7 @@ from ..util import late_imports
 from ..util.arguments import check_keywords, mapping
 from ..util.text_table import counted
 from .directed import DirectedModel
+from .editing import Editable, Parts
 from .gaussian import Gaussian, checked_gaussian
 from .network import BayesianNetwork
 from .network_text import summary
@@ -30,7 +31,7 @@ NUMBER = ("number",)  # the states of a number in the graph of all variables
 
 
 @check_keywords(but=("index", "states"))
-class MixedNetwork:
+class MixedNetwork(Editable):
     """A Bayesian network of variables with states and of numbers; immutable, and checked on construction.
 
     Numbers are conditionally Gaussian: given the states of its discrete parents, a number is a linear regression on its
@@ -213,16 +214,16 @@ class MixedNetwork:
 
     # Derived objects ------------------------------------------------------------------------------------------
 
-    def replace(self, cpt: Mapping[str, CptLike | Gaussian] | None = None, *, name: str | None = None) -> MixedNetwork:
-        """Return this network with other CPTs or Gaussians of some variables, or another name."""
-        changed = {self.variables[self.index(v)]: value for v, value in mapping("cpt", cpt).items()}
-        return MixedNetwork(
-            {v: float if v in self._gaussians else self.states(v) for v in self},
-            {v: self.parents(v) for v in self},
-            {v: changed.get(v, self._parameters(v)) for v in self},
-            name=self.name if name is None else name,
-            attributes=self.attributes,
-        ).with_codes(self.discrete.state_codes)
+    def _parts(self) -> Parts:
+        parts = Parts(self)
+        parts.tables = {v: self._parameters(v) for v in self}
+        return parts
+
+    def _made(self, parts: Parts, name: str) -> MixedNetwork:
+        return MixedNetwork(parts.states, parts.own_parents(), parts.tables, name=name, attributes=parts.attributes)
+
+    def _model(self) -> DirectedModel:
+        return self.graph
 
     def _parameters(self, v: str) -> Cpt | Gaussian:
         return self._gaussians[v] if v in self._gaussians else self.discrete.cpt(v)
@@ -277,6 +278,9 @@ class MixedNetwork:
     def __contains__(self, variable: object) -> bool:
         return variable in self.graph
 
+    def _repr_html_(self) -> str:
+        return late_imports.html(self)
+
     def __eq__(self, other: object) -> bool:
         """Whether names, states, parents and all parameters are equal, bit for bit."""
         if not isinstance(other, MixedNetwork):
@@ -304,4 +308,3 @@ class MixedNetwork:
         )
         labels = [("(number)",) if self.is_number(v) else self.states(v) for v in self]
         return summary(head, self.variables, labels, [self.parents(v) for v in self])
-

@@ -15,6 +15,7 @@ from ..util.arguments import check_keywords, mapping, names, plain, several
 from ..util.text_table import counted
 from .discrete import DiscreteModel
 from .dynamic import DynamicNetwork
+from .editing import EditableOverTime, Parts, coefficient_name
 from .gaussian import Gaussian, checked_gaussian
 from .mixed import NUMBER, MixedNetwork
 from .network_text import summary
@@ -34,7 +35,7 @@ ALONE = ","  # a static variable of one state where no variable with states join
 
 
 @check_keywords(but=("index", "states"))
-class MixedDynamicNetwork:
+class MixedDynamicNetwork(EditableOverTime):
     """A dynamic network whose slices have numbers as well as states, such as a hidden Markov model of measurements.
 
     Given the states of its parents, which are in the same slice, a number is a linear regression on its numeric
@@ -160,7 +161,7 @@ class MixedDynamicNetwork:
                 "that lacks some of its parents"
             )
         made = [
-            checked_gaussian(y, g, [label(*p) for p in above if p[1] <= t], axes, cards)
+            checked_gaussian(y, g, [coefficient_name(*p) for p in above if p[1] <= t], axes, cards)
             for t, g in enumerate([*first, given])
         ]
         return tuple(made)
@@ -263,22 +264,40 @@ class MixedDynamicNetwork:
         self._require_number(variable)
         return self._gaussians[variable]
 
-    def replace(
+    def _parts(self) -> Parts:
+        parts = Parts(self)
+        parts.tables = {v: self._gaussians[v][-1] if v in self._gaussians else self.discrete.cpt(v) for v in self}
+        parts.start, parts.static = {v: [*self.start(v)] for v in self}, {*self.static}
+        return parts
+
+    def _made(self, parts: Parts, name: str) -> Any:
+        kind: Any = MixedDynamicNetwork if float in parts.states.values() else DynamicNetwork
+        return kind(
+            parts.states, parts.own_parents(), parts.tables, start=parts.own_start(), static=sorted(parts.static),
+            name=name,
+        )  # fmt: skip
+
+    def _model(self) -> DiscreteModel:
+        return self._names
+
+    def _at(self, p: str, t: int) -> tuple[MixedNetwork, str]:
+        return self.unroll(t + 1), p if p in self.static else f"{p}[{t}]"
+
+    def with_parameters(
         self, discrete: DynamicNetwork | None = None, gaussians: Mapping[str, Sequence[Gaussian]] | None = None
-    ) -> MixedDynamicNetwork:
-        """Return this network with other CPTs, and other densities of numbers."""
-        own, dyn = {**self._gaussians, **mapping("gaussians", gaussians)}, discrete or self.discrete
-        starts: dict[str, Any] = {v: dyn.start(v) for v in dyn if v not in self.joined and dyn.start(v)}
-        starts = {v: s[0] if len(s) == 1 else s for v, s in starts.items()}
-        return MixedDynamicNetwork(
-            {v: float if v in own else dyn.states(v) for v in self}, {v: self.parents(v) for v in self},
-            {v: own[v][-1] if v in own else dyn.cpt(v) for v in self},
-            start={**starts, **{y: g[:-1] for y, g in own.items() if len(g) > 1}}, static=self.static, name=self.name,
-        ).with_codes(self.discrete.state_codes)  # fmt: skip
+    ) -> Self:
+        """Return this network with the CPTs of another `discrete`, and other densities: `gaussians` of some numbers."""
+        dyn, own = discrete or self.discrete, mapping("gaussians", gaussians)
+        labels = [v for v in dyn if v in self._order]
+        return self.replace(
+            cpt={v: dyn.cpt(v) for v in labels} | {y: g[-1] for y, g in own.items()},
+            start={v: s[0] if len(s) == 1 else s for v in labels for s in [dyn.start(v)] if s}
+            | {y: g[0] if len(g) == 2 else g[:-1] for y, g in own.items() if len(g) > 1},
+        )
 
     def stationary(self, limit: int = 10_000) -> MixedDynamicNetwork:
         """Start from the distribution of states that the slices converge to; see `DynamicNetwork.stationary`."""
-        return self.replace(self.discrete.stationary(limit))
+        return self.with_parameters(self.discrete.stationary(limit))
 
     def unroll(self, n_slices: int) -> MixedNetwork:
         """Return the mixed network of so many slices, named as by `DynamicNetwork.unroll`."""
@@ -293,7 +312,8 @@ class MixedDynamicNetwork:
             g, name = self.gaussian(y, t), f"{y}[{t}]"
             there = {(p, lag): p if p in self.discrete.static else f"{p}[{t - lag}]" for p, lag in self._parents[y]}
             states[name], parents[name] = float, [v for (_, lag), v in there.items() if lag <= t]
-            terms = {v: g.coefficients[label(*p)] for p, v in there.items() if label(*p) in g.coefficients}
+            own_terms = {v: g.coefficients.get(coefficient_name(*p)) for p, v in there.items()}
+            terms = {v: c for v, c in own_terms.items() if c is not None}
             own[name] = Gaussian(g.mean, terms, g.sd)
         return MixedNetwork(states, parents, own, name=self.name)
 
@@ -301,6 +321,9 @@ class MixedDynamicNetwork:
         """Plan one slice; see `DynamicNetwork.compile`."""
         made: MixedDynamicTree = late_imports.dynamic_numbers().MixedDynamicTree(self, backend, **options)
         return made
+
+    def _repr_html_(self) -> str:
+        return late_imports.html(self)
 
     def __eq__(self, other: object) -> bool:
         """Whether names, parents, CPTs and densities are equal, bit for bit."""
@@ -324,11 +347,6 @@ class MixedDynamicNetwork:
     def __repr__(self) -> str:
         more = f"{counted(len(self.numbers), 'number')} among them"
         return f"MixedDynamicNetwork({self.name!r}, {counted(len(self), 'variable')}, {more})"
-
-
-def label(name: str, lag: int) -> str:
-    """The name of a numeric parent's coefficient."""
-    return f"{name}[t-{lag}]" if lag else name
 
 
 def _pairs(v: str, given: object) -> tuple[Pair, ...]:

@@ -15,9 +15,9 @@ from ..errors import EvidenceError, NetworkError, closest
 from ..util.arguments import check_keywords, having, mapping
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
-from .cpts import RowReport, known_states, new_names, new_states, rearranged, relevant_part, renamed_attributes
+from .cpts import RowReport, known_states, relevant_part, renamed_attributes
 from .discrete import Factor
-from .editing import EditableModel
+from .editing import EditableModel, Parts
 from .network_text import summary
 
 if TYPE_CHECKING:
@@ -157,70 +157,11 @@ class BayesianNetwork(EditableModel):
 
     # Derived networks -----------------------------------------------------------------------------------------
 
-    def replace(
-        self,
-        *,
-        cpt: Mapping[str, CptLike] | None = None,
-        states: Mapping[str, Mapping[str, str] | Sequence[str]] | None = None,
-        parents: Mapping[str, Sequence[str]] | None = None,
-        rename: Mapping[str, str] | None = None,
-        name: str | None = None,
-    ) -> BayesianNetwork:
-        """Return this network with some changes. The network itself is immutable.
-
-        Parameters
-        ----------
-        cpt : mapping, optional
-            Variable to its new CPT, an array or a mapping by the names of states, as for the class.
-        states : mapping, optional
-            Variable to a mapping from old to new names of states, or to the sequence of all names. Where their number
-            changes, the CPTs of the variable and of its children must be given, too.
-        parents : mapping, optional
-            Variable to its new parents. It needs a new CPT unless only the order of the parents changes.
-        rename : mapping, optional
-            Old to new names of variables. All other arguments use the old names.
-        name : str, optional
-            The name of the new network.
-
-        Raises
-        ------
-        UnknownVariable, UnknownState
-            If the network has no such variable or state.
-        NetworkError
-            If the new network is invalid, or two variables have the same name.
-
-        Examples
-        --------
-        >>> import jtgpu
-        >>> net = jtgpu.network("smoke->lung", "{yes|no}")
-        >>> net = net.replace(cpt={"smoke": [0.3, 0.7]}, states={"lung": {"yes": "ill"}}, rename={"smoke": "smoker"})
-        >>> net.parents("lung"), net.states("lung"), net.cpt("smoker").tolist()
-        (('smoker',), ('ill', 'no'), [0.3, 0.7])
-        """
-        cpt, states = self._by_name("cpt", cpt), self._by_name("states", states)
-        parents = self._by_name("parents", parents)
-        for v, given in parents.items():
-            self._checked_parents(v, given)
-        names = new_names(self._variables, self._by_name("rename", rename))
-        labels = {v: new_states(v, self.states(v), states[v]) if v in states else self.states(v) for v in self}
-        above = {v: parents.get(v, self.parents(v)) for v in self}
-        tables: dict[str, CptLike] = {
-            v: cpt[v] if v in cpt else rearranged(v, self._cpts[i], self.parents(v), above[v])
-            for i, v in enumerate(self._variables)
-        }
-        net = BayesianNetwork(
-            {names[v]: labels[v] for v in self},
-            {names[v]: [names[p] for p in above[v]] for v in self},
-            {names[v]: tables[v] for v in self},
-            name=self._name if name is None else name,
-            attributes=renamed_attributes(self._attributes, names, [*cpt, *states, *parents]),
+    def _made(self, parts: Parts, name: str) -> BayesianNetwork:
+        return BayesianNetwork(
+            parts.states, parts.own_parents(), parts.tables, name=name, attributes=parts.attributes,
             row_report=self._row_report,
-        )
-        return net if states or rename else net.with_codes(self.state_codes)
-
-    def _by_name(self, what: str, given: Mapping[str, T] | None) -> dict[str, T]:
-        """An argument of `replace` by the names of variables."""
-        return {self._variables[self.index(v)]: value for v, value in mapping(what, given).items()}
+        )  # fmt: skip
 
     def prune(
         self, targets: str | int | Iterable[str | int], evidence: Mapping[Any, object] | None = None

@@ -104,5 +104,8 @@ class Chains(Record, title="Markov chains"):
     tempering: Annotated[bool | int | Literal["auto"], Opt(
         "Replicas of each chain at flatter distributions, for posteriors with several peaks; auto: if needed.",
         "--tempering N|auto", check=_count(1, "auto"))] = False
+    blocks: Annotated[int, Opt(
+        "Blocks of 4 variables whose parents are drawn together, exactly, in each chain after 1,000 steps, such as 50: "
+        "for chains that stay apart in graphs with several arcs turned.", "--blocks N", least=0)] = 0
     checkpoint: Annotated[Path | str | None, Opt(
         "File for the state of the chains, written every 30 seconds.")] = None

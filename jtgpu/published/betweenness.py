@@ -14,6 +14,7 @@ import numpy as np
 
 from ..device.context import Device, Launch, Memory, open_device
 from ..device.graph import Graph
+from ..device.structs import struct
 from ..errors import DataError
 from ..graphs.engine import Target, dependencies
 from ..graphs.inputs import Arcs, arcs_of, read_graph
@@ -33,16 +34,8 @@ __all__ = [
 FILE = "graphs/published/streams"
 SIGMA = ("float64", "uint32")
 
-# `struct Graph` and `Stream`, field for field
-GRAPH = np.dtype(
-    [(name, np.uint64) for name in ("GRAPH_R", "GRAPH_C", "NVIR", "VMAP", "OFFSET", "bc")]
-    + [(name, np.uint32) for name in ("n", "n_virtual")]
-)
-STREAM = np.dtype(
-    [(name, np.uint64) for name in ("d", "sigma", "delta", "partial_bc")]
-    + [(name, np.uint32) for name in ("curr_vertex", "cont", "running")]
-    + [("l", np.int32)]
-)
+GRAPH = struct("graphs/published/streams.cu", "Graph")
+STREAM = struct("graphs/published/streams.cu", "Stream")
 
 
 class Setting(NamedTuple):

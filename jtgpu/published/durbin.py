@@ -15,6 +15,7 @@ import numpy as np
 
 from ..device.context import Memory, open_device
 from ..device.driver import Arguments, loaded_kernels
+from ..device.structs import struct
 from ..errors import TableTooLarge, format_bytes
 from ..series.inputs import as_floats, as_rows
 from ..util.arguments import choice, whole_number
@@ -36,10 +37,7 @@ KERNELS = {
 NAMES = tuple(dict.fromkeys(name for names in KERNELS.values() for name in names))
 THREADS = 256
 
-# `struct Durbin` of cuda/series/durbin.cu, field for field
-DURBIN = np.dtype(
-    [(name, np.uint64) for name in ("r", "old", "now", "sums", "state")] + [("k", np.uint32), ("unused", np.uint32)]
-)
+DURBIN = struct("series/durbin.cu", "Durbin")
 
 
 class DurbinJob:

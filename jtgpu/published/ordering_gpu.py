@@ -10,6 +10,7 @@ import numpy as np
 
 from ..device.context import Device, Memory, open_devices
 from ..device.driver import Arguments, Kernels, most_shared
+from ..device.structs import struct
 from ..errors import TableTooLarge, format_bytes
 from ..learn.dags.scores.ranks import binomial_table, n_parent_sets
 from ..util.arrays import Floats, Ints
@@ -29,30 +30,9 @@ MAX_RANGE = 1 << 14  # sets that one block sums
 CACHED = 2**64 - 1
 SHARE = 2.0**-52  # of the fixed-point sums of arcs
 
-FAMILIES = np.dtype(
-    [
-        (name, np.uint64)
-        for name in (
-            "rows", "cards", "allowed", "binomials", "products", "shapes", "functions", "scores", "begin", "end",
-        )
-    ]
-    + [("penalty", np.float64)]
-    + [
-        (name, np.uint32)
-        for name in ("child", "n_allowed", "n_rows", "width", "n_functions", "n_tabulated", "parent_row", "cells")
-    ]
-)  # fmt: skip
-RANGE = np.dtype(
-    [(name, np.uint64) for name in ("begin", "end", "first")]
-    + [(name, np.uint32) for name in ("child", "size", "n_predecessors", "pad")]
-)
-ORDERS = np.dtype(
-    [
-        (name, np.uint64)
-        for name in ("cache", "scored", "order", "binomials", "ranges", "sums", "edges", "totals", "n_sets")
-    ]
-    + [("n", np.uint32), ("pad", np.uint32)]
-)
+FAMILIES = struct("learn/published/families.cu", "Families")
+RANGE = struct("learn/published/families.cu", "Range")
+ORDERS = struct("learn/published/families.cu", "Orders")
 
 
 class FamilyKernels:

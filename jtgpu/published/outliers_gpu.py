@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..device.context import Device, open_device
+from ..device.structs import struct
 from ..errors import DataError, TableTooLarge, format_bytes
 from ..screen.gpu_tree import Launcher
 from ..util.arguments import choice
@@ -19,10 +20,7 @@ if TYPE_CHECKING:
 # The published selection kernels on a GPU; see cuda/screen/published/select.cu.
 
 FILE = "screen/published/select"
-SELECT = np.dtype(
-    [(n, np.uint64) for n in ("numbers", "lists", "scratch")]
-    + [(n, np.uint32) for n in ("m", "d", "k", "first", "blocks", "pad")]
-)
+SELECT = struct("screen/published/select.cu", "Select")
 THREADS, ROWS, RANKS = 64, 32, 256  # as in select.cu
 BLOCKS = 64  # of the multi-block kernels, for one row
 BY_THREAD = ("garcia_insertion", "arefin", "single_heap", "cuknn")  # lists are (k, m)
@@ -100,13 +98,7 @@ def select_on_gpu(name: str, distances: Floats, k: int, device: Device | None = 
 
 
 SOLVING_SET = "screen/published/solving"
-SOLVING = np.dtype(
-    [
-        *((n, np.uint64) for n in ("x", "lists", "state", "candidates", "own", "bounds", "matrix", "parts", "merged")),
-        *((n, np.uint32) for n in ("d", "a", "k", "m", "first", "width", "blocks")),
-        ("cut", np.float32),
-    ]
-)
+SOLVING = struct("screen/published/solving.cu", "Solving")
 SOLVING_SET_ROWS, SOLVING_SET_THREADS, SOLVING_SET_BLOCKS = 128, 64, 64
 WIDTH = 1 << 21  # columns of the matrix
 # mode -> kernels after `solving_rows`; the first three read a matrix of distances

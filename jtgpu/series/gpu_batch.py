@@ -12,6 +12,7 @@ import numpy as np
 
 from ..device.context import Device, Memory, device_numbers, open_device
 from ..device.driver import Arguments, loaded_kernels
+from ..device.structs import struct
 from ..errors import BackendUnavailable, TableTooLarge, format_bytes
 from ..util.arrays import Floats, Ints
 from ..util.elementary import log
@@ -25,14 +26,7 @@ NAMES = tuple(f"series_{what}_{p}" for p in ORDERS for what in ("fit", "predict"
 WARP = 32
 NO_PENALTY = -1.0
 
-# `struct Fit` of cuda/series/batch.cu, field for field
-FIT = np.dtype(
-    [(name, np.uint64) for name in (
-        "x", "last", "coef", "partial", "sigma2", "mean", "power", "bad", "order", "stops_at"
-    )]
-    + [("stride", np.int64), ("penalty", np.float64)]
-    + [(name, np.uint32) for name in ("n_series", "n_times", "p", "demean")]
-)  # fmt: skip
+FIT = struct("series/batch.cu", "Fit")
 
 
 class BatchResult(NamedTuple):

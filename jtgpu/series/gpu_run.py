@@ -10,6 +10,7 @@ import numpy as np
 from ..device.arrays import DeviceArray
 from ..device.context import Device, Memory, open_device
 from ..device.driver import Arguments, loaded_kernels
+from ..device.structs import struct
 from ..errors import ArgumentError
 from ..util.arrays import Floats, Ints
 from . import gpu_batch as batch
@@ -27,13 +28,7 @@ MOST_FOLLOWERS = 7
 MOST_CLUSTER = 16
 BLOCK, CLUSTER, GRID = range(3)  # what waits at a barrier
 
-# `struct Schur` of cuda/series/schur.cu, field for field
-SCHUR = np.dtype(
-    [(name, np.uint64) for name in (
-        "r", "b", "work", "filter", "partial", "sigma2", "stops_at", "last", "arrived"
-    )]
-    + [(name, np.uint32) for name in ("n", "n_panels", "blocks", "barrier", "is_covariance", "round")]
-)  # fmt: skip
+SCHUR = struct("series/schur.cu", "Schur")
 
 
 class SchurResult(NamedTuple):

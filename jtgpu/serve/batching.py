@@ -71,7 +71,7 @@ def measure(tree: JunctionTree, seed: int = 0) -> Rates:
         return cases(min(FINDINGS / n_variables, 0.5), n), targets
 
     def run(table: NDArray[np.int32], targets: list[int] | None) -> object:
-        return backend.run(Evidence(table[0]), targets)
+        return backend.run_case(Evidence(table[0]), targets)
 
     def run_batch(is_few: bool, table: NDArray[np.int32], targets: list[int] | None) -> object:
         return backend.run_few(table) if is_few else backend.run_batch(table, None, targets)
@@ -301,7 +301,7 @@ class Batcher:
     def _single(self, item: _Waiting) -> tuple[Floats, float] | BaseException:
         tree = self.tree
         try:
-            result = tree.answer(tree.intervened().backend.run, item.case, item.targets)
+            result = tree.answer(tree.intervened().backend.run_case, item.case, item.targets)
         except Exception as error:
             return error
         flat = result.posterior

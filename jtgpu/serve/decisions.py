@@ -63,6 +63,7 @@ class PolicyReply(Reply):
     """The policy of the highest expected utility."""
 
     expected_utility: float
+    utilities: dict[str, float]  # the expectation of each
     method: str
     policy: dict[str, list[Choice]]
 
@@ -79,6 +80,7 @@ class Policy(_Known, kw_only=True):
             raise ArgumentError(f"the policy has {numbers:,} numbers, more than {MAX_NUMBERS:,}")
         return {
             "expected_utility": made.expected_utility,
+            "utilities": tree.utility(self.evidence, policy=made).by_node,
             "method": made.method,
             "policy": {d: [{"known": row, "option": option} for row, option in made.rows(d)] for d in made},
         }

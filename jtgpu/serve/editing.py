@@ -10,42 +10,23 @@ import asyncio
 import threading
 
 import msgspec
-import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from ..inference.network_plan import NetworkPlan
-from ..model.network import BayesianNetwork
+from .edited import edited_network
 from .hosted import Hosted
-from .opening import EditedNetwork, EditedVariable, Opening, too_slow
+from .opening import Opening, too_slow
 from .registry import RATE
 from .requests import JSON, Refusal, json_response, read, trace_of, unless_gone
 from .routes import QuestionEndpoints, of_network
 from .settings import Settings, check_type, headers_of
-from .trees import AnyNetwork, network_kind
 
 MOST = 20  # networks that clients may add
 AT_ONCE = 4  # networks that are opened at the same time
 FIRST_ANSWERS = 10  # questions that are answered before a network is served, at least
 FILE = "application/octet-stream"
-
-
-def edited_network(net: AnyNetwork) -> EditedNetwork:
-    """A network in the form that `network_of_page` takes."""
-    # raises Refusal: If it is not a Bayesian network.
-    if not isinstance(net, BayesianNetwork):
-        raise Refusal(
-            "unsupported", f"a {network_kind(net)} network cannot be edited here, only Bayesian networks of variables "
-            "with states; save it as a file, and edit that",
-        )  # fmt: skip
-    variables = [
-        EditedVariable(
-            name=v, states=[*net.states(v)], parents=[*net.parents(v)], cpt=np.asarray(net.cpt(v)).ravel().tolist()
-        )
-        for v in net
-    ]
-    return EditedNetwork(title=net.name, variables=variables)
 
 
 class Editing:

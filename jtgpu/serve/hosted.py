@@ -185,6 +185,7 @@ class LayoutQuery(msgspec.Struct, kw_only=True):
     most: Annotated[int, Meta(ge=1, le=MAX_NODES, description="Number of variables.")] = MOST
     width: Annotated[int, Meta(ge=1, le=100_000, description="Pixels of the window that shows it.")] = CANVAS[0]
     height: Annotated[int, Meta(ge=1, le=100_000, description="Pixels of the window that shows it.")] = CANVAS[1]
+    page: Annotated[bool, Meta(description="Whether positions are pixels that the page stored.")] = False
     overview: Annotated[bool, Meta(description="A dot for every variable.")] = False
 
 
@@ -196,8 +197,8 @@ def _requested(request: Request, hosted: Hosted) -> Any:
     nodes = _nodes(query, hosted)
     # in steps, so that a map that was computed serves again
     width, height = (max(CANVAS_STEP, n - n % CANVAS_STEP) for n in (query.width, query.height))
-    key = (None if nodes is None else tuple(nodes), width, height)
-    return lambda: maps.get_or_make(key, lambda: map_layout(net, nodes, (width, height)))
+    key = (None if nodes is None else tuple(nodes), width, height, query.page)
+    return lambda: maps.get_or_make(key, lambda: map_layout(net, nodes, (width, height), query.page))
 
 
 def _nodes(query: LayoutQuery, hosted: Hosted) -> list[int] | None:

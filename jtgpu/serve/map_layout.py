@@ -29,14 +29,15 @@ class Outline(NamedTuple):
     graph: DrawnGraph  # arcs among these
     utilities: list[tuple[str, list[int]]]  # name, and parents by number
     numbers: list[tuple[str, list[int]]]  # the same; from V on, parents are other numbers
-    places: list[list[int] | None]  # positions that the file gives
+    places: list[list[int] | None]  # positions that the file gives: of the variables, then utilities, then numbers
 
 
 def outline(net: AnyNetwork) -> Outline:
     """The outline of a network of any kind."""
     states, numbers = states_of(net), numbers_of(net)
     attributes = getattr(net, "attributes", {}).get("node", {})
-    given = [whole_numbers(attributes.get(v, {}).get("position"), 2) for v in states]
+    leaves = net.utilities if isinstance(net, DecisionNetwork) else numbers
+    given = [whole_numbers(attributes.get(v, {}).get("position"), 2) for v in (*states, *leaves)]
     places: list[list[int] | None] = [[*p] if p else None for p in given]
     if isinstance(net, MarkovNetwork):
         return Outline(states, graph_of(net), [], [], places)
@@ -58,7 +59,11 @@ def outline(net: AnyNetwork) -> Outline:
 GAP = 20  # pixels between boxes
 MAX_SIDE = 6000  # pixels of a map
 
+AHEAD = 90  # pixels between a slice and the next one
+
 Box = tuple[int, int, int, int]  # x, y, width, height
+Sizes = Sequence[tuple[int, int]]
+Arcs = Sequence[tuple[int, int]]
 
 
 def positions(drawn: Outline) -> list[list[int] | None]:
@@ -72,13 +77,14 @@ def positions(drawn: Outline) -> list[list[int] | None]:
     return places if down >= 0 else [None if p is None else [p[0], -p[1]] for p in places]
 
 
-def placed_boxes(drawn: Outline, sizes: Sequence[tuple[int, int]]) -> list[Box] | None:
+def placed_boxes(drawn: Outline, sizes: Sequence[tuple[int, int]], is_page: bool) -> list[Box] | None:
     """Boxes at the positions of the file; None where a position is missing or boxes overlap at any sensible scale."""
-    places = [p for p in positions(drawn) if p is not None]
+    # is_page: Positions are the page's own pixels, which are kept unless boxes overlap there
+    places = [p for p in (drawn.places if is_page else positions(drawn)) if p is not None]
     if len(places) < len(drawn.places) or not places:
         return None
     left, top = min(x for x, _ in places), min(y for _, y in places)
-    scale = 0.0
+    scale = 1.0 if is_page else 0.0
     for i, (x, y) in enumerate(places):
         for j in range(i):
             across, down = abs(x - places[j][0]), abs(y - places[j][1])
@@ -129,7 +135,9 @@ CANVAS = (840, 760)  # pixels, where a request names none
 SPREAD = (0.8, 1.0, 1.25, 1.5, 2.2, 3.3, 5.0)
 
 
-def map_layout(net: AnyNetwork, nodes: Sequence[int] | None = None, canvas: tuple[int, int] = CANVAS) -> dict[str, Any]:
+def map_layout(
+    net: AnyNetwork, nodes: Sequence[int] | None = None, canvas: tuple[int, int] = CANVAS, is_page: bool = False
+) -> dict[str, Any]:
     """Place the boxes of some variables in layers, arcs downwards, so that they are large on a canvas.
 
     A whole network whose file gives the position of each variable has these positions, at the smallest scale at which
@@ -137,13 +145,16 @@ def map_layout(net: AnyNetwork, nodes: Sequence[int] | None = None, canvas: tupl
     """
     # nodes: sequence of int: Numbers of the variables. Default: all.
     # canvas: Width and height in pixels; only their ratio and the size of the type depend on it
+    # is_page: Whether the positions are pixels that the page stored
     # returns ``nodes``, their numbers, ascending; ``boxes``, [x, y, width, height] of each; ``titles``, lines of text
     #     of each; ``style``, {line, row, rows, most_rows, bar, number}; ``arcs``, [parent, child, path data of the
     #     line, path data of its head] by numbers of variables; ``spines``, [parent, path data] of the lines between a
     #     parent and columns of its children, and ``heads``, path data of their arrow heads; ``hidden``, [parents,
-    #     children] of each node that are not among the nodes; ``utilities``, [name, x, y, width, height] of those that
-    #     depend on a node, in arcs the numbers from V on; ``numbers``, [number, x, y, width, height] of the variables
-    #     without states, in arcs V and the number; ``width``, ``height``. Integers in pixels.
+    #     children] of each node that are not among the nodes; ``later``, [number, slices later, x, y, width, height,
+    #     path data of the arcs from this slice, of their head] of variables that depend on this slice; ``utilities``,
+    #     [name, x, y, width, height] of those that depend on a node, in arcs the numbers from V on; ``numbers``,
+    #     [number, x, y, width, height] of the variables without states, in arcs V and the number; ``width``,
+    #     ``height``. Integers in pixels.
     # raises ArgumentError: If the model has no such variable, or there are more than 400.
     drawn = outline(net)
     model, graph = drawn.states, drawn.graph
@@ -169,11 +180,12 @@ def map_layout(net: AnyNetwork, nodes: Sequence[int] | None = None, canvas: tupl
         titles = [title_lines(name, style, names) for name in names]
         sizes = [box_size(style, lines, model.states(v)) for lines, v in zip(titles, ids, strict=True)]
         sizes += [diamond_size(name) for _, name in utilities] + [curve_size(name) for _, name in curves]
-        placed = placed_boxes(drawn, sizes) if len(ids) == n and not utilities and not curves else None
+        placed = placed_boxes(drawn, sizes, is_page) if len(numbers) == len(drawn.places) else None
         if placed is not None:
             made = _placed(placed, inside, graph.is_directed)
         else:
             made = _drawn(_largest(sizes, inside, canvas, arrangement), numbers, graph.is_directed)
+        later = _later(net, made, ids, sizes)
         scale = _scale(made["width"], made["height"], canvas)
         if best and scale <= largest:
             continue
@@ -183,13 +195,41 @@ def map_layout(net: AnyNetwork, nodes: Sequence[int] | None = None, canvas: tupl
         own = [[g, *box] for (g, _), box in zip(curves, others[len(utilities) :], strict=True)]
         best = {
             **made, "nodes": ids, "titles": titles, "hidden": hidden, "boxes": made["boxes"][: len(ids)],
-            "utilities": diamonds, "numbers": own,
+            "utilities": diamonds, "numbers": own, "later": later,
             "style": {"line": LINE, "row": ROW, "rows": style.rows, "most_rows": style.most_rows, "bar": BAR,
                       "number": NUMBER, "pad": PAD},
         }  # fmt: skip
         if scale >= READABLE or (placed is not None and style is COMPACT):
             break
     return best
+
+
+def _later(net: AnyNetwork, made: dict[str, Any], ids: Sequence[int], sizes: Sizes) -> list[list[Any]]:
+    """Place the variables of later slices that depend on this one at its right; the drawing becomes wider."""
+    if not isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
+        return []
+    states, later = states_of(net), []
+    left, bottom = made["width"] + AHEAD, 0
+    number = {v: i for i, v in enumerate(ids)}
+    # by their place in this slice
+    for v in sorted(ids, key=lambda v: made["boxes"][number[v]][1]):
+        name = states.variables[v]
+        above = [(states.index(p), lag) for p, lag in net.parents(name) if lag and p in states]
+        for lag in sorted({lag for p, lag in above if p in number}):
+            w, h = sizes[number[v]]
+            box = (left, max(made["boxes"][number[v]][1], bottom), w, h)
+            lines, heads = "", ""
+            for p in [p for p, other in above if other == lag and p in number]:
+                x, y, pw, ph = made["boxes"][number[p]]
+                at, to = y + ph // 2, box[1] + h // 2
+                lines += f"M{x + pw} {at}C{x + pw + AHEAD // 2} {at} {left - AHEAD // 2} {to} {left - ARROW} {to}"
+                heads = f"M{left} {to}l-{ARROW}-4v8z"
+            later.append([v, lag, *box, lines, heads])
+            bottom = box[1] + h + GAP
+    if later:
+        made["width"] = max(x + w for _, _, x, _, w, _, _, _ in later)
+        made["height"] = max(made["height"], bottom - GAP)
+    return later
 
 
 def _leaves(
@@ -207,10 +247,6 @@ def _leaves(
 
 def _scale(width: int, height: int, canvas: tuple[int, int]) -> float:
     return min(canvas[0] / max(width, 1), canvas[1] / max(height, 1), MOST_SCALE)
-
-
-Sizes = Sequence[tuple[int, int]]
-Arcs = Sequence[tuple[int, int]]
 
 
 def _layered(sizes: Sizes, arcs: Arcs, width: int, ratio: float) -> StackedDrawing:
@@ -294,7 +330,7 @@ class BoxStyle(NamedTuple):
 
 
 FULL = BoxStyle(1.0, 8, (104, 190), 150)
-COMPACT = BoxStyle(0.5, 5, (76, 148), 116)  # rows are to be read when the map is enlarged
+COMPACT = BoxStyle(0.5, 5, (86, 148), 116)  # rows are to be read when the map is enlarged
 SMALL = BoxStyle(0.3, 3, (48, 148), 116)  # names, and bars that show the most probable of few states
 TIGHT = (8, 16)  # pixels between small boxes
 LINE, PAD, ROW, MARK = 15, 8, 18, 12  # height of a line of the title, distance to the border, height of a row

@@ -121,7 +121,7 @@ def _variables(net: AnyNetwork, drawn: Outline) -> list[dict[str, Any]]:
             "name": name, "label": label if isinstance(label, str) and label else name,
             "states": [*states.states(name)], "parents": parents if graph.is_directed else [], "position": position,
         }
-        for name, label, parents, position in zip(states, labels, graph.parents, positions(drawn), strict=True)
+        for name, label, parents, position in zip(states, labels, graph.parents, positions(drawn), strict=False)
     ]
 
 

@@ -86,8 +86,8 @@ def _answer(tree: JunctionTree, method: str, arguments: list[Any]) -> Any:
     match method, arguments:
         case "network", []:
             return description(NAME, tree)
-        case "layout", [nodes, *canvas]:
-            return map_layout(tree.model, nodes, *(tuple(size) for size in canvas))
+        case "layout", [nodes, [width, height]]:
+            return map_layout(tree.model, nodes, (width, height))
         case "overview", []:
             return overview(tree.model)
         case "cpt", [str(name)]:

@@ -16,8 +16,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-import numpy as np
-from msgspec import Struct, field
 
 from ..errors import JtgpuError, TableTooLarge
 from ..formats import read as read_network
@@ -25,54 +23,14 @@ from ..formats.registry import file_suffixes
 from ..inference.network_plan import NetworkPlan
 from ..inference.planning import plan_or_questions
 from ..model.discrete import DiscreteModel
-from ..model.network import BayesianNetwork
 from ..util.system import free_memory
+from .edited import EditedNetwork, network_of_page
 from .networks import prior_of
 from .requests import Refusal, kind_of
 from .trees import AnyNetwork, has_plan
 
 SHARE = 0.2  # of the free memory, for the tables of a network
 OWN_MEMORY = 1 << 30  # bytes of Python and its libraries
-
-
-class EditedVariable(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A variable with its CPT; the last axis, its own states, varies fastest."""
-
-    name: str
-    states: list[str]
-    parents: list[str] = field(default_factory=list)
-    cpt: list[float]
-
-
-class EditedNetwork(Struct, forbid_unknown_fields=True, kw_only=True):
-    """A network as the page edits it."""
-
-    title: str = ""
-    variables: list[EditedVariable]
-
-
-def network_of_page(edited: EditedNetwork) -> BayesianNetwork:
-    """Check and build a network."""
-    # raises Refusal: If names repeat, or a CPT has another number of entries than its states and parents need.
-    states: dict[str, list[str]] = {}
-    for v in edited.variables:
-        if v.name in states:
-            raise Refusal("invalid-body", f"there are two variables {v.name!r}", variable=v.name)
-        states[v.name] = v.states
-    cpts = {}
-    for v in edited.variables:
-        if not v.states:
-            raise Refusal("invalid-body", f"variable {v.name!r} has no states", variable=v.name)
-    for v in edited.variables:
-        shape = [len(states.get(p, ())) for p in v.parents] + [len(v.states)]
-        n = int(np.prod(shape, dtype=object))
-        if len(v.cpt) != n and all(p in states for p in v.parents):
-            raise Refusal(
-                "invalid-body", f"the CPT of {v.name!r} has {len(v.cpt):,} entries, expected {n:,}", variable=v.name
-            )
-        cpts[v.name] = np.array(v.cpt).reshape(shape if len(v.cpt) == n else -1)
-    parents = {v.name: v.parents for v in edited.variables}
-    return BayesianNetwork(states, parents, cpts, name=edited.title)
 
 
 def network_of_file(data: bytes, suffix: str, folder: str) -> AnyNetwork:
@@ -142,9 +100,10 @@ def too_slow(seconds: float) -> Refusal:
 
 def _planned(body: bytes, suffix: str | None, folder: str, limit: int) -> NetworkPlan | AnyNetwork | Refusal:
     """The plan of a network, or the network; else why there is none."""
+    net: AnyNetwork
     try:
         if suffix is None:
-            net: AnyNetwork = network_of_page(msgspec.json.decode(body, type=EditedNetwork))
+            net = network_of_page(msgspec.json.decode(body, type=EditedNetwork))
         else:
             net = network_of_file(body, suffix, folder)
         if isinstance(net, DiscreteModel) and has_plan(net):

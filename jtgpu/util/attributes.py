@@ -61,6 +61,8 @@ def missing_attribute(self: object, name: str) -> Any:
 
 def _hint(self: object, name: str) -> str:
     cls, words = type(self), [name, *OTHERS.get(name, "").split()]
+    if reason := getattr(cls, "_why_not", lambda *_: "")(cls.__name__, name):  # a question of other kinds of network
+        return f": {reason}"
     for word in words:
         if hasattr(cls, word):
             return f"; did you mean {word!r}?"

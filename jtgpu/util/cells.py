@@ -83,16 +83,22 @@ def is_unusable(value: object) -> bool:
     return isinstance(value, (float, np.floating)) and cmath.isinf(value)
 
 
+def few_left(n_left: int, n_rows: int, cells: Mapping[str, int]) -> str:
+    """A message if few rows are left without those that have missing cells; empty if they are enough."""
+    if n_left == n_rows or not (n_left < FEW_SHARE * n_rows or (n_left < FEW_ROWS and 2 * n_left < n_rows)):
+        return ""
+    most = sorted(cells.items(), key=lambda item: -item[1])[:3]
+    shown = ", ".join(f"{v} ({k:,})" for v, k in most)
+    return (
+        f"missing='drop' leaves {n_left:,} of {n_rows:,} rows; leave out the columns with most missing cells"
+        + (f", such as {shown}" if shown else "") + ", or use another missing="
+    )  # fmt: skip
+
+
 def warn_of_few(n_left: int, n_rows: int, cells: Mapping[str, int]) -> None:
     """Warn if few rows are left without those that have missing cells."""
-    if n_left < n_rows and (n_left < FEW_SHARE * n_rows or (n_left < FEW_ROWS and 2 * n_left < n_rows)):
-        most = sorted(cells.items(), key=lambda item: -item[1])[:3]
-        shown = ", ".join(f"{v} ({k:,})" for v, k in most)
-        warnings.warn(
-            f"missing='drop' leaves {n_left:,} of {n_rows:,} rows; leave out the columns with most missing cells"
-            + (f", such as {shown}" if shown else "") + ", or use another missing=",
-            stacklevel=outside(),
-        )  # fmt: skip
+    if text := few_left(n_left, n_rows, cells):
+        warnings.warn(text, stacklevel=outside())
 
 
 @dataclass(frozen=True)

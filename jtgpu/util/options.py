@@ -42,7 +42,7 @@ EngineName = Literal["auto", "cpu", "gpu", "reference"]  # of computations witho
 LearnBackend = Literal["cpu", "gpu"]  # of structures
 SearchMethod = Literal["auto", "exact", "order", "greedy", "tabu"]
 PosteriorMethod = Literal["auto", "exact", "mcmc"]
-MissingCells = Literal["error", "drop", "available"]
+MissingCells = Literal["error", "drop", "available", "augment", "em"]  # the last two: of posteriors, of a graph
 # of learned tables: a column with the variables that were set in each row, or variable to rows
 Interventions = str | Mapping[str, Any] | None
 StructurePriorLike = Literal["uniform", "fair", "order"] | tuple[Literal["edge"], Any]  # ("edge", probabilities)

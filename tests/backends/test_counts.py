@@ -134,7 +134,7 @@ def test_a_variable_of_one_state() -> None:
 
 def test_other_backends_refuse() -> None:
     class Other(Backend):
-        def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        def run_case(self, evidence: Evidence, targets: Sequence[int] | None = None, states: object = None) -> Result:
             raise AssertionError
 
     with pytest.raises(BackendUnavailable, match="backend='cpu'"):
@@ -172,7 +172,7 @@ def test_reload_is_a_fresh_backend(name: str, zeros_too: bool, monkeypatch: pyte
     for seed in range(3):
         for case in cases * 3:
             try:
-                backend.run(case)
+                backend.run_case(case)
             except jtgpu.errors.ImpossibleEvidence:
                 continue
         backend.run_batch(states)
@@ -182,12 +182,12 @@ def test_reload_is_a_fresh_backend(name: str, zeros_too: bool, monkeypatch: pyte
         fresh = backend_of(changed, name)
         for case in cases:
             try:
-                expected = fresh.run(case)
+                expected = fresh.run_case(case)
             except jtgpu.errors.ImpossibleEvidence:
                 with pytest.raises(jtgpu.errors.ImpossibleEvidence):
-                    backend.run(case)
+                    backend.run_case(case)
                 continue
-            found = backend.run(case)
+            found = backend.run_case(case)
             np.testing.assert_array_equal(found.posterior, expected.posterior)
             assert found.log_evidence == expected.log_evidence
         mine, theirs = backend.run_batch(states), fresh.run_batch(states)
@@ -201,12 +201,12 @@ def test_factors_that_are_no_densities_after_a_reload() -> None:
     tables = [f.table for f in model_factors(net)]
     backend, fresh = backend_of(net, "cpu"), backend_of(net, "cpu")
     case = Evidence.none(len(net))
-    backend.run(case, [0])
+    backend.run_case(case, [0])
     fresh.reload([t * 3.0 for t in tables])
     backend.reload([t * 3.0 for t in tables])
-    found = backend.run(case, [0])
+    found = backend.run_case(case, [0])
     assert found.log_evidence == pytest.approx(len(tables) * np.log(3.0))
-    np.testing.assert_array_equal(found.posterior, fresh.run(case, [0]).posterior)
+    np.testing.assert_array_equal(found.posterior, fresh.run_case(case, [0]).posterior)
 
 
 def test_queries_during_a_reload_see_one_model_or_the_other() -> None:
@@ -217,12 +217,12 @@ def test_queries_during_a_reload_see_one_model_or_the_other() -> None:
     numbers = [[f.table for f in model_factors(m)] for m in (net, other)]
     case = Evidence.none(len(net))
     backend = backend_of(net, "cpu")
-    expected = [backend_of(m, "cpu").run(case).posterior.tobytes() for m in (net, other)]
+    expected = [backend_of(m, "cpu").run_case(case).posterior.tobytes() for m in (net, other)]
     wrong, stop = [], threading.Event()
 
     def query() -> None:
         while not stop.is_set():
-            if backend.run(case).posterior.tobytes() not in expected:
+            if backend.run_case(case).posterior.tobytes() not in expected:
                 wrong.append(1)
 
     threads = [threading.Thread(target=query) for _ in range(3)]
@@ -234,4 +234,4 @@ def test_queries_during_a_reload_see_one_model_or_the_other() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
-    assert backend.run(case).posterior.tobytes() == expected[1]
+    assert backend.run_case(case).posterior.tobytes() == expected[1]

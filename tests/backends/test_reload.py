@@ -95,7 +95,7 @@ def answers(backend: Backend, net: BayesianNetwork) -> list[NDArray[Any]]:
             state = np.full(len(net), -1, np.int32)
             state[v] = 0
             weights = {1: np.array([0.25, 0.75])}
-            for result in (backend.run(Evidence(state, weights)), session.run(Evidence(state))):
+            for result in (backend.run_case(Evidence(state, weights)), session.run(Evidence(state))):
                 found += [result.posterior, np.array(result.log_evidence)]
     states = np.where(rng.random((70, len(net))) < 0.2, 0, -1).astype(np.int32)
     rows = backend.run_batch(states)
@@ -127,14 +127,14 @@ def test_a_query_during_a_reload_has_the_old_or_the_new_numbers(
     net: BayesianNetwork, maker: Callable[[BayesianNetwork, Factors], Backend]
 ) -> None:
     case = Evidence(np.array([-1, -1, 0, -1, -1, -1, -1, -1], np.int32))
-    possible = {maker(net, numbers(net, seed)).run(case).log_evidence for seed in (0, 1)}
-    possible |= {cpu(net, numbers(net, seed)).run(case).log_evidence for seed in (0, 1)}
+    possible = {maker(net, numbers(net, seed)).run_case(case).log_evidence for seed in (0, 1)}
+    possible |= {cpu(net, numbers(net, seed)).run_case(case).log_evidence for seed in (0, 1)}
     backend, stop = maker(net, numbers(net, 0)), threading.Event()
     found: set[float] = set()
 
     def query() -> None:
         while not stop.is_set():
-            found.add(backend.run(case).log_evidence)
+            found.add(backend.run_case(case).log_evidence)
 
     threads = [threading.Thread(target=query) for _ in range(2)]
     for t in threads:
@@ -164,12 +164,12 @@ def test_a_plan_made_during_a_reload_is_not_used(net: BayesianNetwork) -> None:
     backend = Slow(plan, numbers(net, 0), new(numbers(net, 0)), prepare_cpu)
     state = np.full(len(net), -1, np.int32)
     state[2] = 0
-    planning = threading.Thread(target=backend.run, args=(Evidence(state),))
+    planning = threading.Thread(target=backend.run_case, args=(Evidence(state),))
     planning.start()
     assert begun.wait(20)
     backend.reload(numbers(net, 1))
     go.set()
     planning.join()
-    expected = new(numbers(net, 1)).run(Evidence(state)).log_evidence
-    assert backend.run(Evidence(state)).log_evidence == pytest.approx(expected, abs=1e-12)
+    expected = new(numbers(net, 1)).run_case(Evidence(state)).log_evidence
+    assert backend.run_case(Evidence(state)).log_evidence == pytest.approx(expected, abs=1e-12)
     backend.close()

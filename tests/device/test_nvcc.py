@@ -9,7 +9,6 @@ import pytest
 
 from jtgpu import errors
 from jtgpu.device import nvcc
-from jtgpu.device.nvcc import JOB
 from jtgpu.util.arguments import reporting
 from tests.support.examples import slow
 
@@ -28,20 +27,6 @@ def test_sources_are_joined_with_their_headers_once() -> None:
         assert "#include" not in text, name
         assert text.count("struct Job {") == 1, name
         assert "#define JT_REAL float\n#define JT_INDEX unsigned long long\n#define JT_WAYS 4\n" in text
-
-
-def test_the_job_has_the_layout_of_the_kernels() -> None:
-    """Field for field: names, order and sizes of `struct Job`."""
-    header = (nvcc.source_folder() / "published" / "job.cuh").read_text(encoding="utf-8")
-    found = re.search(r"struct Job \{.*?\n(.*?)\};", header, re.DOTALL)
-    assert found is not None
-    fields = re.findall(r"^\s+(?:const )?(\w+)(\*?) (\w+);", found[1], re.MULTILINE)
-    assert [name for _, _, name in fields] == list(JOB.names or ())
-    sizes = {"u64": 8, "unsigned": 4}
-    assert [8 if star else sizes[kind] for kind, star, _ in fields] == [
-        JOB[name].itemsize for name in JOB.names or ()
-    ]
-    assert JOB.itemsize == 64
 
 
 def test_no_warp_counts_on_lock_step() -> None:

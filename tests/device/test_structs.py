@@ -15,7 +15,7 @@ from jtgpu.device.structs import filled, struct
     [
         ("common/types.cuh", "Op", 256), ("common/types.cuh", "Digit", 24), ("common/types.cuh", "Slot", 8),
         ("batch/batch.cuh", "Tile", 112), ("batch/products.cu", "Product", 608), ("batch/counts.cu", "Cells", 128),
-        ("batch/batch.cuh", "Batch", 152), ("single/levels.cu", "Answer", 12),
+        ("batch/batch.cuh", "Batch", 152), ("single/levels.cu", "Answer", 12), ("published/job.cuh", "Job", 64),
     ],
 )  # fmt: skip
 def test_structs_have_the_sizes_that_the_sources_name(file: str, name: str, size: int) -> None:

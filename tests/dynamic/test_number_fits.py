@@ -21,7 +21,7 @@ def test_em_rises_and_finds_the_densities() -> None:
     )  # fmt: skip
     data = drawn(truth, 150, 20, 3)
     data["y"][::7, 3] = NAN
-    start = truth.replace(gaussians={"y": [jtgpu.Gaussian([-0.2, 0.4], sd=1.5)]})
+    start = truth.replace(cpt={"y": jtgpu.Gaussian([-0.2, 0.4], sd=1.5)})
     fit: Any = jtgpu.learn.fit(start, data, hidden=["s"], pseudo_counts=0)
     rises = np.diff([one.objective for one in fit.history])
     assert fit.converged
@@ -106,10 +106,10 @@ def test_several_starts_find_what_one_misses() -> None:
     )  # fmt: skip
     data = long_frame(truth, 25, 20, 5, "s")
     data["y"][3] = None
-    flat = truth.replace(gaussians={"y": [jtgpu.Gaussian([9.0, -9.0, -9.0], sd=3.0)]})  # two states alike
-    flat = flat.replace(flat.discrete.replace(cpt={"s": np.full((3, 3), 1 / 3)}, start={"s": np.full(3, 1 / 3)}))
-    flat = flat.replace(gaussians={"u": [jtgpu.Gaussian(0.0 * np.ones(3))] * 1 + [
-        jtgpu.Gaussian(np.zeros(3), {"u[t-1]": np.zeros(3)})]})  # fmt: skip
+    flat = truth.replace(cpt={"y": jtgpu.Gaussian([9.0, -9.0, -9.0], sd=3.0)})  # two states alike
+    flat = flat.replace(cpt={"s": np.full((3, 3), 1 / 3)}, start={"s": np.full(3, 1 / 3)})
+    flat = flat.replace(start={"u": jtgpu.Gaussian(0.0 * np.ones(3))}, cpt={"u":
+        jtgpu.Gaussian(np.zeros(3), {"u[t-1]": np.zeros(3)})})  # fmt: skip
     keys, em = jtgpu.learn.Keys(id="sequence", time="slice"), jtgpu.learn.EM(seed=2, tolerance=1e-5)
     alone: Any = jtgpu.learn.fit(flat, data, hidden="s", keys=keys, em=em)
     made: Any = jtgpu.learn.fit(flat, data, hidden="s", keys=keys, em=em.replaced(restarts=4))

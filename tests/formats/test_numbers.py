@@ -166,7 +166,7 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(UnknownSuffix):
         jtgpu.write(net.discrete, tmp_path / "a.mixed.json")
     with pytest.raises(FormatError, match="too small"):
-        jtgpu.write(net.replace({"x": jtgpu.Gaussian(0, sd=1e-200)}), tmp_path / "a.net")
+        jtgpu.write(net.replace(cpt={"x": jtgpu.Gaussian(0, sd=1e-200)}), tmp_path / "a.net")
     assert not list(tmp_path.iterdir())
 
 
@@ -208,7 +208,7 @@ def test_labels_positions_and_ends(name: str, tmp_path: Path) -> None:
         {"s": [0.5, 0.5], "x": jtgpu.Gaussian(0), "y": jtgpu.Gaussian(1, {"x": 2})},
         attributes={"net": {"label": "Sizes"}, "node": looks},
     )  # fmt: skip
-    jtgpu.write(net.replace({"s": [0.25, 0.75]}), tmp_path / name)
+    jtgpu.write(net.replace(cpt={"s": [0.25, 0.75]}), tmp_path / name)
     again = jtgpu.read(tmp_path / name, kind=jtgpu.MixedNetwork)
     assert (again.attributes["node"], again.attributes["net"]) == (looks, {"label": "Sizes"})
     post = again.compile("reference").posterior("s")

@@ -156,14 +156,14 @@ def test_backends_of_interventions_are_cached_and_closed(monkeypatch: pytest.Mon
     backend = first.backend
     held = tree.resolve({"wet": "yes"}, do={"rain": "yes"})
     assert held.backend is not backend
-    backend.run(held.case)
+    backend.run_case(held.case)
     del first
     gc.collect()
     with pytest.raises(errors.JtgpuError, match="closed"):
-        backend.run(held.case)
+        backend.run_case(held.case)
     tree.close()
     with pytest.raises(errors.JtgpuError, match="closed"):
-        held.backend.run(held.case)
+        held.backend.run_case(held.case)
     with pytest.raises(errors.JtgpuError, match="closed"):
         tree.posteriors(do={"rain": "yes"})
 

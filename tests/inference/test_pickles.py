@@ -103,5 +103,5 @@ def test_resolved_evidence_finds_its_backend_in_another_place(
             resolved = tree.resolve({"xray": "yes"}, **more)
             other = again(resolved)
             assert other.log_shift == resolved.log_shift
-            answers = [x.backend.run(x.case, []).log_evidence for x in (resolved, other)]
+            answers = [x.backend.run_case(x.case, []).log_evidence for x in (resolved, other)]
             assert answers[0] == answers[1]

@@ -418,7 +418,7 @@ def test_weights_that_are_no_ordinary_numbers(seed: int, monkeypatch: pytest.Mon
         """Posteriors of the variables, and ln P(e)."""
         axes = {v: np.argsort(np.argsort(plan.sets[v - 8])) if v >= 8 else [0] for v in given}
         weights, powers = ({v: x[i].transpose(axes[v]).ravel() for v, x in given.items()} for i in (0, 1))
-        return outcome(lambda: backend.run(ExtendedEvidence(state, weights, powers), [*range(10)]))
+        return outcome(lambda: backend.run_case(ExtendedEvidence(state, weights, powers), [*range(10)]))
 
     expected = answer(plan, Reference(plan, factors))
     monkeypatch.setattr("jtgpu.backends.wrappers.possible_states.LEAST_WORK", 0)

@@ -87,7 +87,7 @@ def indexed() -> float:
     state = np.full(plan.n_variables, -1, np.int32)
     state[[1, 5]] = 0
     evidence = Evidence(state)
-    answer = get("reference")(plan, factors).run(evidence)
+    answer = get("reference")(plan, factors).run_case(evidence)
     worst = 0.0
     choices: tuple[dict[str, Any], ...] = (
         {"transfers": "resident", "graph": False},
@@ -98,7 +98,7 @@ def indexed() -> float:
     for options in choices:
         backend = prepare(plan, factors, **options)
         for _ in range(2):
-            found = backend.run(evidence)
+            found = backend.run_case(evidence)
             worst = max(worst, float(np.abs(found.posterior - answer.posterior).max()))
             worst = max(worst, abs(found.log_evidence - answer.log_evidence))
         backend.close()
@@ -117,7 +117,7 @@ class Small:
         soft = {11: np.array([0.25, 1.0])}
         self.cases = [Evidence(self.states[0], soft), *(Evidence(s) for s in self.states[:3]), Evidence(self.states[0])]
         judge = get("reference")(self.plan, self.factors)
-        self.answers = [judge.run(case).posterior for case in self.cases]
+        self.answers = [judge.run_case(case).posterior for case in self.cases]
         self.table = judge.run_batch(self.states).posterior
 
 
@@ -127,7 +127,7 @@ def single(**options: Any) -> float:
     backend = gpu_backend.prepare(small.plan, small.factors, **options)
     worst = 0.0
     for case, answer in [*zip(small.cases, small.answers, strict=True)] * 3:
-        worst = max(worst, float(np.abs(backend.run(case).posterior - answer).max()))
+        worst = max(worst, float(np.abs(backend.run_case(case).posterior - answer).max()))
     backend.close()
     return worst
 
@@ -138,7 +138,7 @@ def pattern() -> float:
     cache = GpuPatternCache(small.plan, small.factors, gpu_backend.prepare(small.plan, small.factors))
     case, answer = small.cases[1], small.answers[1]
     own = cache.make(case.state >= 0)
-    error = max(float(np.abs(own.run(case).posterior - answer).max()) for _ in range(2))
+    error = max(float(np.abs(own.run_case(case).posterior - answer).max()) for _ in range(2))
     own.close()
     cache.close()
     return error
@@ -150,10 +150,10 @@ def reloaded() -> float:
     error = 0.0
     for engine in ENGINES:
         backend = gpu_backend.prepare(small.plan, [np.ones_like(f) for f in small.factors], engine=engine)
-        backend.run(small.cases[0])
+        backend.run_case(small.cases[0])
         backend.reload(small.factors)
         for case, answer in zip(small.cases, small.answers, strict=True):
-            error = max(error, float(np.abs(backend.run(case).posterior - answer).max()))
+            error = max(error, float(np.abs(backend.run_case(case).posterior - answer).max()))
         error = max(error, float(np.abs(backend.run_batch(small.states).posterior - small.table).max()))
         backend.close()
     return error

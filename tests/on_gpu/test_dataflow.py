@@ -45,7 +45,7 @@ def test_benchmark_networks(
     plan = model.plan(order=nets / f"{name}.num", max_table=None).plan
     backend = gpu_backend.prepare(plan, tables(model), engine="dataflow")
     hold_to_definition(plan, tables(model), backend, 2)
-    assert len({backend.run(Evidence.none(plan.n_variables)).posterior.tobytes() for _ in range(20)}) == 1
+    assert len({backend.run_case(Evidence.none(plan.n_variables)).posterior.tobytes() for _ in range(20)}) == 1
     backend.close()
 
 
@@ -55,14 +55,14 @@ def test_improbable_cases_are_computed_by_the_fallback(gpu: Device) -> None:
     plan = net.plan(order=list(range(n))).plan
     backend = gpu_backend.prepare(plan, tables(net), engine="dataflow")
     state = np.full(n, -1, np.int32)
-    assert backend.run(Evidence(state)).log_evidence == pytest.approx(0.0, abs=1e-12)
-    got = backend.run(Evidence(np.arange(n, dtype=np.int32) % 3))
+    assert backend.run_case(Evidence(state)).log_evidence == pytest.approx(0.0, abs=1e-12)
+    got = backend.run_case(Evidence(np.arange(n, dtype=np.int32) % 3))
     assert got.log_evidence == pytest.approx(math.log(1 / 3) + (n - 1) * math.log(0.1), rel=1e-12)
-    assert backend.run(Evidence(state)).log_evidence == pytest.approx(0.0, abs=1e-12)
-    assert backend.run(Evidence(np.arange(n, dtype=np.int32) % 3)).log_evidence == got.log_evidence
+    assert backend.run_case(Evidence(state)).log_evidence == pytest.approx(0.0, abs=1e-12)
+    assert backend.run_case(Evidence(np.arange(n, dtype=np.int32) % 3)).log_evidence == got.log_evidence
     backend.close()
     with pytest.raises(JtgpuError, match="closed"):
-        backend.run(Evidence(state))
+        backend.run_case(Evidence(state))
 
 
 def test_unsupported_networks_are_refused(gpu: Device) -> None:
@@ -87,7 +87,7 @@ def test_engines_share_the_gpu(gpu: Device) -> None:
     expected = {}
     for i, case in enumerate(given):
         try:
-            expected[i] = definition.run(case).posterior
+            expected[i] = definition.run_case(case).posterior
         except ImpossibleEvidence:
             continue
     wrong: list[int] = []
@@ -96,7 +96,7 @@ def test_engines_share_the_gpu(gpu: Device) -> None:
         backend = gpu_backend.prepare(plan, tables(model), engine=engine)
         for _ in range(50):
             for i, p in expected.items():
-                if not np.allclose(backend.run(given[i]).posterior, p, rtol=0, atol=TOLERANCE):
+                if not np.allclose(backend.run_case(given[i]).posterior, p, rtol=0, atol=TOLERANCE):
                     wrong.append(i)
         backend.close()
 

@@ -231,7 +231,7 @@ def test_trees_frames_and_threads(devices: Any) -> None:
 def test_single_cases_go_to_the_first_card_alone() -> None:
     net, backend = several("asia.net", [0, 0])
     assert isinstance(backend, MultiDevice)
-    backend.run(Evidence.none(len(net)))
+    backend.run_case(Evidence.none(len(net)))
     first, second = (worker.object for worker in backend._pool.workers)
     assert second._made is None
     backend.run_batch(np.full((500, len(net)), -1, np.int32))

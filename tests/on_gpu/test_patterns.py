@@ -66,10 +66,10 @@ def test_published_networks(gpu: Device, nets: Path, name: str) -> None:
         given = cases(net, share, 4, seed)
         new = cache.make(given[0].state >= 0)
         for case in given:
-            got, expected = new.run(case), exact.run(case)
+            got, expected = new.run_case(case), exact.run_case(case)
             np.testing.assert_allclose(got.posterior, expected.posterior, rtol=0, atol=1e-10)
             assert got.log_evidence == pytest.approx(expected.log_evidence, abs=1e-9)
-        assert len({new.run(given[0]).posterior.tobytes() for _ in range(5)}) == 1
+        assert len({new.run_case(given[0]).posterior.tobytes() for _ in range(5)}) == 1
         new.close()
     cache.close()
     exact.close()
@@ -111,7 +111,7 @@ def test_a_tree_changes_to_the_plan_of_a_pattern_and_gives_all_back(gpu: Device)
     with gpu.active():
         assert before - gpu.free_memory() < 16 << 20
     with pytest.raises(JtgpuError, match="closed"):
-        backend.run(given[0])
+        backend.run_case(given[0])
 
 
 def test_an_engine_whose_calls_are_not_quicker_is_not_used(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def test_an_engine_whose_calls_are_not_quicker_is_not_used(gpu: Device, monkeypa
     plan = net.plan(order="min-fill").plan
     backend = GpuPatternCache(plan, tables(net), gpu_backend.prepare(plan, tables(net)))
     case = cases(net, 0.2, 1, 2)[0]
-    seen, bits = case.state >= 0, backend.gpu.run(case).posterior.tobytes()
+    seen, bits = case.state >= 0, backend.gpu.run_case(case).posterior.tobytes()
     monkeypatch.setattr(patterns, "CALL_SHARE", 1e9)
     used, reason = backend.improve(seen, None, backend.work(seen))
     assert used is not None
@@ -132,7 +132,7 @@ def test_an_engine_whose_calls_are_not_quicker_is_not_used(gpu: Device, monkeypa
 
     def query() -> None:
         while not done.is_set():
-            wrong.extend(x for x in (backend.gpu.run(case).posterior.tobytes(),) if x != bits)
+            wrong.extend(x for x in (backend.gpu.run_case(case).posterior.tobytes(),) if x != bits)
 
     querying = threading.Thread(target=query)
     querying.start()
@@ -154,14 +154,14 @@ def test_patterns_and_threads(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> N
     plan = net.plan(order="min-fill").plan
     exact = gpu_backend.prepare(plan, tables(net))
     given = [case for seed in range(5) for case in cases(net, 0.2, 2, seed)]
-    expected = [exact.run(case) for case in given]
+    expected = [exact.run_case(case) for case in given]
     backend = GpuPatternCache(plan, tables(net), gpu_backend.prepare(plan, tables(net)))
     wrong: list[int] = []
 
     def query(first: int) -> None:
         for i in range(40):
             at = (first + i // 2) % len(given)
-            got = backend.run(given[at])
+            got = backend.run_case(given[at])
             if not np.allclose(got.posterior, expected[at].posterior, rtol=0, atol=1e-10):
                 wrong.append(at)
 
@@ -172,7 +172,7 @@ def test_patterns_and_threads(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> N
         t.join()
     assert not wrong
     with pytest.raises(ImpossibleEvidence):
-        backend.run(Evidence(given[0].state, {int(v): np.zeros(int(plan.cardinality[v])) for v in [0]}))
+        backend.run_case(Evidence(given[0].state, {int(v): np.zeros(int(plan.cardinality[v])) for v in [0]}))
     backend.close()
     exact.close()
 
@@ -186,13 +186,13 @@ def test_queries_wait_for_the_users_stream(gpu: Device) -> None:
         stream, done = gpu.stream(), gpu.event()
         a, b = gpu.alloc(256 << 20), gpu.alloc(256 << 20)
     backend = gpu_backend.prepare(plan.plan, tables(net), stream=stream)
-    backend.run(case)
+    backend.run_case(case)
     restricted = GpuPatternCache(plan.plan, tables(net), backend).make(np.arange(50) < 1)
     first = Evidence(np.where(np.arange(50) < 1, 0, -1).astype(np.int32))
     for query in (
-        lambda: backend.run(case).posterior,
+        lambda: backend.run_case(case).posterior,
         lambda: backend.run_batch(case.state[None]).posterior[0],
-        lambda: restricted.run(first).posterior,
+        lambda: restricted.run_case(first).posterior,
     ):
         with gpu.active():
             for _ in range(200):  # tens of milliseconds of copies

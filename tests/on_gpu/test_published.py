@@ -47,23 +47,23 @@ def plan_of(folder: Path, name: str) -> tuple[NetworkPlan, list[np.ndarray]]:
 def cases(plan: Any, factors: list[np.ndarray], reference: Any) -> list[tuple[Evidence, Result]]:
     """No evidence; a tenth of the variables at likely states; likelihoods in addition."""
     none = Evidence.none(plan.n_variables)
-    answers = [(none, reference.run(none))]
+    answers = [(none, reference.run_case(none))]
     rng = np.random.default_rng(11)
     ptr, state = plan.posterior_ptr, none.state.copy()
     for v in rng.choice(plan.n_variables, max(1, plan.n_variables // 10), replace=False).tolist():
         state[v] = int(answers[0][1].posterior[ptr[v] : ptr[v + 1]].argmax())
     hard = Evidence(state)
     try:
-        answers.append((hard, reference.run(hard)))
+        answers.append((hard, reference.run_case(hard)))
     except errors.ImpossibleEvidence:
         state[np.flatnonzero(state >= 0)[3:]] = -1
-        answers.append((hard, reference.run(hard)))
+        answers.append((hard, reference.run_case(hard)))
     soft = {
         v: rng.random(int(plan.cardinality[v])) * 1e-30 + 1e-32
         for v in rng.choice(plan.n_variables, 4, replace=False).tolist()
     }
     mixed = Evidence(answers[1][0].state, soft)
-    answers.append((mixed, reference.run(mixed)))
+    answers.append((mixed, reference.run_case(mixed)))
     return answers
 
 
@@ -77,7 +77,7 @@ def test_propagation_agrees_with_the_reference(gpu: Device, nets: Path, name: st
         try:
             for evidence, answer in expected:
                 for _ in range(2):
-                    found = backend.run(evidence)
+                    found = backend.run_case(evidence)
                     np.testing.assert_allclose(
                         found.posterior, answer.posterior, rtol=0, atol=1e-11, err_msg=str(options)
                     )
@@ -93,7 +93,7 @@ def test_the_same_bits_every_run(gpu: Device, nets: Path) -> None:
         backend = prepare(
             planned.plan, factors, transfers=transfers, normalise="kernel" if transfers == "each" else "auto"
         )
-        runs = [backend.run(evidence) for _ in range(5)]
+        runs = [backend.run_case(evidence) for _ in range(5)]
         backend.close()
         for other in runs[1:]:
             np.testing.assert_array_equal(other.posterior, runs[0].posterior)
@@ -103,10 +103,10 @@ def test_the_same_bits_every_run(gpu: Device, nets: Path) -> None:
 def test_float32_is_near(gpu: Device, nets: Path) -> None:
     planned, factors = plan_of(nets, "Mildew")
     evidence = Evidence.none(planned.plan.n_variables)
-    answer = get("reference")(planned.plan, factors).run(evidence)
+    answer = get("reference")(planned.plan, factors).run_case(evidence)
     for transfers in ("each", "resident"):
         backend = prepare(planned.plan, factors, dtype="float32", transfers=transfers)
-        found = backend.run(evidence)
+        found = backend.run_case(evidence)
         backend.close()
         np.testing.assert_allclose(found.posterior, answer.posterior, atol=1e-4)
 
@@ -116,7 +116,7 @@ def test_the_engine_survives_impossible_evidence(gpu: Device, nets: Path, transf
     planned, factors = plan_of(nets, "Water")
     plan = planned.plan
     backend = prepare(plan, factors, transfers=transfers)
-    fine = backend.run(Evidence.none(plan.n_variables))
+    fine = backend.run_case(Evidence.none(plan.n_variables))
     v = next(
         v
         for v in range(plan.n_variables)
@@ -125,8 +125,8 @@ def test_the_engine_survives_impossible_evidence(gpu: Device, nets: Path, transf
     state = np.full(plan.n_variables, -1, np.int32)
     state[v] = int(np.argmin(fine.posterior[plan.posterior_ptr[v] : plan.posterior_ptr[v + 1]]))
     with pytest.raises(errors.ImpossibleEvidence):
-        backend.run(Evidence(state))
-    np.testing.assert_array_equal(backend.run(Evidence.none(plan.n_variables)).posterior, fine.posterior)
+        backend.run_case(Evidence(state))
+    np.testing.assert_array_equal(backend.run_case(Evidence.none(plan.n_variables)).posterior, fine.posterior)
     backend.close()
 
 
@@ -137,7 +137,7 @@ def test_a_thousand_trees_leak_nothing(gpu: Device, nets: Path) -> None:
 
     def one(transfers: str) -> None:
         backend = prepare(planned.plan, factors, transfers=transfers, min_entries=0)
-        backend.run(evidence)
+        backend.run_case(evidence)
         backend.close()
 
     for transfers in ("each", "resident"):
@@ -158,7 +158,7 @@ def test_out_of_memory_reports_sizes_and_leaves_the_context_usable(gpu: Device, 
     planned, factors = plan_of(nets, "Water")
     evidence = Evidence.none(planned.plan.n_variables)
     backend = prepare(planned.plan, factors, transfers="resident")
-    answer = backend.run(evidence)
+    answer = backend.run_case(evidence)
     with gpu.active():
         hog = gpu.alloc(gpu.free_memory() - (48 << 20))
         try:
@@ -169,9 +169,9 @@ def test_out_of_memory_reports_sizes_and_leaves_the_context_usable(gpu: Device, 
                 gpu.alloc(1 << 40)
         finally:
             hog.free()
-    np.testing.assert_array_equal(backend.run(evidence).posterior, answer.posterior)
+    np.testing.assert_array_equal(backend.run_case(evidence).posterior, answer.posterior)
     again = prepare(planned.plan, factors, transfers="resident")
-    np.testing.assert_array_equal(again.run(evidence).posterior, answer.posterior)
+    np.testing.assert_array_equal(again.run_case(evidence).posterior, answer.posterior)
     again.close()
     backend.close()
 
@@ -184,7 +184,7 @@ def test_together_with_pytorch(gpu: Device, nets: Path) -> None:
     planned, factors = plan_of(nets, "powerplant")
     backend = prepare(planned.plan, factors, transfers="resident")
     for _ in range(3):
-        backend.run(Evidence.none(planned.plan.n_variables))
+        backend.run_case(Evidence.none(planned.plan.n_variables))
         x = x + 1
         assert float(x.sum()) > 0
     backend.close()
@@ -199,7 +199,7 @@ def test_together_with_cupy(gpu: Device, nets: Path) -> None:
     planned, factors = plan_of(nets, "powerplant")
     for transfers in ("each", "resident"):
         backend = prepare(planned.plan, factors, transfers=transfers, min_entries=0)
-        backend.run(Evidence.none(planned.plan.n_variables))
+        backend.run_case(Evidence.none(planned.plan.n_variables))
         x = x + 1
         backend.close()
     assert float(x.sum()) == 499_500 + 2000
@@ -211,7 +211,7 @@ def test_no_context_stays_current(gpu: Device, nets: Path) -> None:
     planned, factors = plan_of(nets, "powerplant")
     assert cuda.Context.get_current() is None
     backend = prepare(planned.plan, factors)
-    backend.run(Evidence.none(planned.plan.n_variables))
+    backend.run_case(Evidence.none(planned.plan.n_variables))
     assert cuda.Context.get_current() is None
     backend.close()
     assert cuda.Context.get_current() is None
@@ -221,7 +221,7 @@ def test_several_threads_and_trees(gpu: Device, nets: Path) -> None:
     planned, factors = plan_of(nets, "Mildew")
     plan = planned.plan
     evidence = Evidence.none(plan.n_variables)
-    answer = get("reference")(plan, factors).run(evidence)
+    answer = get("reference")(plan, factors).run_case(evidence)
     shared = prepare(plan, factors, transfers="resident")
     failures: list[BaseException] = []
 
@@ -230,7 +230,7 @@ def test_several_threads_and_trees(gpu: Device, nets: Path) -> None:
             own = prepare(plan, factors, transfers="each")
             for _ in range(5):
                 for backend in (shared, own):
-                    np.testing.assert_allclose(backend.run(evidence).posterior, answer.posterior, atol=1e-11)
+                    np.testing.assert_allclose(backend.run_case(evidence).posterior, answer.posterior, atol=1e-11)
             own.close()
         except BaseException as error:  # a thread's failure is the test's
             failures.append(error)
@@ -276,7 +276,7 @@ def test_tuned_rules_are_measured_saved_and_used(
     backend = prepare(planned.plan, factors, thresholds="tuned")
     assert backend.rules.split_n == found.rules["split_n"]
     assert backend.rules.min_entries == found.rules["min_entries"]
-    backend.run(Evidence.none(planned.plan.n_variables))
+    backend.run_case(Evidence.none(planned.plan.n_variables))
     backend.close()
     resident = prepare(planned.plan, factors, thresholds="tuned", transfers="resident", scatter_threads=64)
     assert resident.rules.threshold == 0

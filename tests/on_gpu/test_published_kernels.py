@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jtgpu.device.context import Device, Launch
-from jtgpu.device.nvcc import JOB
+from jtgpu.device.structs import JOB
 from jtgpu.published.junction_trees import host
 from jtgpu.published.junction_trees.indextables import Shape
 from jtgpu.published.junction_trees.rules import Rules

@@ -49,7 +49,7 @@ def test_a_card_that_is_full_at_any_step(gpu: Device, dtype: str) -> None:
     plan = net.plan(order="min-fill").plan
     nothing = Evidence.none(plan.n_variables)
     states = np.full((2000, plan.n_variables), -1, np.int32)
-    expected = reference.prepare(plan, tables(net)).run(nothing).posterior
+    expected = reference.prepare(plan, tables(net)).run_case(nothing).posterior
     tolerance = 1e-10 if dtype == "float64" else 1e-5
     gpu_backend.prepare(plan, tables(net), dtype=dtype).close()
     answered, failed = 0, 0
@@ -60,7 +60,7 @@ def test_a_card_that_is_full_at_any_step(gpu: Device, dtype: str) -> None:
         try:
             backend = gpu_backend.prepare(plan, tables(net), dtype=dtype)
             try:
-                np.testing.assert_allclose(backend.run(nothing).posterior, expected, rtol=0, atol=tolerance)
+                np.testing.assert_allclose(backend.run_case(nothing).posterior, expected, rtol=0, atol=tolerance)
                 if dtype == "float64":
                     got = backend.run_batch(states)
                     np.testing.assert_allclose(got.posterior[-1], expected, rtol=0, atol=tolerance)
@@ -77,7 +77,7 @@ def test_a_card_that_is_full_at_any_step(gpu: Device, dtype: str) -> None:
     assert failed
     assert answered
     backend = gpu_backend.prepare(plan, tables(net), dtype=dtype)
-    np.testing.assert_allclose(backend.run(nothing).posterior, expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(backend.run_case(nothing).posterior, expected, rtol=0, atol=tolerance)
     backend.close()
 
 

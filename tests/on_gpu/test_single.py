@@ -53,12 +53,12 @@ def hold_to_definition(plan: Plan, factors: list[np.ndarray], backend: gpu_backe
     definition = reference.prepare(plan, factors)
     for case in cases(plan, n, 7):
         try:
-            expected = definition.run(case)
+            expected = definition.run_case(case)
         except ImpossibleEvidence:
             with pytest.raises(ImpossibleEvidence):
-                backend.run(case)
+                backend.run_case(case)
             continue
-        got = backend.run(case)
+        got = backend.run_case(case)
         np.testing.assert_allclose(got.posterior, expected.posterior, rtol=0, atol=TOLERANCE)
         assert got.log_evidence == pytest.approx(expected.log_evidence, abs=1e-9, rel=1e-12)
 
@@ -88,7 +88,7 @@ def test_batches(gpu: Device, name: str) -> None:
     np.testing.assert_array_equal(again.posterior, np.tile(got.posterior, (3, 1)))
     for i, row in enumerate(states.astype(np.int32)):
         try:
-            expected = definition.run(Evidence(row))
+            expected = definition.run_case(Evidence(row))
         except ImpossibleEvidence:
             assert got.impossible[i]
             assert got.log_evidence[i] == -math.inf
@@ -125,11 +125,11 @@ def test_reloaded_numbers_give_the_answers_of_a_new_backend(gpu: Device, options
     backend = gpu_backend.prepare(plan, tables(model), **options)
     nothing = Evidence.none(plan.n_variables)
     for factors in (others, tables(model)):
-        backend.run(nothing)
+        backend.run_case(nothing)
         backend.reload(factors)
         fresh = gpu_backend.prepare(plan, factors, **options)
         for case in (nothing, Evidence(np.where(np.arange(plan.n_variables) == 3, 0, -1).astype(np.int32)), nothing):
-            got, expected = backend.run(case), fresh.run(case)
+            got, expected = backend.run_case(case), fresh.run_case(case)
             np.testing.assert_array_equal(got.posterior, expected.posterior)
             assert got.log_evidence == expected.log_evidence
         fresh.close()
@@ -141,7 +141,7 @@ def test_a_chain_of_5000_variables_does_not_underflow(gpu: Device) -> None:
     net = chain(n, 3)
     plan = net.plan(order=list(range(n))).plan
     backend = gpu_backend.prepare(plan, tables(net))
-    got = backend.run(Evidence(np.arange(n, dtype=np.int32) % 3))
+    got = backend.run_case(Evidence(np.arange(n, dtype=np.int32) % 3))
     assert got.log_evidence == pytest.approx(math.log(1 / 3) + (n - 1) * math.log(0.1), rel=1e-12)
     backend.close()
 
@@ -153,7 +153,7 @@ def test_the_same_bits_every_run(gpu: Device, nets: Path) -> None:
     for _ in range(2):
         backend = gpu_backend.prepare(plan, tables(model))
         for _ in range(20):
-            seen.add(backend.run(Evidence.none(plan.n_variables)).posterior.tobytes())
+            seen.add(backend.run_case(Evidence.none(plan.n_variables)).posterior.tobytes())
         backend.close()
     assert len(seen) == 1
 
@@ -166,7 +166,7 @@ def test_trees_and_threads_share_the_card(gpu: Device) -> None:
     expected = {}
     for i, case in enumerate(given):
         try:
-            expected[i] = definition.run(case).posterior
+            expected[i] = definition.run_case(case).posterior
         except ImpossibleEvidence:
             continue
     shared = gpu_backend.prepare(plan, tables(model))
@@ -176,7 +176,7 @@ def test_trees_and_threads_share_the_card(gpu: Device) -> None:
         backend = gpu_backend.prepare(plan, tables(model)) if own else shared
         for _ in range(20):
             for i, p in expected.items():
-                if not np.allclose(backend.run(given[i]).posterior, p, rtol=0, atol=TOLERANCE):
+                if not np.allclose(backend.run_case(given[i]).posterior, p, rtol=0, atol=TOLERANCE):
                     wrong.append(i)
         if own:
             backend.close()
@@ -206,7 +206,7 @@ def test_memory_comes_back(gpu: Device) -> None:
     with gpu.active():
         assert before - gpu.free_memory() < 16 << 20
     with pytest.raises(JtgpuError, match="closed"):
-        backend.run(Evidence.none(plan.n_variables))
+        backend.run_case(Evidence.none(plan.n_variables))
 
 
 @pytest.mark.alone

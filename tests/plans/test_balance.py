@@ -107,11 +107,11 @@ def test_any_price_gives_the_same_answers(data: st.DataObject) -> None:
     factors = [f.table for f in compiler.model_factors(model)]
     nothing = Evidence.none(len(model))
     try:
-        expected = reference.prepare(plan, factors).run(nothing)
+        expected = reference.prepare(plan, factors).run_case(nothing)
     except ImpossibleEvidence:  # a Markov network of nothing but zeros
         return
     for price in (0.0, 1e-3, 1.0, GPU_US_PER_CRITICAL_US):
         other = relowered(plan, price) if price else relowered(plan, lowering=SLIM)
-        found = reference.prepare(other, factors).run(nothing)
+        found = reference.prepare(other, factors).run_case(nothing)
         assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-9)
         np.testing.assert_allclose(found.posterior, expected.posterior, atol=1e-12)

@@ -185,8 +185,8 @@ def test_other_workers_take_the_slices_of_one_that_fails(
 
     on = DevicePool(prepare, [(f"card {i}", {"number": i}) for i in range(3)])
     nothing = Evidence.none(len(net))
-    expected = plan.prepare("cpu", factors, threads=1).run(nothing)
-    found = plan.prepare("cpu", factors, executor=on_devices(on)).run(nothing)
+    expected = plan.prepare("cpu", factors, threads=1).run_case(nothing)
+    found = plan.prepare("cpu", factors, executor=on_devices(on)).run_case(nothing)
     assert found.log_evidence == expected.log_evidence
     np.testing.assert_array_equal(found.posterior, expected.posterior)
     with pytest.raises(errors.TableTooLarge, match="card 1 is full"):

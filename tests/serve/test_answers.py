@@ -262,7 +262,7 @@ def test_measured_cases_do_not_repeat_an_evidence_pattern(alarm: JunctionTree, m
     backend = alarm.intervened().backend
     seen: set[bytes] = set()
     repeated = 0
-    run, run_few = backend.run, backend.run_few
+    run, run_few = backend.run_case, backend.run_few
 
     def record(states: Any) -> None:
         nonlocal repeated
@@ -279,7 +279,7 @@ def test_measured_cases_do_not_repeat_an_evidence_pattern(alarm: JunctionTree, m
             record(states[0])
         return run_few(states, likelihood)
 
-    monkeypatch.setattr(backend, "run", one)
+    monkeypatch.setattr(backend, "run_case", one)
     monkeypatch.setattr(backend, "run_few", mixed)
     rates = measure(alarm)
     assert len(seen) >= 20

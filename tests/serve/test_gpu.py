@@ -74,7 +74,7 @@ def test_the_cpu_answers_after_a_failure(
             raise BackendUnavailable("the GPU failed: an illegal memory access")
 
         backend = gpu.intervened().backend
-        for name in ("run", "run_batch", "run_few"):
+        for name in ("run_case", "run_batch", "run_few"):
             monkeypatch.setattr(backend, name, fails)
         first = client.request("POST", PATH, json=BODIES[0])
         assert first.status_code == 503
@@ -96,7 +96,7 @@ def test_a_failure_while_warming_up(asia: JunctionTree, monkeypatch: pytest.Monk
 
     with jtgpu.load("asia").compile("cpu") as tree:
         monkeypatch.setattr(JunctionTree, "device", property(lambda self: "a GPU" if self is tree else ""))
-        monkeypatch.setattr(tree.intervened().backend, "run", fails)
+        monkeypatch.setattr(tree.intervened().backend, "run_case", fails)
         app = App({"asia": tree})
         try:
             app.warm()

@@ -3,7 +3,7 @@
 // The published system of 2012: states of 16 bits, variable by variable, rows padded; one kernel for each number of
 // parents; sets by their index in the combinatorial number system, so that only ranges of indices go to the device. A
 // warp takes a set here, where the published kernels took a work item each.
-// jtgpu/published/ordering_gpu.py repeats the layouts.
+// jtgpu/published/ordering_gpu.py fills the structs.
 #include "learn/numbers.cuh"
 
 #define WARPS 8

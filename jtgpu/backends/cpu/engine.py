@@ -191,19 +191,16 @@ class Cpu(Backend):
         """Cores that one query may use."""
         return self.runner.threads
 
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        return self._run(evidence.state >= _ZERO, evidence, targets)
+    takes_maps = True
 
-    def run_mapped(self, states: StateMap, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        return self._run(evidence.state >= _ZERO if states.seen is None else states.seen, evidence, targets, states)
-
-    def _run(
-        self, seen: NDArray[np.bool_], evidence: Evidence, targets: Sequence[int] | None, states: StateMap | None = None
+    def run_case(
+        self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
     ) -> Result:
         runner = self.runner
         model = runner.model
         space = runner.acquire(model)
         try:
+            seen = evidence.state >= _ZERO if states is None or states.seen is None else states.seen
             cached = model.programs.get(seen, soft_of(evidence), targets)
             log_evidence = runner.run(space, cached, evidence, tables=False, states=states)
             return Result(runner.posteriors(space, cached, evidence, states), log_evidence)
@@ -363,7 +360,7 @@ class CpuSession:
                 raise JtgpuError("this session is closed")
             seen, soft = evidence.state >= 0, soft_of(evidence)
             if model.programs.get(seen, soft, targets).terms <= SMALL:
-                return backend.run(evidence, targets)
+                return backend.run_case(evidence, targets)
             cached = model.programs.get(seen, soft, targets, layout=self._layout)
             cached.leave_out_zeros(model.numbers, runner.cards, cells=self._cells)
             weights, weight_ptr, log_scale = scaled_weights(evidence, runner.program)
@@ -371,7 +368,7 @@ class CpuSession:
             space.fit_program(cached, self._cells)
             log_evidence = IMPOSSIBLE
             if log_scale != log_scale or model.numbers.is_lossy:
-                return backend.run(evidence, targets)
+                return backend.run_case(evidence, targets)
             if log_scale != IMPOSSIBLE:
                 log_evidence = _sweep.run_changed(
                     space.arena, space.exponent, p.records, p.record_ptr, p.loads, p.load_ptr, p.roots,
@@ -381,7 +378,7 @@ class CpuSession:
                 )  # fmt: skip
             if log_evidence != log_evidence:
                 self._forget()  # tables that lost digits must not serve a later query
-                return backend.run(evidence, targets)
+                return backend.run_case(evidence, targets)
             if log_evidence == IMPOSSIBLE:
                 raise ImpossibleEvidence("the evidence has probability 0")
             return Result(runner.posteriors(space, cached, evidence), float(log_evidence + log_scale))
@@ -410,7 +407,7 @@ def warm_up(plan: Plan) -> None:
     # plan: Any; a small one
     backend = Cpu(plan, [np.ones(plan.cardinality[list(scope)]) for scope in plan.factor_scopes], threads=2)
     nothing, rows = Evidence.none(plan.n_variables), np.full((ENOUGH, plan.n_variables), -1, np.int32)
-    backend.run(nothing)
+    backend.run_case(nothing)
     session = backend.session()
     session.run(nothing)
     session.close()

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..slices import SlicePasses
+    from ..state_map import StateMap
     from .batch.engine import BatchEngine
     from .case import CaseEngine
     from .counts.engine import CountEngine
@@ -116,15 +117,17 @@ class Gpu(Backend):
         """Engine of single cases: ``"dataflow"`` or ``"levels"``."""
         return self.engine.kind
 
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """See `jtgpu.backends.base.Backend.run`; computes every variable whatever the targets."""
+    def run_case(
+        self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
+    ) -> Result:
+        """See `jtgpu.backends.base.Backend.run_case`; computes every variable whatever the targets."""
         engine = self._engine or self.engine
         result = None
         if not exponents_of(evidence):
             result = engine.run(evidence)
             if result is None and engine.log_least_root == math.inf:
                 result = self._fallback.get().run(evidence)
-        return self.maker.host.run(evidence) if result is None else result
+        return self.maker.host.run_case(evidence) if result is None else result
 
     # Tables of cases --------------------------------------------------------------------------------------------
 

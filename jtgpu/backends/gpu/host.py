@@ -126,9 +126,9 @@ class Host:
 
     # Their answers ------------------------------------------------------------------------------------------------
 
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """The answer of a case, as `jtgpu.backends.base.Backend.run` declares."""
-        return self._backend(evidence.state[None]).run(evidence, targets)
+    def run_case(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+        """The answer of a case, as `jtgpu.backends.base.Backend.run_case` declares."""
+        return self._backend(evidence.state[None]).run_case(evidence, targets)
 
     def run_batch(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], targets: Sequence[int] | None

@@ -29,7 +29,7 @@ Loop = tuple[int, tuple[int, int, int]]  # extent; strides in the output, A and 
 Scope = tuple[int, ...]
 
 
-class Step(NamedTuple):
+class Contraction(NamedTuple):
     """One contraction of at most two tables."""
 
     out: int
@@ -41,7 +41,7 @@ class Lowered:
     """Contractions of at most two tables; the plan's factors are the first tables."""
 
     plan: Plan
-    steps: tuple[Step, ...]  # in an order in which they can run
+    steps: tuple[Contraction, ...]  # in an order in which they can run
     scopes: tuple[Scope, ...]  # of every table
     roots: tuple[int, ...]  # tables of P(e), one a component
     answers: tuple[int, ...]  # the other tables that are wanted
@@ -96,23 +96,23 @@ class Lowered:
                 waiting += self.steps[i].ins
         return steps
 
-    def with_steps(self, steps: Iterable[Step], scopes: Iterable[Scope], answers: Sequence[int]) -> Lowered:
+    def with_steps(self, steps: Iterable[Contraction], scopes: Iterable[Scope], answers: Sequence[int]) -> Lowered:
         """Other contractions of the same plan."""
         return replace(self, steps=tuple(steps), scopes=tuple(scopes), answers=tuple(answers))
 
 
 def lowered(plan: Plan) -> Lowered:
     """The contractions of a plan's posteriors."""
-    steps, scopes = _pairs(plan, plan.table_scopes, map(Step, plan.op_out.tolist(), plan.op_inputs))
+    steps, scopes = _pairs(plan, plan.table_scopes, map(Contraction, plan.op_out.tolist(), plan.op_inputs))
     return Lowered(plan, steps, scopes, tuple(plan.root_table.tolist()), tuple(plan.posterior_table.tolist()))
 
 
 def _pairs(
-    plan: Plan, table_scopes: Sequence[Scope], steps: Iterable[Step]
-) -> tuple[tuple[Step, ...], tuple[Scope, ...]]:
+    plan: Plan, table_scopes: Sequence[Scope], steps: Iterable[Contraction]
+) -> tuple[tuple[Contraction, ...], tuple[Scope, ...]]:
     """Split contractions of more than two tables: multiply the two that leave the smallest table first."""
     scopes = list(table_scopes)
-    made: list[Step] = []
+    made: list[Contraction] = []
     for out, ins in steps:
         left = list(ins)
         while len(left) > 2:
@@ -123,9 +123,9 @@ def _pairs(
                 options.append((plan.size(tuple(joint)), i, j, joint & others))
             _, i, j, kept = min(options, key=lambda o: o[:3])
             scopes.append(tuple(sorted(kept, key=lambda v: int(plan.axis_rank[v]))))
-            made.append(Step(len(scopes) - 1, (left[j], left[i])))
+            made.append(Contraction(len(scopes) - 1, (left[j], left[i])))
             left = [t for k, t in enumerate(left) if k not in (i, j)] + [len(scopes) - 1]
-        made.append(Step(out, tuple(left)))
+        made.append(Contraction(out, tuple(left)))
     return tuple(made), tuple(scopes)
 
 
@@ -138,9 +138,9 @@ def split_sums(program: Lowered) -> Lowered:
     entry for every `MOST_SUM` multiply-adds.
     """
     plan, scopes = program.plan, list(program.scopes)
-    steps: list[Step] = []
+    steps: list[Contraction] = []
 
-    def add(step: Step) -> None:
+    def add(step: Contraction) -> None:
         joint = set().union(*(scopes[t] for t in step.ins))
         summed = sorted(joint - set(scopes[step.out]), key=lambda v: int(plan.axis_rank[v]))
         length = plan.size(tuple(summed))
@@ -156,8 +156,8 @@ def split_sums(program: Lowered) -> Lowered:
             return
         scopes.append(tuple(sorted(left | set(scopes[step.out]), key=lambda v: int(plan.axis_rank[v]))))
         made = len(scopes) - 1
-        steps.append(Step(made, step.ins))
-        add(Step(step.out, (made,)))
+        steps.append(Contraction(made, step.ins))
+        add(Contraction(step.out, (made,)))
 
     for step in program.steps:
         add(step)
@@ -187,7 +187,7 @@ def count_program(plan: Plan, *, split: bool) -> CountProgram:
     for out in base.outs:
         number[out] = len(number)
     contractions = (
-        Step(number[out], tuple(number[t] for t in ins)) for out, ins in zip(base.outs, base.ins, strict=True)
+        Contraction(number[out], tuple(number[t] for t in ins)) for out, ins in zip(base.outs, base.ins, strict=True)
     )
     steps, scopes = _pairs(plan, [base.scopes[t] for t in number], contractions)
     program = Lowered(plan, steps, scopes, tuple(number[t] for t in base.roots), ())
@@ -195,7 +195,7 @@ def count_program(plan: Plan, *, split: bool) -> CountProgram:
         program = split_sums(program)
     derivative = tuple(UNIT if t == UNIT else number[t] for t in base.factor_derivative)
     n = len(program.scopes)
-    products = [Step(n + f, (f,) if d == UNIT else (f, d)) for f, d in enumerate(derivative)]
+    products = [Contraction(n + f, (f,) if d == UNIT else (f, d)) for f, d in enumerate(derivative)]
     families = program.scopes[: plan.n_factors]
     whole = program.with_steps([*program.steps, *products], [*program.scopes, *families], [x.out for x in products])
     return CountProgram(whole, len(program.steps), derivative, base.factor_root)
@@ -205,7 +205,7 @@ def count_program(plan: Plan, *, split: bool) -> CountProgram:
 
 
 def loops_of(
-    cards: NDArray[np.int64], rank: NDArray[np.int64], scopes: Sequence[Scope], step: Step
+    cards: NDArray[np.int64], rank: NDArray[np.int64], scopes: Sequence[Scope], step: Contraction
 ) -> tuple[Loop, ...]:
     """The joint axes of a contraction, slowest first; neighbours that every table walks alike are one axis."""
     # cards, rank: (V,) States of every variable, and its place in the order of axes

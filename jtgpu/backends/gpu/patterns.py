@@ -23,6 +23,7 @@ from ...errors import BackendUnavailable, ImpossibleEvidence, TableTooLarge
 from ...plans.conditioning import Restriction
 from ..base import Backend, Evidence, PlainSession, Result, Session, Tables
 from ..reference import exponents_of
+from ..wrappers.delegating import DelegatingBackend
 from ..wrappers.pattern import Pattern, PatternBackend
 from ..wrappers.pattern_cache import PatternCache
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from ...device.context import Device
     from ...plans.plan import Plan
+    from ..state_map import StateMap
     from .backend import Gpu
     from .case import CaseEngine
     from .select import RestrictedSchedule
@@ -63,12 +65,12 @@ class RestrictedBackend(Backend):
         """(V+1,) first cell of each variable in an answer."""
         return self._ptr
 
-    def run(
-        self, evidence: Evidence, targets: Sequence[int] | None = None, session: Session | None = None
+    def run_case(
+        self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
     ) -> Result:
-        """See `PatternBackend.run`; computes every variable whatever the targets."""
+        """See `Backend.run_case`; computes every variable whatever the targets."""
         result = self.try_run(evidence)
-        return self._default.run(evidence) if result is None else result
+        return self._default.run_case(evidence) if result is None else result
 
     def try_run(self, evidence: Evidence) -> Result | None:
         if exponents_of(evidence):
@@ -184,6 +186,11 @@ class GpuPatternCache(PatternCache):
     def tables(self) -> Tables:
         """The GPU's engine."""
         return self.gpu.tables
+
+    # tables go to the GPU: an engine of a pattern answers a row a launch
+    run_batch, run_few, run_columns = (
+        DelegatingBackend.run_batch, DelegatingBackend.run_few, DelegatingBackend.run_columns,
+    )  # fmt: skip
 
     @property
     def device(self) -> Device:

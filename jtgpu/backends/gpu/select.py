@@ -14,7 +14,7 @@ from ...util.arguments import report
 from .case import CaseEngine
 from .dataflow.engine import DataflowEngine
 from .dataflow.graph import RestrictedFactors
-from .dataflow.schedule import Schedule, make_schedule
+from .dataflow.schedule import DataflowSchedule, make_schedule
 from .host import Host
 from .levels.engine import LevelEngine
 from .levels.schedule import make_schedule as make_level_schedule
@@ -31,7 +31,7 @@ LEVELS_US = (8.0, 2.4, 0.6e-6)  # microseconds on an H100 of a kernel a level: i
 DATAFLOW_CAPABILITY = (7, 0)  # warps of a block that make progress independently
 
 
-RestrictedSchedule = tuple[Plan, RestrictedFactors, Schedule]
+RestrictedSchedule = tuple[Plan, RestrictedFactors, DataflowSchedule]
 
 
 class EngineMaker:

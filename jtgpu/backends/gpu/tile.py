@@ -52,7 +52,7 @@ class Tiling(NamedTuple):
         return self.whole_latency + weight * (self.share + (self.again.share if self.again else 0.0))
 
 
-class Work(NamedTuple):
+class TileWork(NamedTuple):
     """The work of one way to cover a contraction."""
 
     shape: tuple[int, int]
@@ -75,14 +75,14 @@ class TimeModel(Protocol):
     def shared(self, n_steps: int) -> list[tuple[int, bool, int]]:
         """Sums of so many steps that more than the lanes of a warp share: lanes' log2, `wide`, splits."""
 
-    def times(self, work: Work) -> tuple[float, float]:
+    def times(self, work: TileWork) -> tuple[float, float]:
         """Latency and share."""
 
     def again(self, n_out: int, splits: int) -> Tiling | None:
         """How a second contraction adds the parts of sums; None: the first one does."""
 
 
-class Choice(NamedTuple):
+class TiledStep(NamedTuple):
     """How a contraction is computed."""
 
     loops: tuple[Loop, ...]
@@ -93,12 +93,12 @@ class Choice(NamedTuple):
 def in_better_order(
     loops: tuple[Loop, ...], ins: tuple[int, ...], weight: float,
     best: Callable[[tuple[Loop, ...], bool, float], Tiling],
-) -> Choice:  # fmt: skip
+) -> TiledStep:  # fmt: skip
     """The best tiling, with the better of the two orders of the inputs."""
     two = len(ins) == 2
-    choice = Choice(loops, ins, best(loops, two, weight))
+    choice = TiledStep(loops, ins, best(loops, two, weight))
     if two:
-        other = Choice(mirrored(loops), ins[::-1], best(mirrored(loops), two, weight))
+        other = TiledStep(mirrored(loops), ins[::-1], best(mirrored(loops), two, weight))
         if other.tiling.cost(weight) < choice.tiling.cost(weight):
             return other
     return choice
@@ -124,7 +124,7 @@ def candidates(loops: tuple[Loop, ...], two: bool, model: TimeModel) -> tuple[Ti
             steps = -(-n_steps // ((WARPS if wide else 1) * splits << log))
             loads = tm * spread[log][0] + tn * (spread[log][1] if two else model.one_load)
             units = -(-tiles // (32 >> log)) * splits
-            times = model.times(Work((tm, tn), unroll, log, wide, splits, steps, loads, units, n_out))
+            times = model.times(TileWork((tm, tn), unroll, log, wide, splits, steps, loads, units, n_out))
             again = model.again(n_out, splits) if splits > 1 else None
             tilings.append(Tiling((tm, tn), unroll, m, n, log, wide, splits, tiles, units, *times, again))
     return tuple(tilings)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...plans.plan import Plan
+    from ..state_map import StateMap
     from .devices import DevicePool
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class SliceWorker:
             states = task.state.copy()
             states[self._cutset] = configuration
             try:
-                result = self._split.run(Evidence(states, task.likelihood), task.targets)
+                result = self._split.run_case(Evidence(states, task.likelihood), task.targets)
             except ImpossibleEvidence:
                 continue
             total = total.plus(Partial(result.posterior[cells], 1.0, result.log_evidence))
@@ -180,7 +181,9 @@ class ConditionedSum(Backend):
         """(V+1,) bounds of each variable's cells in a result."""
         return self._ptr
 
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+    def run_case(
+        self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
+    ) -> Result:
         [(_, batch)] = self._sums([evidence], targets)
         if batch is None:
             raise ImpossibleEvidence("the evidence has probability 0")

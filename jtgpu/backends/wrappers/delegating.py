@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ..base import Session, Tables
     from ..slices import SlicePasses
+    from ..state_map import StateMap
 
 
 class DelegatingBackend(Backend):
@@ -36,8 +37,10 @@ class DelegatingBackend(Backend):
         """The object that answers tables of cases: the wrapped backend's."""
         return self.backend.tables
 
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        return self.backend.run(evidence, targets)
+    def run_case(
+        self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
+    ) -> Result:
+        return self.backend.run_case(evidence, targets, states)
 
     def run_batch(self, *table: Any, **options: Any) -> BatchResult:
         return self.backend.run_batch(*table, **options)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from ...plans.plan import Plan
     from ..slices import SlicePasses
+    from ..state_map import StateMap
 
 A = TypeVar("A")
 R = TypeVar("R", covariant=True)
@@ -130,9 +131,11 @@ class MultiDevice(Backend):
             holds_cases=first.holds_cases and first.shares_tables,
         )  # fmt: skip
 
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        """See `jtgpu.backends.base.Backend.run`: on the first worker that works."""
-        return self._on_first(lambda backend: backend.run(evidence, targets))
+    def run_case(
+        self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
+    ) -> Result:
+        """See `jtgpu.backends.base.Backend.run_case`: on the first worker that works."""
+        return self._on_first(lambda backend: backend.run_case(evidence, targets))
 
     def session(self) -> Session:
         """See `jtgpu.backends.base.Backend.session`: of the first worker that works."""

@@ -34,6 +34,7 @@ class MappedBackend(DelegatingBackend):
     def __init__(self, states: StateMap, backend: Backend, scopes: Sequence[Sequence[int]] = ()):
         super().__init__(backend)
         self.states, self._scopes = states, scopes
+        self._takes_codes = states.is_code and backend.takes_maps
 
     @property
     def posterior_ptr(self) -> NDArray[np.int64]:
@@ -50,18 +51,22 @@ class MappedBackend(DelegatingBackend):
         """This object."""
         return self
 
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None, session: Session | None = None) -> Result:
-        """See `jtgpu.backends.base.Backend.run`; `session`: a session of the backend that answers in its place."""
-        states = self.states
-        needed = targets if states.is_identity else states.columns(targets).targets
-        if session is None and states.is_code and not evidence.likelihood:
-            mapped = self.backend.run_mapped(states, evidence, needed)
-            if mapped is not None:
-                return mapped
-        case = self._case(evidence)
+    def run_case(
+        self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
+    ) -> Result:
+        own = self.states
+        if self._takes_codes and not evidence.likelihood:
+            return self.backend.run_case(evidence, targets if own.is_identity else own.columns(targets).targets, own)
+        return self.answer(self.backend.run_case, evidence, targets)
+
+    def answer(
+        self, run: Callable[[Evidence, Sequence[int] | None], Result], evidence: Evidence, targets: Sequence[int] | None
+    ) -> Result:
+        """The answer to a case by a function of the inner model: `run_case`, or `run` of a session."""
+        states, case = self.states, self._case(evidence)
         if case is None:
             raise ImpossibleEvidence("the evidence has probability 0")
-        result = (self.backend if session is None else session).run(case, needed)
+        result = run(case, targets if states.is_identity else states.columns(targets).targets)
         return Result(states.posterior(result.posterior, evidence.state), result.log_evidence)
 
     def _case(self, evidence: Evidence) -> Evidence | None:
@@ -150,7 +155,7 @@ class _Session:
         self._mapped, self._session = mapped, mapped.backend.session()
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        return self._mapped.run(evidence, targets, self._session)
+        return self._mapped.answer(self._session.run, evidence, targets)
 
     def close(self) -> None:
         self._session.close()

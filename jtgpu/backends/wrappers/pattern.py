@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 class PatternBackend(Protocol):
     """The plan of one pattern, ready to run."""
 
-    def run(
-        self, evidence: Evidence, targets: Sequence[int] | None = None, session: Session | None = None
+    def run_case(
+        self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
     ) -> Result:
-        """See `jtgpu.backends.base.Backend.run`; `session`: one made by `session`, which answers in its place."""
+        """Propagate one case; see `jtgpu.backends.base.Backend.run_case`."""
 
     def run_batch(
         self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
@@ -61,12 +61,15 @@ class SplitPatternBackend(MappedBackend):
 
     _outer: tuple[StateMap, StateMap] | None = None
 
-    def run_mapped(self, states: StateMap, evidence: Evidence, targets: Sequence[int] | None = None) -> Result | None:
-        """The answer to a case of the model outside of `states`, without likelihoods; None: not supported."""
+    def run_case(
+        self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
+    ) -> Result:
+        if states is None:
+            return super().run_case(evidence, targets)
         outer = self._outer
         if outer is None or outer[0] is not states:
             self._outer = outer = states, self.states.within(states)
-        return self.backend.run_mapped(outer[1], evidence, self.states.columns(targets).targets)
+        return self.backend.run_case(evidence, self.states.columns(targets).targets, outer[1])
 
     @property
     def _seen(self) -> NDArray[np.bool_]:
@@ -79,9 +82,6 @@ class SplitPatternBackend(MappedBackend):
     def pattern_memory(self, targets: Sequence[int] | None = None) -> int:
         """Bytes of the tables of a case."""
         return self.backend.memory(self._seen, self.states.columns(targets).targets)
-
-    def session(self) -> Session:
-        return self.backend.session()
 
 
 class Pattern:

@@ -223,24 +223,20 @@ class PatternCache(DelegatingBackend):
 
     run_few, run_columns = Backend.run_few, Backend.run_columns  # by `run_batch`
 
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
-        if self.has_sets(evidence.likelihood, targets):
-            return self.backend.run(evidence, targets)
-        pattern = self.acquire(evidence.state >= 0, targets)
-        if pattern is None or pattern.new is None:
-            return self.backend.run(evidence, targets)
-        try:
-            return pattern.new.run(evidence, targets)
-        finally:
-            self.release(pattern)
+    @property
+    def takes_maps(self) -> bool:  # type: ignore[override]
+        return self.backend.takes_maps
 
-    def run_mapped(self, states: StateMap, evidence: Evidence, targets: Sequence[int] | None = None) -> Result | None:
+    def run_case(
+        self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
+    ) -> Result:
+        if self.has_sets(evidence.likelihood, targets):
+            return self.backend.run_case(evidence, targets, states)
         pattern = self.acquire(evidence.state >= 0, targets)
         if pattern is None or pattern.new is None:
-            return self.backend.run_mapped(states, evidence, targets)
+            return self.backend.run_case(evidence, targets, states)
         try:
-            new = pattern.new
-            return new.run_mapped(states, evidence, targets) if isinstance(new, SplitPatternBackend) else None
+            return pattern.new.run_case(evidence, targets, states)
         finally:
             self.release(pattern)
 
@@ -348,7 +344,7 @@ class PatternSession:
         self._others[id(pattern)] = entry
         while len(self._others) > self._most:
             self._end(*self._others.popitem(last=False)[1])
-        return pattern.new.run(evidence, targets, entry[1])
+        return entry[1].run(evidence, targets)
 
     def _end(self, pattern: Pattern, session: Session) -> None:
         session.close()

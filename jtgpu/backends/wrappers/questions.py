@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from ...plans.arrays import Cost
     from ...plans.plan import Plan
+    from ..state_map import StateMap
 
     Factors = Sequence[NDArray[np.float64]]
     Make = Callable[[Plan, Factors], Backend]
@@ -125,7 +126,7 @@ class QuestionBackend(Backend):
     def reduce(
         self, evidence: Evidence, targets: Iterable[int] | None = None, *, families: bool = False
     ) -> Reduction:
-        """The reduction of the model for a case; targets as of `run`."""
+        """The reduction of the model for a case; targets as of `run_case`."""
         far = tuple(exponents_of(evidence))
         key = evidence.state.tobytes(), far, *((v, w.tobytes()) for v, w in sorted(evidence.likelihood.items()))
         wanted = None if targets is None else tuple(sorted(set(targets)))
@@ -224,7 +225,9 @@ class QuestionBackend(Backend):
 
     # Answers --------------------------------------------------------------------------------------------------
 
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+    def run_case(
+        self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
+    ) -> Result:
         try:
             parts = list(self._parts(targets, lambda some, search: self._run(evidence, some, search)))
         except TableTooLarge as error:
@@ -240,7 +243,7 @@ class QuestionBackend(Backend):
 
     def costs(self, evidence: Evidence, targets: Sequence[int] | None = None) -> list[tuple[int, Cost | Search | None]]:
         """Variables that are left of a question and the cost of its plan or search, or those of each of its parts."""
-        # raises TableTooLarge, ImpossibleEvidence: as `run` does
+        # raises TableTooLarge, ImpossibleEvidence: as `run_case` does
         def planned(some: Sequence[int] | None, search: bool | None) -> tuple[int, Cost | Search | None]:
             left = self.reduce(evidence, some)
             if not len(left.free):
@@ -306,7 +309,7 @@ class QuestionBackend(Backend):
                 more = [_place(left, solver.sets, self._plan.sets[v - n]) for v in targets if v >= n]
                 own = left.inside(v for v in targets if v < n)
                 free = [*dict.fromkeys([*own, *(w for w in more if w >= 0)])]
-            result = solver.ask(left.tables, lambda backend: backend.run(case, free))
+            result = solver.ask(left.tables, lambda backend: backend.run_case(case, free))
         inner = result.posterior[: int(left.n_possible[left.free].sum())]
 
         def cells(scope: Sequence[int]) -> NDArray[np.float64]:
@@ -378,7 +381,7 @@ class QuestionBackend(Backend):
         answer = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.ones(n, np.bool_))
         for i, case in self._by_pattern(states, likelihood):
             with _row(i):
-                result = self.run(case, targets)
+                result = self.run_case(case, targets)
                 answer.posterior[i], answer.log_evidence[i] = result.posterior[columns], result.log_evidence
                 answer.impossible[i] = False
         return answer
@@ -508,9 +511,11 @@ class CheaperQuestions(DelegatingBackend):
                 self._made = QuestionBackend(self._plan, self._factors, self._make, limits)
             return self._made
 
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+    def run_case(
+        self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
+    ) -> Result:
         if max((*(targets or ()), *evidence.likelihood), default=0) >= self._plan.n_variables:  # of sets
-            return self.backend.run(evidence, targets)
+            return self.backend.run_case(evidence, targets)
         seen = evidence.state >= 0
         key = seen.tobytes(), None if targets is None else tuple(targets)
         spent = self._spent.get(key) or 0
@@ -518,12 +523,12 @@ class CheaperQuestions(DelegatingBackend):
         enough = LOOK * self._plan.n_variables
         if spent != _CHEAP and spent + work < enough:
             self._spent.put(key, spent + work)
-            return self.backend.run(evidence, targets)
+            return self.backend.run_case(evidence, targets)
         questions = self._questions()
         left = questions.reduce(evidence, targets)
         is_cheap = questions.is_cheap(left, work / GAIN)
         self._spent.put(key, _CHEAP if is_cheap else -AGAIN * enough)
-        return (questions if is_cheap else self.backend).run(evidence, targets)
+        return (questions if is_cheap else self.backend).run_case(evidence, targets)
 
     def hold_case(self, evidence: Evidence, targets: Sequence[int]) -> HeldCase:
         return self.backend.hold_case(evidence, targets)

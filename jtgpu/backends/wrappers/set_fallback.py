@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ..base import Likelihood, Session, Tables
     from ..slices import SlicePasses
+    from ..state_map import StateMap
 
     Factors = Sequence[NDArray[np.float64]]
 
@@ -102,11 +103,13 @@ class SetFallback(DelegatingBackend):
         """This object."""
         return self
 
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+    def run_case(
+        self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
+    ) -> Result:
         if self.takes(evidence.likelihood, targets):
-            return self.backend.run(evidence, targets)
+            return self.backend.run_case(evidence, targets)
         case = Evidence(self._states(evidence.state), evidence.likelihood)
-        return self.other().run(case, self._targets(targets))
+        return self.other().run_case(case, self._targets(targets))
 
     def run_batch(
         self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
@@ -194,7 +197,7 @@ class _Session:
 
     def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         plain = self._backend.takes(evidence.likelihood, targets)
-        return (self._session if plain else self._backend).run(evidence, targets)
+        return (self._session.run if plain else self._backend.run_case)(evidence, targets)
 
     def close(self) -> None:
         self._session.close()

@@ -104,7 +104,7 @@ def contributions(  # noqa: PLR0913
         raise EvidenceError("contributions require at least one finding")
     if t in findings and case.states[0, t] >= 0:
         raise EvidenceError(f"the target {self.model.variables[t]!r} is observed; leave it out of the evidence")
-    run = self.intervened(known.intervened).backend.run
+    run = self.intervened(known.intervened).backend.run_case
     result = self.answer(run, known.case, [] if t < 0 else [t])
     ptr, s = self.plan.posterior_ptr, -1
     if t >= 0:

@@ -42,15 +42,15 @@ class Effect(Result):
     >>> import jtgpu
     >>> effect = jtgpu.load("asia").compile("cpu").effect("dysp", of="smoke")
     >>> round(effect.difference("yes"), 6), round(effect.ratio("yes"), 6)
-    (0.232768, 1.728889)
+    (0.233675, 1.732217)
     """
 
     def __init__(self, table: Conditional, given: Mapping[str, str], ends: tuple[float, float] | None = None):
         self.table, self._given, self._ends = table, given, ends
 
     def _title(self) -> str:
-        found = "".join(f", {v} = {s}" for v, s in self._given.items())
-        return f"P({self.table.targets[0]} | do({self.table.given[0]}){found})"
+        result = "".join(f", {v} = {s}" for v, s in self._given.items())
+        return f"P({self.table.targets[0]} | do({self.table.given[0]}){result})"
 
     def _columns(self) -> dict[str, Any]:
         return self.table._columns()
@@ -234,16 +234,16 @@ def probability_of_causation(
     EvidenceError
         If `monotone` contradicts the network: the outcome is less probable with the cause.
     """
-    found = effect(self, outcome, of=of).table
-    if len(found.states[0]) != 2:
-        raise ArgumentError(f"{of!r} has {len(found.states[0])} states; the bounds are known for causes with two")
+    result = effect(self, outcome, of=of).table
+    if len(result.states[0]) != 2:
+        raise ArgumentError(f"{of!r} has {len(result.states[0])} states; the bounds are known for causes with two")
     if states is None:
-        if len(found.states[1]) != 2:
-            raise ArgumentError(f"{outcome!r} has {len(found.states[1])} states: say which, states=(outcome, cause)")
-        y, x = (1 if (s := present_state(names)) is None else s for names in found.states[::-1])
+        if len(result.states[1]) != 2:
+            raise ArgumentError(f"{outcome!r} has {len(result.states[1])} states: say which, states=(outcome, cause)")
+        y, x = (1 if (s := present_state(names)) is None else s for names in result.states[::-1])
     else:
-        y, x = (found._model.state_position(i, s) for i, s in zip((1, 0), states, strict=True))
-    with_cause, without = float(found.probabilities[x, y]), float(found.probabilities[1 - x, y])
+        y, x = (result._model.state_position(i, s) for i, s in zip((1, 0), states, strict=True))
+    with_cause, without = float(result.probabilities[x, y]), float(result.probabilities[1 - x, y])
     seen = joint(self, [of, outcome]).probabilities
     xy, x_not, other_y = float(seen[x, y]), float(seen[x].sum() - seen[x, y]), float(seen[1 - x, y])
     neither = float(1.0 - xy - x_not - other_y)
@@ -348,8 +348,8 @@ def counterfactual(
     v = self.model.index(outcome)
     target = TWIN.format(self.model.variables[v]) if v in changed else self.model.variables[v]
     with net.compile("cpu") as tree:
-        found = tree.posterior(target, evidence)
-    return Posterior(self.model.variables[v], found.states, np.array(found.probabilities), ends_of(self.model, outcome))
+        p = tree.posterior(target, evidence)
+    return Posterior(self.model.variables[v], p.states, np.array(p.probabilities), ends_of(self.model, outcome))
 
 
 def counterfactual_batch(

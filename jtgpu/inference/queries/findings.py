@@ -204,5 +204,5 @@ def log_small(tree: CompiledModel, rows: BatchEvidence, t: int, result: BatchRes
 def _raise_if(tree: CompiledModel, known: CaseEvidence, impossible: bool) -> None:
     """Raise `ImpossibleEvidence`, naming the evidence, if it is impossible."""
     if impossible:
-        tree.answer(tree.intervened(known.intervened).backend.run, known.case, [])
+        tree.answer(tree.intervened(known.intervened).backend.run_case, known.case, [])
         raise ImpossibleEvidence("the evidence has probability 0")

@@ -109,7 +109,7 @@ def entropy(
     resolved, factor, scope = self.resolve(evidence, **more), _in_unit(unit), scope_of(self.model, variables)
     if len(scope) > 1:
         return factor * _entropy(joint_of(self, scope, resolved).probabilities)
-    result = self.answer(resolved.backend.run, resolved.case, scope)
+    result = self.answer(resolved.backend.run_case, resolved.case, scope)
     ptr = self.plan.posterior_ptr
     return factor * _entropy(result.posterior[ptr[scope[0]] : ptr[scope[0] + 1]])
 
@@ -129,7 +129,7 @@ class _TargetAndOthers:
         weights = {v: np.tile(w, (len(states), 1)) for v, w in case.likelihood.items()}
         result = resolved.backend.run_batch(np.ascontiguousarray(states, np.int32), weights, others)
         if result.impossible.all():
-            tree.answer(resolved.backend.run, case, [])  # raises and names the evidence
+            tree.answer(resolved.backend.run_case, case, [])  # raises and names the evidence
             raise ImpossibleEvidence("the evidence has probability 0")
         possible = ~result.impossible
         log_case = result.log_evidence[possible]
@@ -187,6 +187,14 @@ def mutual_information(
     information = {v: table.information(v) for v in scope}
     order = sorted(information, key=lambda v: (-information[v], v))
     return Scores({self.model.variables[v]: factor * information[v] for v in order}, "mutual_information", unit)
+
+
+def observation(variable: str, table: Floats, unit: InformationUnit) -> Observation:
+    """The effect of observing a variable on a target, from their joint posterior: (target, variable)."""
+    factor, p = _in_unit(unit), table.sum(axis=1)
+    before = _entropy(p)
+    gain = min(information_of(p, np.divide(table, p[:, None], out=np.zeros_like(table), where=p[:, None] > 0)), before)
+    return Observation(variable, factor * (before - gain), factor * gain, min(1.0, float(table.max(axis=0).sum())))
 
 
 def value_of_information(

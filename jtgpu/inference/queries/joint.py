@@ -115,7 +115,7 @@ def log_joint_table(
         np.arange(int(model.cardinality[v])) if state[v] < 0 else state[v : v + 1] for v in others
     ]
     if math.prod(len(a) for a in allowed) > FEW:  # leave out states of probability 0
-        first, ptr = tree.answer(resolved.backend.run, resolved.case, others), tree.plan.posterior_ptr
+        first, ptr = tree.answer(resolved.backend.run_case, resolved.case, others), tree.plan.posterior_ptr
         allowed = [_possible(resolved, v, first.posterior[ptr[v] : ptr[v + 1]]) for v in others]
     table = np.full([int(model.cardinality[v]) for v in (*others, last)], -np.inf)
     parts = []
@@ -127,7 +127,7 @@ def log_joint_table(
     log_cases = np.concatenate(parts)
     top = float(log_cases.max())
     if top == -math.inf:
-        tree.answer(resolved.backend.run, resolved.case, [])  # raises and names the evidence
+        tree.answer(resolved.backend.run_case, resolved.case, [])  # raises and names the evidence
         raise ImpossibleEvidence("the evidence has probability 0")
     log_evidence = top + math.log(float(np.exp(log_cases - top).sum()))
     return np.moveaxis(table, -1, scope.index(last)), log_evidence
@@ -245,7 +245,7 @@ def _joint_of_question(
         joint = joint_of(sub, names, sub.resolve(), how, limit)
         cells, log_evidence = joint.probabilities, joint.log_evidence
     elif sub is not None:
-        log_evidence = sub.answer(sub.resolve().backend.run, sub.resolve().case, []).log_evidence
+        log_evidence = sub.answer(sub.resolve().backend.run_case, sub.resolve().case, []).log_evidence
     shift = left.log_constant + resolved.log_shift
     return Joint(*_labels(tree.model, scope), left.table(scope, cells), log_evidence + shift)
 

@@ -118,7 +118,7 @@ def check_k(model: DiscreteModel, k: int, variables: Iterable[int], case: Eviden
 
 def evidence_of(tree: CompiledModel, resolved: ResolvedEvidence) -> Callable[[], float]:
     """A function that computes ln P(evidence)."""
-    return lambda: tree.answer(resolved.backend.run, resolved.case, []).log_evidence + resolved.log_shift
+    return lambda: tree.answer(resolved.backend.run_case, resolved.case, []).log_evidence + resolved.log_shift
 
 
 def mpe_batch(

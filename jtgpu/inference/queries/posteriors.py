@@ -96,7 +96,7 @@ def posteriors(
     """See `jtgpu.JunctionTree.posteriors`; `known` is the evidence that `resolved` comes from."""
     sets, backend = model.plan.sets, resolved.backend
     numbers = [sets.number(scope, "joint posterior") for scope in joints]
-    result = model.answer(backend.run, resolved.case, with_sets(model.model, targets, numbers))
+    result = model.answer(backend.run_case, resolved.case, with_sets(model.model, targets, numbers))
     ptr = backend.cell_ptr
     cells = {scope: result.posterior[ptr[v] : ptr[v + 1]] for scope, v in zip(joints, numbers, strict=True)}
     tables = {scope: sets.joint(v, scope, cells[scope]) for scope, v in zip(joints, numbers, strict=True)}

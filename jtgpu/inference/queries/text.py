@@ -196,7 +196,7 @@ _WITH_OTHERS = ("MI", "VOI")  # a target, a semicolon, other variables
 _OF_FINDINGS = ("IMPORTANCE", "CONFLICT")  # they need evidence
 _KIND = re.compile(r"(?:ln\s*)?[A-Za-z]*")
 _COUNT = re.compile(r"\d{1,9}")
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _FUNCTION = re.compile(r"(do|soft|likelihood)\s*\(")
 
 
@@ -227,10 +227,10 @@ class ParsedQuestion:
 def parse(model: DiscreteModel, text: str) -> ParsedQuestion:
     """Parse a question; see `jtgpu.inference.queries.text` for the grammar."""
     # raises EvidenceError, UnknownVariable, UnknownState: the message shows the text with a caret below the position
-    return _QuestionParser(model, text).question()
+    return QuestionParser(model, text).question()
 
 
-class _QuestionParser(Scanner):
+class QuestionParser(Scanner):
     """A recursive-descent parser: one method for each rule of the grammar."""
 
     def question(self) -> ParsedQuestion:
@@ -344,7 +344,7 @@ class _QuestionParser(Scanner):
         def one() -> None:
             self.skip()
             begin = self.at
-            number = _NUMBER.match(self.text, self.at)
+            number = NUMBER.match(self.text, self.at)
             by_state.add(not number or bool(self.fitting(labels, "=")))
             if len(by_state) > 1:
                 self.fail("give the numbers in the order of the states, or each with its state", begin)
@@ -356,7 +356,7 @@ class _QuestionParser(Scanner):
                 state = self.state(name, "=")
                 self.need("=", "after the state")
                 self.skip()
-                number = _NUMBER.match(self.text, self.at)
+                number = NUMBER.match(self.text, self.at)
                 if not number:
                     self.fail("expected a number")
             if state in values:
@@ -384,6 +384,10 @@ class _QuestionParser(Scanner):
                 self.fail(f"{q.kind} needs findings")
             if q.known.get("soft"):
                 self.fail(f"{q.kind} compares findings with each other and does not support soft evidence")
+        self.read(q)
+
+    def read(self, q: ParsedQuestion) -> None:
+        """Check the evidence of a question."""
         read_known(self.model, **q.known)
 
 
@@ -415,7 +419,7 @@ def _log_probability(tree: CompiledModel, q: ParsedQuestion) -> float:
     """ln P(event | evidence); -inf for an impossible event."""
     resolved = tree.resolve(**q.known)
     model, case = tree.model, resolved.case
-    before = tree.answer(resolved.backend.run, case, []).log_evidence
+    before = tree.answer(resolved.backend.run_case, case, []).log_evidence
     state, weights = case.state.copy(), dict(case.likelihood)
     for name, states in q.event.items():
         v = model.index(name)
@@ -434,7 +438,7 @@ def _log_probability(tree: CompiledModel, q: ParsedQuestion) -> float:
             if not weights[v].any():
                 return -math.inf
     try:
-        after = resolved.backend.run(Evidence(state, weights), []).log_evidence
+        after = resolved.backend.run_case(Evidence(state, weights), []).log_evidence
     except ImpossibleEvidence:
         return -math.inf
     return min(0.0, after - before)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ...device.structs import struct
 from ...errors import NetworkError
 from ...util.elementary import exps
 from . import gpu_exact_orders as orders
@@ -30,20 +31,7 @@ CHUNK, ROW, LOW = 64, 512, 3  # as in the kernels
 PART = 32  # free bytes for each derivative that is stored
 BLOCKS = 2048  # of a launch, if there are so many subsets
 
-PARTITIONS = np.dtype(
-    [
-        (name, np.uint64)
-        for name in (
-            "hits", "forward", "backward", "powers", "sets", "rank", "partial", "shares", "of_hits", "log_weights",
-            "masks", "families", "ends", "last", "u", "before", "met", "totals",
-        )
-    ]
-    + [("log_z", np.float64), ("first", np.uint64), ("starts", np.uint64, MAX_VARIABLES + 1)]
-    + [
-        (name, np.uint32)
-        for name in ("n", "level", "n_sets", "n_tiles", "n_splits", "n_parent_sets", "n_draws", "last_level")
-    ]
-)  # fmt: skip
+PARTITIONS = struct("learn/exact_partitions.cu", "Partitions")
 
 
 class PartitionDraws(NamedTuple):

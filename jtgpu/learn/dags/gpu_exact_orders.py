@@ -15,6 +15,7 @@ import numpy as np
 
 from ...device.context import Device, Memory, device_numbers, open_device
 from ...device.driver import Arguments, loaded_kernels
+from ...device.structs import struct
 from ...errors import NetworkError, TableTooLarge, format_bytes
 from .exact import ExactPosterior, require_finite
 
@@ -29,13 +30,8 @@ TILE = 12  # bits of a block's cells
 LINE = 4  # lowest bits that a block reads together: 128 bytes
 CELL_BYTES = 12  # of a number in shared memory
 
-SET_SUMS = np.dtype(
-    [("tables", np.uint64)] + [(name, np.uint32) for name in ("k", "first", "width", "low", "is_superset", "pad")]
-)
-WEIGHTS = np.dtype(
-    [(name, np.uint64) for name in ("tables", "log_weights", "masks", "n_cells")]
-    + [(name, np.uint32) for name in ("n", "k", "n_sets", "of_members")]
-)  # fmt: skip
+SET_SUMS = struct("learn/set_sums.cu", "SetSums")
+WEIGHTS = struct("learn/set_sums.cu", "Weights")
 KERNELS = {
     "set_sums": ("sum_sets", "max_sets", "clear_sets", "place_sets"),
     "exact_orders": ("order_level", "best_level", "predecessors", "order_families", "best_order", "draw_orders"),
@@ -160,17 +156,7 @@ MAX_VARIABLES = 30
 LOW = 5  # variables by which the sets of a warp differ
 WARPS = THREADS // 32
 
-ORDER_SUMS = np.dtype(
-    [
-        (name, np.uint64)
-        for name in (
-            "sums", "forward", "backward", "table", "log_weights", "masks", "families", "order", "u", "before",
-            "totals",
-        )
-    ]
-    + [("log_total", np.float64)]
-    + [(name, np.uint32) for name in ("n", "level", "v", "n_sets", "n_draws", "pad")]
-)  # fmt: skip
+ORDER_SUMS = struct("learn/exact_orders.cu", "OrderSums")
 
 
 class OrderDraws(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -24,10 +24,11 @@ from ...util.options import Data, Interventions, LearnBackend, MissingCells, Sea
 from ...util.text_table import counted
 from .best_graph import BestGraph, climb, exact_best
 from .graphs import adjacency, fitted_network
-from .scores.coded import CodedTable
+from .scores.coded import MISSING_CHOICES, CodedTable
 from .scores.numeric_table import NumericTable, cases_like
 from .scores.ranks import parent_masks
 from .scores.rules import Score, ScoreFunction
+from .structural_em import improved
 from .task import learning_task
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from .constraints import StructurePrior
     from .scores.rules import ScoreRule
+    from .task import LearningTask
 
 METHODS = ("auto", "exact", "order", "greedy", "tabu")
 MAX_PRINTED = 60  # families
@@ -55,7 +57,7 @@ class Structure:
     log_weight : float
         The same with the ln prior weights of the families.
     method : str
-        ``"exact"``: no graph has a higher weight. Otherwise the search that found it.
+        ``"exact"``: no graph has a higher weight. Otherwise the search that found it; ``"em"``: structural EM.
     order : list of str
         An order of the variables that the graph allows.
     candidates : dict
@@ -88,6 +90,7 @@ class Structure:
     _table: CodedTable = field(repr=False)
     _ess: float = field(repr=False)
     steps: int = 0
+    _network: BayesianNetwork | None = field(default=None, repr=False)  # whose CPTs come from EM
 
     def __repr__(self) -> str:
         return f"<Structure: {self._title()}>"
@@ -170,6 +173,8 @@ class Structure:
         ess : float, optional
             Equivalent sample size. Default: that of the score, else 1.
         """
+        if self._network is not None and data is None and ess is None:
+            return self._network
         return fitted_network(cases_like(self._table, data), self._arcs, self._ess if ess is None else ess)
 
 
@@ -217,9 +222,11 @@ def structure(  # noqa: PLR0913
     continuous : bool or list of str, optional
         Columns that are numbers, for the scores ``"bge"`` and ``"bic-cg"``: their names, or True for all columns of
         numbers, but those of at most 20 different whole ones. Default: True for these scores.
-    missing : {"error", "drop", "available"}
+    missing : {"error", "drop", "available", "em"}
         How to treat rows with missing cells: refuse them, leave them out, or score each family by the rows in which its
-        variables are known. The last one requires ``score="bic"``, and method ``"exact"`` or ``"order"``.
+        variables are known. That requires ``score="bic"``, and method ``"exact"`` or ``"order"``. ``"em"``: structural
+        EM (Friedman, 1998): the gaps are drawn given the best graph so far, whose CPTs EM estimates, until no better
+        graph is found. `Structure.score` is then the BIC of the observed cells, and `Structure.network` has those CPTs.
     weights : (N,) array_like of int, optional
         How often each row occurs.
     interventions : str or mapping, optional
@@ -266,12 +273,34 @@ def structure(  # noqa: PLR0913
     ('rain', 'wet')
     """
     choice("method", method, METHODS)
+    choice("missing", missing, (*MISSING_CHOICES, "em"))
     task = learning_task(
         data, score=score, ess=ess, graph_prior=graph_prior, max_parents=max_parents, states=states,
         continuous=continuous, missing=missing, weights=weights, interventions=interventions, seed=seed,
         seconds=seconds, constraints=constraints,
         search=search, read=read, compute=Compute.of(compute, "backend threads devices memory_limit", "structure"),
     )  # fmt: skip
+    if missing == "em" and task.coded.has_gaps:
+        return _by_em(task, method, search)
+    return _found(task, method, search)
+
+
+def _by_em(task: LearningTask, method: str, search: Search) -> Structure:
+    """The graph that structural EM finds."""
+    if task.rule.takes_numbers or task.table is not None or task.coded.interventions is not None:
+        raise ArgumentError("missing='em' takes scores of states, no interventions and no scores=")
+
+    def find(filled: CodedTable) -> tuple[Structure, Bools]:
+        made = _found(replace(task, coded=filled), method, search)
+        return made, made._arcs
+
+    best, score, net = improved(task, find)
+    weight = score + best.log_weight - best.score
+    return replace(best, score=score, log_weight=weight, method="em", _network=net)
+
+
+def _found(task: LearningTask, method: str, search: Search) -> Structure:
+    """The graph that a search finds."""
     if task.rule.takes_numbers and method in ("greedy", "tabu"):
         raise ArgumentError(f"method={method!r} takes states only; use method='exact' or 'order' for numbers")
     if task.coded.interventions is not None and method in ("greedy", "tabu"):

@@ -28,7 +28,7 @@ from .candidate_tables import MAX_CANDIDATES, CandidateTables, candidate_tables,
 from .constraints import ArcLimits, StructurePrior, make_constraints, make_prior, variable_number
 from .graphs import start_graph, topological_order
 from .scores.candidate_scores import require_kind
-from .scores.coded import CodedTable
+from .scores.coded import DRAWN, CodedTable
 from .scores.gpu_device import gpu_can_score
 from .scores.numeric_table import NumericTable, table_of
 from .scores.ranks import n_parent_sets
@@ -262,7 +262,8 @@ def learning_task(  # noqa: PLR0913
         interventions=interventions,
     )  # fmt: skip
     require_kind(coded, rule)
-    rule.require_scorable(coded.has_gaps)
+    if missing not in DRAWN:
+        rule.require_scorable(coded.has_gaps)
     prior = make_prior(graph_prior, len(coded.names))
     possible = make_constraints(
         coded.names, max_parents, forbidden=constraints.forbidden, required=constraints.required,

@@ -13,8 +13,9 @@ from ...columns.files import in_memory
 from ...dynamic.number_rows import NumberRows, families, read_rows, regression, sums, with_densities
 from ...dynamic.posteriors import posteriors
 from ...errors import ArgumentError, DataError
+from ...model.editing import coefficient_name
 from ...model.gaussian import Gaussian
-from ...model.mixed_dynamic import MixedDynamicNetwork, label
+from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...util.arguments import choice, mapping, names
 from ...util.cells import MissingReport
 from .checkpoint import digest, fingerprints
@@ -102,7 +103,7 @@ class SliceValues(SliceExpectation):
         for y in net.numbers:
             every = families(net, rows, y)
             for t, (g, here, design) in enumerate(every if y not in held else ()):
-                above = [p for p, lag in net.numeric_parents(y) if label(p, lag) in g.coefficients]
+                above = [p for p, lag in net.numeric_parents(y) if coefficient_name(p, lag) in g.coefficients]
                 scale = np.array([sd[p] or 1.0 for p in (*above, y)])
                 z = np.column_stack([design, rows.values[y][here]])
                 z[:, 1:] = (z[:, 1:] - [mean[p] for p in (*above, y)]) / scale
@@ -174,7 +175,7 @@ class SliceValues(SliceExpectation):
 
     def _read(self, theta: Tables) -> Floats:
         """Let the sequences have the densities under some parameters; (R,) ln of what these were divided by."""
-        self._sequences, offset = with_densities(self._net.replace(gaussians=self.densities(theta)), self._rows)
+        self._sequences, offset = with_densities(self._net.with_parameters(gaussians=self.densities(theta)), self._rows)
         return offset
 
     def _shares(self) -> dict[str, Floats]:
@@ -252,7 +253,7 @@ def fit_mixed_sequences(
     more |= {"n_weightless": int((weights <= 0).sum()), "missing": MissingReport(holes)}
     fit: Fit[Any] = result_of(slices, setup, state, "em", rows.sequences, used, more)
     return replace(
-        fit, network=net.replace(fit.network, values.densities(state.tables)),
+        fit, network=net.with_parameters(fit.network, values.densities(state.tables)),
         hidden=tuple(v for v in fit.hidden if v not in net.joined),
         fixed=(*(v for v in fit.fixed if v not in net.joined), *held),
         counts={v: counts for v, counts in fit.counts.items() if v not in net.joined},

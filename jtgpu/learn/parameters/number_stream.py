@@ -69,7 +69,7 @@ class NumberStream:
             learned[v] = density_of(numbers, g, lines)
         warn_of_errors(errors)
         self.counts, self.moments = counts, moments
-        tree.reload(net.replace(learned))
+        tree.reload(net.replace(cpt=learned))
         return n
 
 

@@ -108,7 +108,7 @@ def _fit_table(
         if given is None:
             raise ArgumentError("fixed requires a network with CPTs and Gaussians as the structure, or as start=")
         own: Any = _in_order(given, shell)
-        first = first.replace({v: own.gaussian(v) if own.is_number(v) else own.cpt(v) for v in fixed})
+        first = first.replace(cpt={v: own.gaussian(v) if own.is_number(v) else own.cpt(v) for v in fixed})
     held = [v for v in fixed if not shell.is_number(v)]
     sharing = read_sharing(shell.discrete, shell.discrete, held, model.tied)
     values = Values(
@@ -240,7 +240,7 @@ def _in_order(start: MixedNetwork, shell: MixedNetwork) -> MixedNetwork:
     own = {v: (start.states(v), start.is_number(v), start.parents(v)) for v in start}
     if own != {v: (shell.states(v), shell.is_number(v), shell.parents(v)) for v in shell}:
         raise ArgumentError("start: the network has other variables, states or parents than the structure")
-    return shell.replace({v: start.gaussian(v) if start.is_number(v) else start.cpt(v) for v in shell})
+    return shell.replace(cpt={v: start.gaussian(v) if start.is_number(v) else start.cpt(v) for v in shell})
 
 
 def _with_rule(

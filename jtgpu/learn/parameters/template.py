@@ -11,8 +11,9 @@ from ...columns import is_frame, open_table
 from ...errors import ArgumentError, DataError, NetworkError, closest
 from ...interop import from_pgmpy, from_pyagrum
 from ...model.dynamic import DynamicNetwork
+from ...model.editing import coefficient_name
 from ...model.gaussian import Gaussian
-from ...model.mixed_dynamic import MixedDynamicNetwork, label
+from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...model.states import CodesByVariable
 from ...util.arguments import choice, mapping, several, whole_number
 from .numbers import column_kinds
@@ -166,7 +167,7 @@ def mixed_template(structure: Any, cases: Any, numbers: Any, states: Any, hidden
         axes = [len(known[p]) for p, _ in pairs if p in known]
         lagged = [(p, lag) for p, lag in pairs if p in own]
         cpts[y], *first = (
-            Gaussian(np.zeros(axes), {label(*p): 0.0 for p in lagged if p[1] <= t}, 1.0)
+            Gaussian(np.zeros(axes), {coefficient_name(*p): 0.0 for p in lagged if p[1] <= t}, 1.0)
             for t in (np.inf, *range(max((lag for _, lag in lagged), default=0)))
         )
         if first:

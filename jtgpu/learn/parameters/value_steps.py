@@ -223,7 +223,7 @@ class Values:
 
     def _network(self, theta: Theta) -> MixedNetwork:
         net, numbers = self.tree.network, self.tree.answerer.numbers
-        return net.replace({
+        return net.replace(cpt={
             v: density_of(numbers, net.numbers.index(v), own) if net.is_number(v) else own
             for v, own in zip(net, theta, strict=True)
         })  # fmt: skip

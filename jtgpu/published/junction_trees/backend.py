@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...backends.base import Backend, Evidence, Result
+from ...backends.state_map import StateMap
 from ...device.context import Device, open_device
 from ...errors import BackendUnavailable, ImpossibleEvidence, JtgpuError, TableTooLarge, format_bytes
 from ...plans.plan import Plan
@@ -154,7 +155,9 @@ class Indexed(Backend):
 
     # Queries ---------------------------------------------------------------------------------------------------
 
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
+    def run_case(
+        self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
+    ) -> Result:
         plan = self._plan
         wanted = range(plan.n_variables) if targets is None else [int(v) for v in targets]
         out = np.zeros(int(plan.posterior_ptr[-1]))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...device.context import Device, Launch
-from ...device.nvcc import JOB, MAP
+from ...device.structs import JOB, MAP
 from .indextables import padded
 from .rules import Rules
 

@@ -63,7 +63,7 @@ def measure(
     host_options = {k: v for k, v in options.items() if k in ("dtype", "max_entries")}
     with closing(prepare(plan, factors, engine="host", **host_options)) as backend:
         schedule = backend.schedule
-        run.expected = backend.run(run.evidence)
+        run.expected = backend.run_case(run.evidence)
         run.total("cpu", backend, cpu_runs)
         run.phases(backend, False, {"marginalise": "cpu_marginalise", "scatter": "cpu_scatter"})
     report("on the GPU, tables copied for every message")
@@ -98,7 +98,7 @@ class _Measurement:
         """Compare an engine's answers with the CPU's."""
         # raises JtgpuError: If they differ.
         assert self.expected is not None
-        answer = backend.run(self.evidence)
+        answer = backend.run_case(self.evidence)
         tolerance = 1e-10 if backend.rules.dtype == "float64" else 1e-3
         worst = float(np.abs(answer.posterior - self.expected.posterior).max(initial=0.0))
         if not worst <= tolerance or not abs(answer.log_evidence - self.expected.log_evidence) <= tolerance * 100:
@@ -128,7 +128,7 @@ class _Measurement:
 
 def _timed_run(backend: Indexed, evidence: Evidence) -> float:
     start = perf_counter()
-    backend.run(evidence)
+    backend.run_case(evidence)
     return perf_counter() - start
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...device.context import Device, Launch
-from ...device.nvcc import JOB, MAP
+from ...device.structs import JOB, MAP
 from ...util.arrays import Floats
 from .host import scaled_weights
 from .indextables import MAX_ENTRIES, padded

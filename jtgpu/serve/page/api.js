@@ -72,7 +72,7 @@ export function httpApi({ base = "", token = () => null } = {}) {
     form: () => json("/v1/form"),
     networks: () => json("/v1/networks"),
     network: (id) => json(network(id)),
-    layout: (id, nodes, [width, height], signal) => json(`${network(id)}/layout?width=${width}&height=${height}&${nodes ? `nodes=${nodes.join(",")}` : "most=400"}`, { signal }),
+    layout: (id, nodes, [width, height], isPage, signal) => json(`${network(id)}/layout?width=${width}&height=${height}${isPage ? "&page=1" : ""}&${nodes ? `nodes=${nodes.join(",")}` : "most=400"}`, { signal }),
     model: (id) => json(`${network(id)}/model`),
     put: (id, body, type, format = "") => json(`${network(id)}${format ? `?format=${encodeURIComponent(format)}` : ""}`, { method: "PUT", body, type }),
     saved: (id, format) => call(`${network(id)}/file?format=${format}`),

@@ -3,14 +3,15 @@
 import { analysisPanels } from "./analysis.js";
 import { Card } from "./card.js";
 import { CptViewer } from "./cpt.js";
-import { EditDialog } from "./edit.js";
+import { EditDialog, EditSession } from "./edit.js";
 import { button, el, isTyping, setAttribute, setText } from "./dom.js";
 import { Editor } from "./editor.js";
 import { toggleState, withFinding } from "./findings.js";
-import { logText, probabilityOf, significant } from "./format.js";
+import { count, logText, probabilityOf, significant } from "./format.js";
 import { HelpDialog, ThemeButton, TokenDialog } from "./frame.js";
 import { ListView } from "./list.js";
 import { MapView } from "./map.js";
+import { MapEdit } from "./mapedit.js";
 import { NumberPanel } from "./numbers.js";
 import { Overview } from "./overview.js";
 import { PanelRunner } from "./panels.js";
@@ -57,7 +58,11 @@ export class App {
     this.editor = new Editor(store);
     this.cpt = new CptViewer(store);
     this.share = new ShareDialog(store, this.map, canLink);
-    this.edit = onEdited ? new EditDialog(store, onEdited) : null;
+    if (onEdited) {
+      const session = new EditSession(store, onEdited);
+      this.edit = new EditDialog(session);
+      this.mapEdit = new MapEdit(session, this.edit, this.map);
+    }
     this.onEdited = onEdited;
     this.help = new HelpDialog();
     this.token = new TokenDialog(onToken);
@@ -67,7 +72,7 @@ export class App {
     if (hasTables) panels.push((this.tables = new TablePanel(store, actions)));
     this.runner = new PanelRunner(store, panels);
     this.live = el("p", { class: "visually-hidden", role: "status", "aria-live": "polite" });
-    this.sheet = el("div", { class: "jtgpu-main", "data-tab": "list" }, this.list.root, el("section", { class: "map-column", "aria-label": "Map" }, this.map.root, this.overview.root), this.card.root, el("section", { class: "panels", "aria-label": "Analysis" }, ...panels.map((panel) => panel.root)));
+    this.sheet = el("div", { class: "jtgpu-main", "data-tab": "list" }, this.list.root, el("section", { class: "map-column", "aria-label": "Map" }, this.mapEdit?.root, this.map.root, this.overview.root), this.card.root, el("section", { class: "panels", "aria-label": "Analysis" }, ...panels.map((panel) => panel.root)));
     const dialogs = [this.editor, this.cpt, this.share, this.help, this.token, this.edit].filter(Boolean).map((part) => part.root);
     root.classList.add("jtgpu");
     root.append(this.header(onNetwork), this.banner.root, this.tray.root, this.time.root, this.sheet, this.tabs(), this.live, ...dialogs);
@@ -104,12 +109,17 @@ export class App {
   fileButtons() {
     if (!this.edit) return [];
     this.fileInput = el("input", { type: "file", class: "visually-hidden", "aria-label": "Network file", tabindex: -1, onchange: () => this.fileInput.files.length && this.openFile(this.fileInput.files[0]) });
-    this.editButton = button("Edit", () => this.edit.open(), { title: "Edit variables, arcs and CPTs" });
+    const toggle = () => {
+      this.showTab("map");
+      this.mapEdit.set(!this.mapEdit.isOn);
+    };
+    this.editButton = button("Edit", toggle, { title: "Edit nodes, arcs and numbers", "aria-pressed": "false" });
+    this.mapEdit.onSet = (isOn) => setAttribute(this.editButton, "aria-pressed", isOn ? "true" : "false");
     this.openButton = button("Open", () => this.fileInput.click(), { title: "Open a network file" });
     this.store.on("network", () => {
       const { network } = this.store;
       this.openButton.hidden = Boolean(network.limits.read_only);
-      this.editButton.hidden = this.openButton.hidden || network.kind !== "bayesian"; // the editor knows no other
+      this.editButton.hidden = this.openButton.hidden || ["markov", "mixed dynamic"].includes(network.kind); // the editor knows these not
     });
     return [this.fileInput, this.openButton, this.editButton];
   }
@@ -225,7 +235,7 @@ export class App {
     }
     const n = Object.keys(answer.findings).length;
     if (Object.keys(network.values).length) setText(this.status, `ln density = ${logText(answer.logEvidence, 5)}`);
-    else if (!n) setText(this.status, `${network.size.toLocaleString("en")} variables, ${network.arcs.toLocaleString("en")} ${network.isDirected ? "arcs" : "edges"}`);
+    else if (!n) setText(this.status, `${count(network.size + network.numbers.length, "variable")}, ${count(network.arcs, network.isDirected ? "arc" : "edge")}`);
     else setText(this.status, `ln P(e) = ${logText(answer.logEvidence, 5)}  \u00b7  P(e) = ${probabilityOf(answer.logEvidence)}`);
     setAttribute(this.status, "title", answer.ms ? `computed in ${significant(answer.ms.computed, 3)} ms` : null);
   }

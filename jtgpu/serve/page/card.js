@@ -43,7 +43,7 @@ export class Card {
       network.labels[picked] ? el("p", { class: "muted" }, el("bdi", {}, network.labels[picked])) : null,
       this.rowsNode,
       this.moreButton,
-      el("div", { class: "card-tools" }, button("Evidence\u2026", () => this.actions.edit(picked), { title: "One of, likelihood, soft evidence, intervention (e)" }), this.targetButton, this.clearButton, network.isDirected ? button("CPT", () => this.actions.showCpt(picked), { title: "Show its conditional probability table" }) : null),
+      el("div", { class: "card-tools" }, button("Evidence\u2026", () => this.actions.edit(picked), { title: "One of, likelihood, soft evidence, intervention (e)" }), this.targetButton, this.clearButton, network.isDirected ? button(...(network.decisions.has(picked) ? ["Policy", () => this.actions.showCpt(picked), { title: "Show the best policy" }] : ["CPT", () => this.actions.showCpt(picked), { title: "Show its conditional probability table" }])) : null),
       ...this.neighbours(network.isDirected ? "Parents" : "Neighbours", network.isDirected ? network.parents[picked] : [...network.parents[picked], ...network.children[picked]]),
       ...(network.isDirected ? this.neighbours("Children", network.children[picked]) : []),
     );

@@ -1,10 +1,11 @@
 // The panel of decisions: utilities, the best policy, what to know.
 
 import { button, el } from "./dom.js";
-import { bodyOf, toggleState } from "./findings.js";
+import { bodyOf, describeFinding, findingList, toggleState } from "./findings.js";
 import { cut, significant } from "./format.js";
 import { Panel, panelTable, shareBar } from "./panels.js";
 
+const METHODS = { exact: "the optimum", "local optimum": "a local optimum" };
 const [MOST_CHOICES, MOST_GAINS] = [40, 8]; // rows of a policy and of the value of information
 
 /** Whether policies are computed for the evidence: states that are observed, and decisions that are made. */
@@ -45,6 +46,11 @@ export class DecisionPanel extends Panel {
     return this.store.network.decisions.size ? NOT_DECIDABLE : "";
   }
 
+  say(text) {
+    this.store.setExpected({}); // there is no policy
+    super.say(text);
+  }
+
   async ask(signal) {
     const { api, network, findings } = this.store;
     const { evidence: seen, do: made } = bodyOf(network, findings);
@@ -67,9 +73,12 @@ export class DecisionPanel extends Panel {
       this.actions.rerun();
     };
     const choice = el("select", { "aria-label": "Decision", onchange: (event) => choose(Number(event.target.value)) }, ...[...network.decisions].map((v) => el("option", { value: v, selected: v === d }, cut(network.texts[v], 40))));
+    store.setExpected(policy.utilities);
+    const { length } = Object.keys(store.findings);
+    const known = length ? `given ${findingList(store.findings).map(([v, finding]) => describeFinding(network, v, finding)).join(", ")}` : "nothing observed";
     this.body.replaceChildren(
-      el("p", {}, "Expected utility ", el("b", { class: "expected-utility" }, significant(policy.expected_utility, 6)), ` (${policy.method}).`),
-      el("p", {}, "Options of ", choice),
+      el("p", {}, "Expected utility ", el("b", { class: "expected-utility" }, significant(policy.expected_utility, 6)), ` under the best policy, ${cut(known, 120)} (${METHODS[policy.method] ?? policy.method}). Bars of decisions are those of this policy.`),
+      el("p", {}, "Options of ", choice, ` if it were decided now, ${length ? "knowing only the evidence" : "knowing nothing"}:`),
       this.options(d, options),
       ...this.choices(d, policy.policy[network.names[d]] || []),
       ...this.gains(d, gains),

@@ -15,6 +15,7 @@ const KEYS = [
   ["t", "mark as a target"],
   ["u, U", "undo, redo"],
   ["+, \u2212, f", "zoom the map, fit it"],
+  ["Shift+arrows", "while the map is edited: move a node; Enter edits, Delete removes it"],
   ["?", "this help"],
   ["Escape", "close"],
 ];
@@ -25,7 +26,7 @@ export class HelpDialog {
       "dialog",
       { class: "dialog help", "aria-label": "Help" },
       el("h2", {}, "How it works"),
-      el("p", {}, `${isTouch() ? "Tap" : "Click"} a state to observe it; every bar shows the probability of its state given all evidence. A thin line marks the prior. ${isTouch() ? "Evidence\u2026 of the selected variable" : "Shift-click adds a state to those that are possible; a right click"} offers likelihoods, soft evidence and interventions. Rankings are about the first target, or the selected variable. Boxes of a large map show names and bars only: select one, or enlarge the map.`),
+      el("p", {}, `${isTouch() ? "Tap" : "Click"} a state to observe it; every bar shows the probability of its state given all evidence. A thin line marks the prior. ${isTouch() ? "Evidence\u2026 of the selected variable" : "Shift-click selects several states, one of which holds; a right click"} offers likelihoods, soft evidence and interventions. Rankings are about the first target, or the selected variable. Boxes of a large map show the most probable state: select one, or enlarge the map.`),
       el("table", { class: "panel-table" }, el("tbody", {}, ...KEYS.map(([key, text]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", {}, key)), el("td", {}, text))))),
       el("h3", {}, "Evidence"),
       el("ul", { class: "legend" }, ...Object.entries(KIND_TEXT).map(([kind, text]) => el("li", {}, markIcon(kind), ` ${text}`))),

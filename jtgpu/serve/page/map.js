@@ -3,7 +3,7 @@
 import { el, iconButton, setAttribute, setText, svgEl } from "./dom.js";
 import { toggleOneOf, toggleState, withFinding } from "./findings.js";
 import { focusNodes, hubOf, MOST_WHOLE } from "./focus.js";
-import { clean, percent, points } from "./format.js";
+import { clean, percent, points, significant } from "./format.js";
 import { MARK_SHAPES } from "./marks.js";
 import { numberBox } from "./numbers.js";
 import { spokenState, spokenVariable } from "./speech.js";
@@ -25,6 +25,8 @@ const ICONS = {
   whole: "M2 2h4v4H2zM10 2h4v4h-4zM2 10h4v4H2zM10 10h4v4h-4z",
 };
 
+const arcOf = (line, head) => svgEl("g", { class: "arc" }, svgEl("path", { class: "line", d: line }), head ? svgEl("path", { class: "head", d: head }) : null);
+
 export class MapView {
   constructor(store, actions) {
     this.store = store;
@@ -38,13 +40,14 @@ export class MapView {
     this.svg = svgEl("svg", { class: "map", role: "application", "aria-label": "Map of the network" }, this.canvas);
     this.note = el("p", { class: "map-note", hidden: true });
     this.root = el("div", { class: "map-frame" }, this.svg, this.note, this.tools());
-    this.drag = null;
+    this.editing = null; // see mapedit.js
     this.listen();
     store.on("network", () => this.reload());
     store.on("answer", () => this.update());
     store.on("findings", () => this.updateMarks());
     store.on("targets", () => this.updateMarks());
     store.on("picked", () => this.showPicked());
+    store.on("expected", () => this.diamonds?.forEach(({ name, show }) => show(store.expected[name])));
   }
 
   get isFocus() {
@@ -71,7 +74,7 @@ export class MapView {
     [this.arcs, this.spines, this.curves, this.shown] = [[], [], [], ""];
     this.isWhole = network.size <= (window.innerWidth < NARROW ? MOST_NARROW : MOST_WHOLE);
     this.wholeButton.hidden = network.size > MOST_BOXES;
-    return this.relayout(true);
+    return this.relayout(!this.editing?.isOn || this.isFocus || !this.layout);
   }
 
   setWhole(isWhole) {
@@ -101,14 +104,23 @@ export class MapView {
     this.controller = new AbortController();
     let layout;
     try {
-      layout = await store.api.layout(network.id, nodes, canvas, this.controller.signal);
+      layout = await store.api.layout(network.id, nodes, canvas, Boolean(this.editing?.session.placed.has(network.id)), this.controller.signal);
     } catch (error) {
       if (error.name !== "AbortError") this.say(`The map cannot be drawn: ${error.message}`);
       return;
     }
     if (network !== store.network) return;
     this.shown = wanted;
+    const before = this.anchor;
     this.draw(layout);
+    // while the map is edited, what stays in its place stays there on the screen
+    const after = this.anchor;
+    if (!fit && this.editing?.isOn && before && after) {
+      this.view.x += (before[0] - after[0]) * this.view.scale;
+      this.view.y += (before[1] - after[1]) * this.view.scale;
+      this.applyView();
+      return;
+    }
     const of = `${layout.nodes.length} of ${network.size.toLocaleString("en")} variables`;
     const isChosen = store.picked !== null || store.targets.length || Object.keys(store.findings).length;
     this.say(!nodes ? "" : isChosen ? `${of}: those near the evidence, the targets and the selected variable` : `${of}, around ${network.texts[hubOf(network)]}: select another to see its neighbourhood`);
@@ -134,6 +146,11 @@ export class MapView {
     setText(this.note, text);
   }
 
+  /** Where the first box is. */
+  get anchor() {
+    return this.layout?.boxes[0];
+  }
+
   // ---- drawing
 
   draw(layout) {
@@ -141,16 +158,17 @@ export class MapView {
     this.boxes.clear();
     const arcs = svgEl("g", { class: "arcs", "aria-hidden": "true" });
     this.arcs = layout.arcs.map(([parent, child, line, head]) => {
-      const node = svgEl("g", { class: "arc" }, svgEl("path", { class: "line", d: line }), head ? svgEl("path", { class: "head", d: head }) : null);
-      return { parent, child, node };
+      return { parent, child, node: arcOf(line, head) };
     });
-    this.spines = layout.spines.map(([parent, line]) => ({ parent, child: -1, node: svgEl("g", { class: "arc" }, svgEl("path", { class: "line", d: line })) }));
+    this.spines = layout.spines.map(([parent, line]) => ({ parent, child: -1, node: arcOf(line, "") }));
     arcs.append(...[...this.arcs, ...this.spines].map((arc) => arc.node));
     if (layout.heads) arcs.append(svgEl("path", { class: "head", d: layout.heads }));
     this.svg.classList.toggle("compact", layout.style.rows < 1);
     const boxes = layout.nodes.map((v, i) => this.drawBox(v, layout.boxes[i], layout.titles[i], layout.hidden[i]));
-    this.canvas.replaceChildren(arcs, ...boxes);
-    this.canvas.append(...(layout.utilities || []).map((utility) => this.drawUtility(utility)));
+    this.later = layout.later.map((each) => this.drawLater(each));
+    this.canvas.replaceChildren(arcs, ...this.later.map(({ node }) => node), ...boxes);
+    this.diamonds = layout.utilities.map((utility) => this.drawUtility(utility));
+    this.canvas.append(...this.diamonds.map(({ node }) => node));
     const { numbers } = this.store.network;
     this.curves = (layout.numbers || []).map(([g, ...box]) => [numbers[g], numberBox(numbers[g].name, numbers[g].prior, box, () => this.actions.openNumber(numbers[g].name))]);
     this.canvas.append(...this.curves.map(([, { node }]) => node));
@@ -161,13 +179,41 @@ export class MapView {
   /** A diamond; it has no states, and cannot be selected. */
   drawUtility([name, x, y, width, height]) {
     const [w, h] = [width / 2, height / 2];
-    return svgEl(
+    const [title, value] = [svgEl("text", { class: "title", x: w }, fitted(clean(name), width - 36, "600 12px")), svgEl("text", { class: "expected", x: w, y: h + 15 })];
+    const node = svgEl(
       "g",
-      { class: "utility", role: "img", "aria-label": `utility ${clean(name)}`, transform: `translate(${x},${y})` },
+      { class: "utility", role: "img", "data-name": name, transform: `translate(${x},${y})` },
+      svgEl("title", {}, `utility ${clean(name)}: its expectation under the best policy`),
       svgEl("path", { class: "frame", d: `M${w} 0L${width} ${h}L${w} ${height}L0 ${h}z` }),
-      svgEl("text", { class: "title", x: w, y: h + 4 }, fitted(clean(name), width - 36, "600 12px")),
+      title,
+      value,
       svgEl("text", { class: "far-title", x: w, y: h + 7 }, fitted(clean(name), width - 30, "600 20px")),
     );
+    const show = (expected) => {
+      setAttribute(title, "y", expected === undefined ? h + 4 : h);
+      setText(value, expected === undefined ? "" : significant(expected, 4));
+      setAttribute(node, "aria-label", `utility ${clean(name)}${expected === undefined ? "" : `, expected ${significant(expected, 4)}`}`);
+    };
+    show(this.store.expected?.[name]);
+    return { name, node, show };
+  }
+
+  /** A variable of a later slice, and the arcs to it. */
+  drawLater([v, lag, x, y, width, height, lines, head]) {
+    const { network } = this.store;
+    const { pad, row: rowHeight, rows: scale } = this.layout.style;
+    const box = { v, lag, rows: [] };
+    const top = this.layout.style.line * this.layout.titles[this.layout.nodes.indexOf(v)].length + pad;
+    const rows = svgEl("g", { transform: `translate(${pad},${top}) scale(${scale})` });
+    const count = Math.floor((height - top) / (rowHeight * scale));
+    for (let k = 0; k < Math.min(count, network.states[v].length); k += 1) {
+      box.rows.push(this.drawRow(k * rowHeight, Math.round((width - 2 * pad) / scale)));
+      rows.append(box.rows[k].node);
+    }
+    box.title = svgEl("text", { class: "title", x: pad, y: this.layout.style.line + 1 });
+    box.node = svgEl("g", { class: "later" }, arcOf(lines, head), svgEl("g", { transform: `translate(${x},${y})` }, svgEl("rect", { class: "frame", width, height, rx: 5 }), box.title, rows));
+    box.node.addEventListener("click", () => this.store.setSlice(this.store.slice + lag));
+    return box;
   }
 
   drawBox(v, [x, y, width, height], lines, [parents, children]) {
@@ -185,7 +231,7 @@ export class MapView {
     };
     box.node = svgEl(
       "g",
-      { class: "box", role: "group", tabindex: -1, "data-v": v, transform: `translate(${x},${y})` },
+      { class: "box", role: "group", tabindex: -1, "data-v": v, "data-name": network.names[v], transform: `translate(${x},${y})` },
       svgEl("title", {}, network.labels[v] ? `${network.texts[v]}: ${network.labels[v]}` : network.texts[v]),
       box.ring,
       svgEl("rect", { class: "frame", width, height, rx: network.decisions.has(v) ? 0 : 5 }),
@@ -201,10 +247,14 @@ export class MapView {
       rows.append(row.node);
     }
     if (n > most) rows.append(svgEl("text", { class: "more", y: shownRows * rowHeight + 13 }, `${(n - shownRows).toLocaleString("en")} more states`));
+    box.summary = svgEl("text", { class: "summary", x: pad, y: top + 10 });
+    box.percent = svgEl("text", { class: "summary number", x: width - pad, y: top + 10 });
+    box.shares = svgEl("g", { class: "summary", transform: `translate(${pad},${top + 14})` }, svgEl("path", { class: "bar" }), svgEl("path", { class: "bar faint" }));
+    [box.inner, box.high] = [width - 2 * pad, Math.min(Math.max(height - top - 18, 4), 9)];
     const { bar, number } = this.layout.style;
     rows.style.setProperty("--shift", `${bar + number - box.width}px`);
     rows.style.setProperty("--stretch", box.width / bar);
-    box.node.append(rows);
+    box.node.append(rows, box.summary, box.percent, box.shares);
     if (parents) box.node.append(svgEl("path", { class: "stub", d: "M12 0V-9" }), svgEl("text", { class: "stub-text", x: 16, y: -2 }, `+${parents}`));
     if (children) {
       box.node.append(svgEl("path", { class: "stub", d: `M${width - 12} ${height}v9` }), svgEl("text", { class: "stub-text end", x: width - 16, y: height + 10 }, `+${children}`));
@@ -273,9 +323,41 @@ export class MapView {
         const change = isChanged ? `, prior ${percent(prior[state])} %, ${points(p[state] - prior[state])} percentage points` : "";
         setText(row.title, `${network.stateTexts[v][state]}: ${percent(p[state])} %${change}`);
       });
+      this.summarise(box, v, p);
       setAttribute(box.node, "aria-label", spokenVariable(this.store, v));
     }
+    for (const box of this.later) this.updateLater(box);
     this.updateMarks(findings);
+  }
+
+  /** The most probable state, and the shares of all in their order, where rows are too small to read. */
+  summarise(box, v, p) {
+    const { network } = this.store;
+    const best = p.indexOf(Math.max(...p));
+    setText(box.percent, p[best] > 0.995 && p[best] < 1 ? ">99" : String(Math.round(100 * p[best])));
+    setText(box.summary, fitted(network.stateTexts[v][best], box.inner - 24, "11px"));
+    const paths = ["", ""];
+    let at = 0;
+    p.forEach((share, k) => {
+      const wide = Math.max(box.inner * share - 0.8, 0);
+      paths[k % 2] += `M${at.toFixed(1)} 0h${wide.toFixed(1)}v${box.high}h-${wide.toFixed(1)}z`;
+      at += box.inner * share;
+    });
+    [...box.shares.querySelectorAll("path")].forEach((path, i) => setAttribute(path, "d", paths[i] || null));
+  }
+
+  updateLater({ v, lag, rows, title, node }) {
+    const { network, answer, slice, length } = this.store;
+    const p = answer.later?.[lag]?.[v];
+    const t = slice + lag;
+    node.classList.toggle("absent", !p);
+    setText(title, fitted(`${network.texts[v]}, slice ${t}`, 170, "600 12px"));
+    setAttribute(node, "aria-label", t < length ? `${network.texts[v]} in slice ${t}` : `${network.texts[v]}: there is no slice ${t}`);
+    rows.forEach((row, s) => {
+      setText(row.label, fitted(network.stateTexts[v][s], row.left - 5));
+      setAttribute(row.bar, "width", p ? Math.round(this.layout.style.bar * p[s] * 100) / 100 : 0);
+      setText(row.number, p ? percent(p[s]) : "");
+    });
   }
 
   updateMarks() {
@@ -294,7 +376,8 @@ export class MapView {
     }
     for (const { parent, child, node } of [...(this.arcs || []), ...(this.spines || [])]) {
       const isNear = picked !== null && (parent === picked || child === picked);
-      setAttribute(node, "class", `arc${findings[child]?.kind === "do" ? " cut" : ""}${isNear ? " near" : ""}`);
+      const isKnown = this.store.network.decisions.has(child);
+      setAttribute(node, "class", `arc${isKnown ? " information" : ""}${findings[child]?.kind === "do" ? " cut" : ""}${isNear ? " near" : ""}`);
     }
   }
 
@@ -380,9 +463,15 @@ export class MapView {
     svg.addEventListener("pointerdown", (event) => {
       if (event.button > 1) return;
       if (!pointers.size) moved = false;
+      if (!pointers.size && this.editing?.down(event)) return;
       pointers.set(event.pointerId, [event.clientX, event.clientY]);
     });
     svg.addEventListener("pointermove", (event) => {
+      if (this.editing?.held) {
+        this.editing.move(event);
+        moved = this.editing.held.moved;
+        return;
+      }
       const last = pointers.get(event.pointerId);
       if (!last) return;
       const [dx, dy] = [event.clientX - last[0], event.clientY - last[1]];
@@ -397,9 +486,15 @@ export class MapView {
       }
       pointers.set(event.pointerId, [event.clientX, event.clientY]);
     });
+    svg.addEventListener("pointerup", (event) => this.editing?.held && this.editing.up(event));
     for (const name of ["pointerup", "pointercancel", "lostpointercapture"]) svg.addEventListener(name, (event) => pointers.delete(event.pointerId));
     svg.addEventListener("click", (event) => {
-      if (!moved) this.click(event);
+      if (!moved && this.editing?.isOn) this.editing.click(event.target);
+      else if (!moved) this.click(event);
+    });
+    svg.addEventListener("dblclick", (event) => {
+      const name = this.editing?.isOn ? this.editing.nameAt(event.target) : null;
+      if (name !== null) this.editing.dialog.open(name);
     });
     svg.addEventListener("contextmenu", (event) => {
       const v = this.variableAt(event.target);
@@ -408,7 +503,13 @@ export class MapView {
       this.store.pick(v);
       this.actions.edit(v);
     });
-    svg.addEventListener("keydown", (event) => this.key(event));
+    svg.addEventListener("keydown", (event) => {
+      if (!this.editing?.key(event)) this.key(event);
+      else {
+        event.preventDefault();
+        event.stopPropagation();
+      }
+    });
     svg.addEventListener("focusin", (event) => {
       const v = this.variableAt(event.target);
       if (v !== null && event.target.matches(":focus-visible")) this.centre(v, false);

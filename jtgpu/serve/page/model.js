@@ -1,80 +1,149 @@
-// Changes of a network as JSON; CPTs keep what is known. Pure.
+// Changes of a network as JSON; tables keep what is known. Pure.
 //
-// A CPT is flat: the last axis, the variable's own states, varies fastest; a row is the distribution of one
-// configuration of the parents.
+// A table is flat: the last axis, the node's own states, varies fastest; a row is what holds for one configuration of
+// the parents. A parent in an earlier slice is its name, NUL and the number of slices back.
 
-const find = (model, name) => model.variables.find((v) => v.name === name);
-const copy = (model) => ({ ...model, variables: model.variables.map((v) => ({ ...v, states: [...v.states], parents: [...v.parents], cpt: [...v.cpt] })) });
+const NONE = ["no", "false", "absent", "negative", "0", "off", "none"]; // states without an effect
+const copy = (model) => ({ ...model, variables: model.variables.map((v) => ({ ...v, states: [...v.states], parents: [...v.parents] })) });
 const uniform = (n) => Array(n).fill(1 / n);
+const product = (sizes) => sizes.reduce((a, b) => a * b, 1);
 
-export function rowsOf(v) {
-  const n = v.states.length;
-  return Array.from({ length: v.cpt.length / n }, (_, i) => v.cpt.slice(i * n, (i + 1) * n));
+export const nameOf = (parent) => parent.split("\0")[0];
+export const lagOf = (parent) => Number(parent.split("\0")[1] ?? 0);
+export const find = (model, name) => model.variables.find((v) => v.name === nameOf(name));
+export const width = (v) => v.states.length || 1;
+const hasTable = (v) => v.kind !== "decision" && !v.noisy.length;
+
+/** The network of the server with every field. */
+export function complete(model) {
+  const variables = model.variables.map(({ lags = [], parents = [], ...v }) => ({ kind: "chance", states: [], cpt: [], start: [], coefficients: {}, sd: [], noisy: [], attributes: {}, ...v, parents: parents.map((p, i) => (lags[i] ? `${p}\0${lags[i]}` : p)) }));
+  return { ...model, variables };
 }
 
-/** States of the parents in a row. */
-export function configuration(model, v, row) {
+/** The network as the server takes it. */
+export function sent({ isPlaced: _, ...model }) {
+  const divided = (v, table) => (v.kind === "chance" ? rowsOf(v, table).flatMap(normalised) : table);
+  const variables = model.variables.map((v) => ({
+    ...v, parents: v.parents.map(nameOf), lags: v.parents.some(lagOf) ? v.parents.map(lagOf) : [],
+    cpt: divided(v, v.cpt), start: v.start.map((table) => divided(v, table)), noisy: v.noisy.map(normalised),
+  }));
+  return { ...model, variables };
+}
+
+export function rowsOf(v, table = v.cpt) {
+  const n = width(v);
+  return Array.from({ length: table.length / n }, (_, i) => table.slice(i * n, (i + 1) * n));
+}
+
+/** The parents that are axes of the tables: those with states. */
+export const axesOf = (model, v, parents = v.parents) => parents.filter((p) => find(model, p).states.length);
+const sizesOf = (model, axes) => axes.map((p) => find(model, p).states.length);
+
+/** States of these parents in a row. */
+export function configuration(model, axes, row) {
   const states = [];
-  for (const name of [...v.parents].reverse()) {
-    const parent = find(model, name);
-    states.unshift(parent.states[row % parent.states.length]);
-    row = Math.floor(row / parent.states.length);
+  for (const p of [...axes].reverse()) {
+    const all = find(model, p).states;
+    states.unshift(all[row % all.length]);
+    row = Math.floor(row / all.length);
   }
   return states;
 }
 
-/** Divide a row by its sum; a row of zeros becomes uniform. */
+/** Divide a row by its sum, if that is not 1 up to rounding; a row of zeros becomes uniform. */
 export function normalised(row) {
   const sum = row.reduce((a, b) => a + b, 0);
+  if (Math.abs(sum - 1) < 1e-12) return row;
   return sum > 0 ? row.map((p) => p / sum) : uniform(row.length);
 }
 
-export function addVariable(model, name) {
-  return { ...copy(model), variables: [...copy(model).variables, { name, states: ["yes", "no"], parents: [], cpt: [0.5, 0.5] }] };
+/** The kinds of nodes that go with those of a network. */
+export function kindsFor(model) {
+  if (model.slices) return ["chance"];
+  const has = (...kinds) => model.variables.some((v) => kinds.includes(v.kind));
+  if (has("number")) return ["chance", "number"];
+  return has("decision", "utility") ? ["chance", "decision", "utility"] : ["chance", "decision", "utility", "number"];
+}
+
+/** Why there cannot be an arc, or "". */
+export function whyNoArc(model, parent, child) {
+  const [p, v] = [find(model, parent), find(model, child)];
+  if (p.kind === "utility") return "A utility has no children.";
+  if (p.kind === "number" && v.kind !== "number") return `The number ${p.name} can be a parent of numbers only.`;
+  return !lagOf(parent) && below(model, child).has(p.name) ? `The arc from ${p.name} to ${v.name} would close a cycle.` : "";
+}
+
+/** A node and all that are below it. */
+export function below(model, name) {
+  const found = new Set([name]);
+  for (const each of found) for (const v of model.variables) if (v.parents.includes(each)) found.add(v.name);
+  return found;
+}
+
+export function addVariable(model, kind, position = null) {
+  let i = 1;
+  while (find(model, `${kind}_${i}`)) i += 1;
+  const states = kind === "utility" || kind === "number" ? [] : ["yes", "no"];
+  const cpt = { chance: [0.5, 0.5], decision: [], utility: [0], number: [0] }[kind];
+  const attributes = position ? { position } : {};
+  const made = { name: `${kind}_${i}`, kind, states, parents: [], cpt, start: [], coefficients: {}, sd: kind === "number" ? [1] : [], noisy: [], attributes };
+  return [{ ...model, variables: [...model.variables, made] }, made.name];
 }
 
 export function removeVariable(model, name) {
-  let changed = copy(model);
-  for (const { name: child, parents } of model.variables) if (parents.includes(name)) changed = setParents(changed, child, parents.filter((p) => p !== name));
-  changed.variables = changed.variables.filter((v) => v.name !== name);
-  return changed;
+  let changed = model;
+  for (const { name: child, parents } of model.variables) if (parents.some((p) => nameOf(p) === name)) changed = setParents(changed, child, parents.filter((p) => nameOf(p) !== name));
+  return { ...changed, variables: changed.variables.filter((v) => v.name !== name) };
 }
 
 export function renameVariable(model, name, to) {
   const changed = copy(model);
   for (const v of changed.variables) {
     if (v.name === name) v.name = to;
-    v.parents = v.parents.map((p) => (p === name ? to : p));
+    v.parents = v.parents.map((p) => (nameOf(p) === name ? to + p.slice(name.length) : p));
+    if (name in v.coefficients) v.coefficients = Object.fromEntries(Object.entries(v.coefficients).map(([p, c]) => [p === name ? to : p, c]));
   }
   return changed;
 }
 
-/** Other arcs: rows repeat over a new parent, and are averaged over one that is gone. */
+/** A table with other axes: rows repeat over a new one, and are averaged over one that is gone. */
+function moved(model, table, before, after, n) {
+  const sizes = new Map([...before, ...after].map((p) => [p, find(model, p).states.length]));
+  const gone = before.filter((p) => !after.includes(p));
+  return Array.from({ length: product(sizesOf(model, after)) }, (_, row) => {
+    const at = {};
+    for (const p of [...after].reverse()) {
+      at[p] = row % sizes.get(p);
+      row = Math.floor(row / sizes.get(p));
+    }
+    let all = [at];
+    for (const p of gone) all = all.flatMap((c) => Array.from({ length: sizes.get(p) }, (__, s) => ({ ...c, [p]: s })));
+    const starts = all.map((c) => n * before.reduce((sum, p) => sum * sizes.get(p) + c[p], 0));
+    return Array.from({ length: n }, (__, k) => starts.reduce((sum, start) => sum + table[start + k], 0) / starts.length);
+  }).flat();
+}
+
+/** Other arcs into a node. */
 export function setParents(model, name, parents) {
   const changed = copy(model);
   const v = find(changed, name);
-  const sizes = (names) => names.map((p) => find(model, p).states.length);
-  const [oldSizes, newSizes] = [sizes(v.parents), sizes(parents)];
-  const old = rowsOf(v);
-  const sums = Array.from({ length: newSizes.reduce((a, b) => a * b, 1) }, () => null);
-  const rowNumber = (at, names, all) => names.reduce((row, p, k) => row * all[k] + at[p], 0);
-  sums.forEach((_, i) => {
-    const at = {};
-    let rest = i;
-    for (let k = parents.length - 1; k >= 0; k -= 1) {
-      at[parents[k]] = rest % newSizes[k];
-      rest = Math.floor(rest / newSizes[k]);
-    }
-    let configurations = [at];
-    for (const gone of v.parents.filter((p) => !parents.includes(p))) {
-      const n = find(model, gone).states.length;
-      configurations = configurations.flatMap((c) => Array.from({ length: n }, (__, s) => ({ ...c, [gone]: s })));
-    }
-    const rows = configurations.map((c) => old[rowNumber(c, v.parents, oldSizes)]);
-    sums[i] = rows.length === 1 ? rows[0] : rows[0].map((_, s) => rows.reduce((total, row) => total + row[s], 0) / rows.length);
+  const old = find(model, name);
+  const [before, after] = [axesOf(model, old), axesOf(model, v, parents)];
+  const other = (table) => moved(model, table, before, after, width(v));
+  if (hasTable(v)) v.cpt = other(v.cpt);
+  if (v.kind === "number") {
+    v.sd = other(v.sd);
+    const numeric = parents.filter((p) => !after.includes(p));
+    v.coefficients = Object.fromEntries(numeric.map((p) => [p, old.coefficients[p] ? other(old.coefficients[p]) : v.cpt.map(() => 0)]));
+  }
+  if (v.noisy.length) v.noisy = [...parents.flatMap((p) => effects(model, old, p) ?? newEffects(model, v, p)), old.noisy.at(-1)];
+  const exist = (all, t) => all.filter((p) => lagOf(p) <= t);
+  v.start = Array.from({ length: Math.max(0, ...parents.map(lagOf)) }, (_, t) => {
+    const given = old.start[t];
+    return moved(model, given ?? old.cpt, given ? exist(before, t) : before, exist(after, t), width(v));
   });
   v.parents = [...parents];
-  v.cpt = sums.flat();
+  delete v.potential; // it may describe the old numbers
   return changed;
 }
 
@@ -83,25 +152,94 @@ export function setStates(model, name, states) {
   const changed = copy(model);
   const v = find(changed, name);
   const kept = states.map((s, i) => (states.length === v.states.length ? i : v.states.indexOf(s)));
-  v.cpt = rowsOf(v).flatMap((row) => normalised(kept.map((i) => (i < 0 ? 0 : row[i]))));
+  const own = (table) => rowsOf(v, table).flatMap((row) => normalised(kept.map((i) => (i < 0 ? 0 : row[i]))));
+  v.cpt = own(v.cpt);
+  v.start = v.start.map(own);
+  v.noisy = v.noisy.map((row) => normalised(kept.map((i) => (i < 0 ? 0 : row[i]))));
+  delete v.potential;
+  const selected = (table, child, axes) => {
+    let result = table;
+    axes.forEach((p, axis) => {
+      if (nameOf(p) !== name) return;
+      const sizes = (list) => product(list.map((q) => (nameOf(q) === name ? (axes.indexOf(q) < axis ? kept.length : v.states.length) : find(model, q).states.length)));
+      const inner = sizes(axes.slice(axis + 1)) * width(child);
+      const block = inner * v.states.length;
+      const made = [];
+      for (let at = 0; at < result.length; at += block) {
+        for (const i of kept) made.push(...(i >= 0 ? result.slice(at + i * inner, at + (i + 1) * inner) : child.states.length ? Array(inner).fill(1 / child.states.length) : result.slice(at, at + inner)));
+      }
+      result = made;
+    });
+    return result;
+  };
   for (const child of changed.variables) {
-    const axis = child.parents.indexOf(name);
-    if (axis < 0) continue;
-    const inner = child.parents.slice(axis + 1).reduce((n, p) => n * find(model, p).states.length, 1) * child.states.length;
-    const block = inner * v.states.length;
-    const cpt = [];
-    for (let at = 0; at < child.cpt.length; at += block) {
-      for (const i of kept) cpt.push(...(i < 0 ? Array(inner).fill(1 / child.states.length) : child.cpt.slice(at + i * inner, at + (i + 1) * inner)));
-    }
-    child.cpt = cpt;
+    if (!child.parents.some((p) => nameOf(p) === name)) continue;
+    const axes = axesOf(model, child);
+    const other = (table) => selected(table, child, axes);
+    if (child.noisy.length) child.noisy = [...child.parents.flatMap((p) => (p === name ? kept.map((i) => (i < 0 ? noEffect(child) : effects(model, child, p)[i])) : effects(model, child, p))), child.noisy.at(-1)];
+    if (hasTable(child)) child.cpt = other(child.cpt);
+    child.sd = other(child.sd);
+    child.coefficients = Object.fromEntries(Object.entries(child.coefficients).map(([p, c]) => [p, other(c)]));
+    child.start = child.start.map((table, t) => selected(table, child, axes.filter((p) => lagOf(p) <= t)));
+    delete child.potential;
   }
   v.states = [...states];
   return changed;
 }
 
-export function setRow(model, name, row, values) {
+/** Set tables of a node: `cpt`, `sd`, `coefficients`, `start` or `noisy`. */
+export function setTables(model, name, tables) {
   const changed = copy(model);
   const v = find(changed, name);
-  v.cpt.splice(row * v.states.length, v.states.length, ...values);
+  Object.assign(v, tables);
+  delete v.potential;
   return changed;
+}
+
+// ---- noisy-OR and noisy-MAX: the last state is that without the effect
+
+const noEffect = (v) => v.states.map((_, i) => (i === v.states.length - 1 ? 1 : 0));
+
+/** The rows of a parent, or undefined. */
+export function effects(model, v, parent) {
+  const at = v.parents.indexOf(parent);
+  const sizes = sizesOf(model, v.parents);
+  const first = sizes.slice(0, at).reduce((a, b) => a + b, 0);
+  return at < 0 ? undefined : v.noisy.slice(first, first + sizes[at]);
+}
+
+function newEffects(model, v, parent) {
+  const { states } = find(model, parent);
+  const none = states.findIndex((s) => NONE.includes(s.toLowerCase()));
+  const last = none < 0 ? states.length - 1 : none;
+  const half = v.states.map((_, i) => (i === 0 || i === v.states.length - 1 ? 0.5 : 0));
+  return states.map((_, i) => (i === last ? noEffect(v) : half));
+}
+
+/** Whether the states allow strengths: none of the first is a name for no effect. */
+export const canBeNoisy = (model, v) => v.kind === "chance" && !model.slices && v.states.length > 1 && v.parents.length > 0 && !NONE.includes(v.states[0].toLowerCase());
+
+export function withStrengths(model, name) {
+  const v = find(model, name);
+  return setTables(model, name, { cpt: [], noisy: [...v.parents.flatMap((p) => newEffects(model, v, p)), noEffect(v)] });
+}
+
+/** Numbers of the CPT that the strengths stand for. */
+export const tableSize = (model, v) => product(sizesOf(model, v.parents)) * v.states.length;
+
+/** The CPT that the strengths mean, in their place. */
+export function withoutStrengths(model, name) {
+  const v = find(model, name);
+  const weaker = (row) => row.map((_, k) => row.slice(k).reduce((a, b) => a + b, 0)); // P(this effect or a weaker one)
+  const all = v.parents.map((p) => effects(model, v, p).map(weaker));
+  const cpt = Array.from({ length: product(sizesOf(model, v.parents)) }, (_, row) => {
+    const at = [];
+    for (const rows of [...all].reverse()) {
+      at.unshift(rows[row % rows.length]);
+      row = Math.floor(row / rows.length);
+    }
+    const joint = v.states.map((__, k) => [weaker(v.noisy.at(-1)), ...at].reduce((p, each) => p * each[k], 1));
+    return joint.map((p, k) => p - (joint[k + 1] ?? 0));
+  }).flat();
+  return setTables(model, name, { cpt, noisy: [] });
 }

@@ -50,13 +50,14 @@ export class Network {
       this.parents[child].push(parent);
       this.children[parent].push(child);
     }
-    this.arcs = arcs.length;
     this.decisions = new Set(decisions || []); // variables that somebody decides; their bars are the best policy
     this.utilities = (utilities || []).map(({ name, parents }) => ({ name, parents, text: clean(name) }));
     this.prior = prior.length ? prior : this.states.map((all) => all.map(() => 0)); // over time: of the slice that is shown; 0: too large a question
     this.numbers = numbers || []; // they have no states: name, parents, prior
+    const leaves = [...this.utilities, ...this.numbers, ...(slices?.earlier ?? []).map((parents) => ({ parents }))];
+    this.arcs = arcs.length + leaves.reduce((n, { parents }) => n + (parents?.length ?? 0), 0); // of all nodes
     this.values = {}; // observed ones, by name
-    this.slices = slices ? { fixed: new Set(slices.static), earlier: slices.earlier } : null; // of networks over time
+    this.slices = slices ? { fixed: new Set(slices.static), earlier: slices.earlier, order: slices.order } : null; // of networks over time
   }
 
   get size() {

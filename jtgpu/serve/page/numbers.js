@@ -27,13 +27,13 @@ export function numberBox(name, prior, [x, y, width, height], onclick) {
   const [curve, thin, text] = [svgEl("path", { class: "curve" }), svgEl("path", { class: "curve prior" }), svgEl("text", { x: 8, y: height - 6 })];
   const node = svgEl(
     "g",
-    { class: "number-box", role: "img", transform: `translate(${x},${y})` },
+    { class: "number-box", role: "img", "data-name": name, transform: `translate(${x},${y})` },
     svgEl("rect", { class: "frame", width, height, rx: 18 }),
     svgEl("text", { class: "title", x: 10, y: 18 }, fitted(clean(name), width - 20, "600 12px")),
     svgEl("g", { transform: "translate(10,26)" }, thin, curve),
     text,
   );
-  node.addEventListener("click", onclick);
+  node.addEventListener("click", () => node.closest(".editing") || onclick());
   return { node, show: (posterior) => showCurves(node, curve, thin, text, name, [posterior, prior], width - 20, height - 46) };
 }
 

@@ -46,6 +46,7 @@ export class PanelRunner {
     this.status = status;
     this.controller = null;
     for (const panel of panels) panel.root.addEventListener("toggle", () => panel.root.open && this.run());
+    store.on("network", () => panels.forEach((panel) => (panel.answered = null))); // answers about another one
     store.on("answer picked targets scenarios", () => this.schedule());
     store.on("asking", () => {
       this.controller?.abort();

@@ -2,29 +2,41 @@
 
 import { isDecidable, NOT_DECIDABLE, reached } from "./decisions.js";
 import { bodyOf, describeFinding, findingList } from "./findings.js";
-import { logText, percent, points, probabilityOf, significant } from "./format.js";
+import { clean, count, logText, percent, points, probabilityOf, significant } from "./format.js";
 import { totalVariation } from "./measures.js";
+import { numberText } from "./numbers.js";
 import { mapSvg } from "./save.js";
 
 const [MOST_REPORTED, MOST_LISTED, MOST_CONFIGURATIONS] = [15, 10, 200];
-const STYLE = "body{font:15px/1.5 system-ui,sans-serif;max-width:900px;margin:24px auto;padding:0 16px;color:#1f2328}table{border-collapse:collapse;margin:8px 0}td,th{border-bottom:1px solid #d1d9e0;padding:3px 12px 3px 0;text-align:left}td.n{text-align:right;font-variant-numeric:tabular-nums}i{display:inline-block;height:9px;background:#4a90d9}svg{max-width:100%;height:auto}.m{color:#59636e}";
+const STYLE = `:root{color-scheme:light dark;--fg:#1f2328;--muted:#59636e;--line:#d1d9e0;--bg:#fff;--panel:#f6f8fa;--accent:#0a5cc2;--bar:#4a90d9;--evidence:#fdf1e4;--mark:#d9822b}
+@media(prefers-color-scheme:dark){:root{--fg:#e6edf3;--muted:#9ba4ae;--line:#333b45;--bg:#0d1117;--panel:#151b23;--accent:#6cb0ff;--evidence:#2e2214}}
+*{box-sizing:border-box}body{font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;color:var(--fg);background:var(--bg);max-width:1180px;margin:0 auto;padding:28px 24px}
+h1{font-size:28px;line-height:1.2;margin:0}h2{font-size:17px;margin:0 0 8px}a{color:var(--accent)}.m{color:var(--muted);margin:4px 0 16px}
+.map{border:1px solid var(--line);border-radius:10px;padding:10px;background:var(--panel);margin:0 0 20px;text-align:center}svg{max-width:100%;max-height:78vh;height:auto}
+.parts{columns:2 420px;column-gap:20px}section{break-inside:avoid;border:1px solid var(--line);border-radius:10px;padding:14px 16px;margin:0 0 20px;overflow-x:auto}section.wide{column-span:all}
+ul{display:flex;flex-wrap:wrap;gap:6px;list-style-type:none;padding:0;margin:0}li{background:var(--evidence);border:1px solid var(--mark);border-radius:14px;padding:1px 11px}
+table{border-collapse:collapse;width:100%;font-size:14px;margin:0 0 8px}th{font-weight:400;color:var(--muted);font-size:13px}td,th{border-bottom:1px solid var(--line);padding:4px 12px 4px 0;text-align:left;vertical-align:top}tr:last-child td{border-bottom:0}
+.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}td i{display:block;height:10px;margin-top:6px;border-radius:2px;background:var(--bar);min-width:1px}td.b{width:34%}
+@media print{body{padding:0}section,.map{border-color:#bbb}}`;
 
 const escaped = (text) => String(text).replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
-const table = (heads, rows) => `<table><thead><tr>${heads.map((h) => `<th>${escaped(h)}</th>`).join("")}</tr></thead><tbody>${rows.map((row) => `<tr>${row.join("")}</tr>`).join("")}</tbody></table>`;
+const table = (heads, rows) => `<table><thead><tr>${heads.map((h, k) => `<th${rows[0]?.[k]?.startsWith('<td class="n"') ? ' class="n"' : ""}>${escaped(h)}</th>`).join("")}</tr></thead><tbody>${rows.map((row) => `<tr>${row.join("")}</tr>`).join("")}</tbody></table>`;
 const text = (value) => `<td>${escaped(value)}</td>`;
 const figure = (value) => `<td class="n">${escaped(value)}</td>`;
-const bar = (p) => `<td><i style="width:${Math.round(160 * p)}px"></i></td>`;
+const bar = (p) => `<td class="b"><i style="width:${(100 * p).toFixed(1)}%"></i></td>`;
+const section = (title, body, isWide = false) => `<section${isWide ? ' class="wide"' : ""}><h2>${escaped(title)}</h2>${body}</section>`;
 
 /** The report as text, with answers of the server. */
 export async function reportHtml(store, map, address) {
   const { api, network, answer, targets, picked, scenarios, findings } = store;
-  const list = findingList(answer.findings).map(([v, finding]) => describeFinding(network, v, finding));
-  const parts = [`<h1>${escaped(network.title)}</h1>`, `<p class="m">${network.size} variables, ${network.arcs} arcs. Made ${escaped(new Date().toISOString().slice(0, 16).replace("T", " "))} UTC with jtgpu.${address ? ` <a href="${escaped(address)}">Open</a>` : ""}</p>`];
-  parts.push("<h2>Evidence</h2>", list.length ? `<ul>${list.map((line) => `<li>${escaped(line)}</li>`).join("")}</ul><p>ln P(e) = ${escaped(logText(answer.logEvidence, 6))}, P(e) = ${escaped(probabilityOf(answer.logEvidence))}</p>` : "<p>None.</p>");
+  const list = store.listed.map(([t, v, finding]) => describeFinding(network, v, finding) + (network.slices && !network.slices.fixed.has(v) ? ` in slice ${t}` : ""));
+  const head = [`<h1>${escaped(network.title)}</h1>`, `<p class="m">${count(network.size + network.numbers.length, "variable")}, ${count(network.arcs, "arc")}. Made ${escaped(new Date().toISOString().slice(0, 16).replace("T", " "))} UTC with jtgpu.${address ? ` <a href="${escaped(address)}">Open</a>` : ""}</p>`, `<div class="map">${mapSvg(map, network.title).text}</div>`];
+  const slice = network.slices ? `<p class="m">Bars of slice ${store.slice} of ${store.length}, ${store.question === "filter" ? "given the slices so far" : "given all slices"}.</p>` : "";
+  const parts = [section("Evidence", `${list.length ? `<ul>${list.map((line) => `<li>${escaped(line)}</li>`).join("")}</ul><p>ln P(e) = ${escaped(logText(answer.logEvidence, 6))}, P(e) = ${escaped(probabilityOf(answer.logEvidence))}</p>` : "<p>None.</p>"}${slice}`)];
   const chosen = [...new Set([...targets, ...(picked === null ? [] : [picked])])];
   for (const v of chosen) {
     const rows = network.stateTexts[v].map((state, i) => [text(state), bar(answer.posteriors[v][i]), figure(`${percent(answer.posteriors[v][i])} %`), figure(`${percent(network.prior[v][i])} %`)]);
-    parts.push(`<h2>${escaped(network.texts[v])}</h2>`, table(["state", "", "posterior", "prior"], rows));
+    parts.push(section(network.texts[v], table(["state", "", "posterior", "prior"], rows)));
   }
   const changes = network.names.map((_, v) => [v, totalVariation(answer.posteriors[v], network.prior[v])]).filter(([v, d]) => d >= 0.0005 && !findings[v]);
   changes.sort((a, b) => b[1] - a[1] || a[0] - b[0]);
@@ -34,28 +46,29 @@ export async function reportHtml(store, map, address) {
       const i = deltas.indexOf(Math.max(...deltas));
       return [text(network.texts[v]), text(network.stateTexts[v][i]), figure(`${percent(network.prior[v][i])} %`), figure(`${percent(answer.posteriors[v][i])} %`), figure(points(deltas[i]))];
     });
-    parts.push("<h2>What changed most</h2>", table(["variable", "state", "prior", "posterior", "change (pp)"], rows));
+    parts.push(section("What changed most", table(["variable", "state", "prior", "posterior", "change (pp)"], rows)));
   }
   const { target } = store;
-  if (target !== null && answer.findings[target]?.states?.length !== 1) {
+  if (target !== null && network.questions.has("voi") && answer.findings[target]?.states?.length !== 1) {
     const { observations } = await api.ask(network.id, "voi", { ...bodyOf(network, answer.findings), target: network.names[target], most: MOST_LISTED });
     const rows = observations.filter((o) => o.gain > 1e-9).map((o) => [text(o.variable), figure(significant(o.gain / Math.LN2, 3)), figure(`${percent(o.expected_accuracy)} %`)]);
-    if (rows.length) parts.push(`<h2>What to observe next about ${escaped(network.texts[target])}</h2>`, table(["variable", "gain (bits)", "expected accuracy"], rows));
+    if (rows.length) parts.push(section(`What to observe next about ${network.texts[target]}`, table(["variable", "gain (bits)", "expected accuracy"], rows)));
   }
-  if (network.decisions.size) parts.push(...(await decisionParts(store)));
-  if (scenarios.length) parts.push(...(await scenarioTable(store, chosen)));
-  parts.push("<h2>Map</h2>", mapSvg(map, network.title).text);
-  return `<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escaped(network.title)}</title><style>${STYLE}</style></head><body>\n${parts.join("\n")}\n</body></html>\n`;
+  const numbers = network.numbers.map(({ name, prior }) => [text(clean(name)), figure(numberText([answer.numbers?.[name] ?? prior].flat()[0])), figure(numberText([prior].flat()[0]))]);
+  if (numbers.length) parts.push(section("Numbers", table(["variable", "mean \u00b1 sd", "prior"], numbers)));
+  if (network.decisions.size) parts.splice(1, 0, await decisionPart(store));
+  if (scenarios.length) parts.push(await scenarioTable(store, chosen));
+  return `<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escaped(network.title)}</title><style>${STYLE}</style></head><body>\n${head.join("\n")}\n<div class="parts">\n${parts.join("\n")}\n</div>\n</body></html>\n`;
 }
 
 /** Utilities, the expected utility and the best policy. */
-async function decisionParts({ api, network, answer: { findings } }) {
-  const list = network.utilities.map(({ text: name, parents }) => [text(name), text(parents.map((v) => network.texts[v]).join(", ") || "nothing")]);
-  const parts = ["<h2>Decisions</h2>", table(["utility", "depends on"], list)];
-  if (!isDecidable(network, findings)) return [...parts, `<p>${NOT_DECIDABLE}</p>`];
+async function decisionPart({ api, network, answer: { findings } }) {
+  const listed = (expected) => network.utilities.map(({ name, text: shown, parents }) => [text(shown), text(parents.map((v) => network.texts[v]).join(", ") || "nothing"), figure(expected ? significant(expected[name], 6) : "")]);
+  const heads = ["utility", "depends on", "expected"];
+  if (!isDecidable(network, findings)) return section("Decisions", `${table(heads, listed(null))}<p>${NOT_DECIDABLE}</p>`);
   const { evidence, do: made } = bodyOf(network, findings);
   const best = await api.ask(network.id, "policy", { evidence: { ...evidence, ...made } });
-  parts.push(`<p>Expected utility <b>${escaped(significant(best.expected_utility, 6))}</b> (${escaped(best.method)}).</p>`);
+  const parts = [`<p>Expected utility <b>${escaped(significant(best.expected_utility, 6))}</b> under the best policy, given the evidence (${escaped(best.method)}).</p>`, table(heads, listed(best.utilities))];
   for (const [d, rows] of Object.entries(best.policy)) {
     const known = reached(rows);
     const shown = (known.length ? known : rows.filter(({ option }) => option !== null)).slice(0, MOST_CONFIGURATIONS);
@@ -63,7 +76,7 @@ async function decisionParts({ api, network, answer: { findings } }) {
     parts.push(table(["best policy: if it is known that", d], choices));
     if (known.length > shown.length) parts.push(`<p class="m">${shown.length} of ${known.length.toLocaleString("en")} rows</p>`);
   }
-  return parts;
+  return section("Decisions", parts.join("\n"));
 }
 
 async function scenarioTable({ api, network, scenarios }, variables) {
@@ -72,5 +85,5 @@ async function scenarioTable({ api, network, scenarios }, variables) {
   const rows = [[text("evidence"), ...scenarios.map((s) => text(findingList(s.findings).map(([v, f]) => describeFinding(network, v, f)).join("; ") || "none"))]];
   rows.push([text("ln P(e)"), ...results.map((r) => figure(r.error ? r.error.title : logText(r.log_evidence, 5)))]);
   for (const v of variables) network.stateTexts[v].forEach((state, i) => rows.push([text(`${network.texts[v]} = ${state}`), ...results.map((r) => figure(r.error ? "" : `${percent(r.posteriors[network.names[v]][i])} %`))]));
-  return ["<h2>Scenarios</h2>", table(head, rows)];
+  return section("Scenarios", table(head, rows), true);
 }

@@ -26,7 +26,7 @@ export class ShareDialog {
       el("h2", {}, "Export"),
       ...part("Link to this evidence", link),
       el("h3", {}, "Files"),
-      el("div", { class: "card-tools" }, button("Map as SVG", () => this.save("svg")), button("Map as PNG", () => this.save("png")), button("Posteriors as CSV", () => this.save("csv")), button("Posteriors as JSON", () => this.save("json")), network.slices ? null : button("Report (HTML)", () => this.save("html")), ...this.networkFile()),
+      el("div", { class: "card-tools" }, button("Map as SVG", () => this.save("svg")), button("Map as PNG", () => this.save("png")), button("Posteriors as CSV", () => this.save("csv")), button("Posteriors as JSON", () => this.save("json")), button("Report (HTML)", () => this.save("html")), ...this.networkFile()),
       ...(network.slices ? [] : part("Python", asPython(network, store))),
       ...(this.canLink ? part("curl", asCurl(network, store, store.api.address(network.id, network.slices ? "/smooth" : "/posteriors"), store.api.hasToken())) : []),
       ...(network.slices ? [] : part("Command line", asCommand(network, store))),

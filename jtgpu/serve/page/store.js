@@ -26,7 +26,8 @@ export class Store {
     this.targets = [];
     this.picked = null;
     this.scenarios = [];
-    this.answer = null; // {findings, posteriors, logEvidence, ms}
+    this.answer = null; // {findings, posteriors, logEvidence, ms}; over time later: posteriors by slices ahead
+    this.expected = {}; // utilities under the best policy
     this.problem = null; // {title, detail, findings, tried}
     this.status = "ready"; // "pending", "lost"
     this.ranking = []; // of the value of information
@@ -167,6 +168,11 @@ export class Store {
     this.emit("scenarios");
   }
 
+  setExpected(expected) {
+    this.expected = expected;
+    this.emit("expected");
+  }
+
   dismiss() {
     this.problem = null;
     this.emit("problem");
@@ -220,14 +226,16 @@ export class Store {
 
   /** Posteriors of the slice, with and without evidence. */
   async askSlice(signal) {
-    const { api, network, slice, priors } = this;
-    const ask = (body) => api.ask(network.id, this.question, { ...body, at: [slice], points: 60 }, signal);
+    const { api, network, slice, length, priors } = this;
+    const ahead = Array.from({ length: network.slices.order }, (_, i) => i + 1).filter((lag) => slice + lag < length);
+    const ask = (body, more = []) => api.ask(network.id, this.question, { ...body, at: [slice, ...more.map((lag) => slice + lag)], points: 60 }, signal);
     const barsOf = (found) => network.names.map((name) => found.posteriors[name][0]);
-    const found = await ask(this.body);
+    const found = await ask(this.body, ahead);
+    const later = Object.fromEntries(ahead.map((lag, i) => [lag, network.names.map((name) => found.posteriors[name][i + 1] ?? found.posteriors[name][0])]));
     if (!priors.has(slice)) priors.set(slice, barsOf(await ask({ length: slice + 1 })));
     network.prior = priors.get(slice);
     const findings = Object.assign({}, ...Object.values(this.history.value));
-    return { findings, posteriors: barsOf(found), numbers: found.numbers, logEvidence: found.log_evidence, ms: found.ms };
+    return { findings, later, posteriors: barsOf(found), numbers: found.numbers, logEvidence: found.log_evidence, ms: found.ms };
   }
 
   /** The key of a number's value: over time with the slice. */

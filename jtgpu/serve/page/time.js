@@ -1,6 +1,6 @@
 // Networks over time: the slice that is shown, and the course of the target.
 
-import { el, setAttribute, svgEl } from "./dom.js";
+import { el, setAttribute, setText, svgEl } from "./dom.js";
 import { cut, percent } from "./format.js";
 import { Panel } from "./panels.js";
 
@@ -14,7 +14,7 @@ export class TimeBar {
     this.number = el("output", {});
     this.length = el("input", { type: "number", min: 1, "aria-label": "Number of slices", onchange: () => store.setSlice(store.slice, Math.min(Math.max(Math.round(Number(this.length.value)) || 1, 1), MOST_SLICES)) });
     this.given = el("select", { "aria-label": "Evidence that counts", onchange: () => store.setSlice(store.slice, store.length, this.given.value) }, el("option", { value: "smooth" }, "given all slices"), el("option", { value: "filter" }, "given the slices so far"));
-    this.root = el("section", { class: "time-bar", "aria-label": "Time" }, this.number, this.range, el("label", {}, "of ", this.length), this.given);
+    this.root = el("section", { class: "time-bar", "aria-label": "Time" }, this.number, this.range, el("label", {}, "of ", this.length, (this.last = el("span", { class: "muted" }))), this.given);
     store.on("network findings", () => this.update());
   }
 
@@ -23,6 +23,7 @@ export class TimeBar {
     this.root.hidden = !network.slices;
     setAttribute(this.range, "max", length - 1);
     this.number.value = `Slice ${slice}`;
+    setText(this.last, ` slices, 0 to ${length - 1}`);
     [this.range.value, this.length.value, this.given.value] = [slice, length, question];
   }
 }
@@ -75,7 +76,7 @@ export class TimePanel extends Panel {
       const { left, width } = chart.getBoundingClientRect();
       store.setSlice(Math.round((last * (((event.clientX - left) / width) * (X1 + 6) - X0)) / (X1 - X0)));
     };
-    const chart = svgEl("svg", { class: "course", viewBox: `0 0 ${X1 + 6} ${Y0 + 18}`, role: "img", "aria-label": `P(${store.network.texts[v]}) in each slice`, onclick: go }, grid, now, ...lines, ...seen, text(X0 - 4, Y1 + 4, 1), text(X0 - 4, Y0 + 4, 0), text(X1, Y0 + 14, last));
+    const chart = svgEl("svg", { class: "course", viewBox: `0 0 ${X1 + 6} ${Y0 + 18}`, role: "img", "aria-label": `P(${store.network.texts[v]}) in each slice`, onclick: go }, grid, now, ...lines, ...seen, text(X0 - 4, Y1 + 4, 1), text(X0 - 4, Y0 + 4, 0), text(X0 + 4, Y0 + 14, 0), text((X0 + X1) / 2 + 14, Y0 + 14, "slice"), text(X1, Y0 + 14, last));
     return chart;
   }
 }

@@ -32,7 +32,7 @@ function messageApi(model) {
   return {
     stop: () => model.off("msg:custom", receive),
     network: () => call("network", []),
-    layout: (_, nodes, canvas, signal) => call("layout", [nodes, canvas], signal),
+    layout: (_, nodes, canvas, __, signal) => call("layout", [nodes, canvas], signal),
     overview: () => call("overview", []),
     cpt: (_, name, signal) => call("cpt", [name], signal),
     ask: (_, question, body, signal) => call("ask", [question, body], signal),

@@ -222,16 +222,16 @@ def test_threads_give_the_same_bits(name: str, share: float, monkeypatch: pytest
     net = network(name)
     plan = net.plan()
     evidence = evidence_on(net, share, 3)
-    one = backend_of(plan.compile("cpu", threads=1)).run(evidence)
+    one = backend_of(plan.compile("cpu", threads=1)).run_case(evidence)
     for threads in (2, 5):
         backend = backend_of(plan.compile("cpu", threads=threads))
         for _ in range(3):
-            result = backend.run(evidence)
+            result = backend.run_case(evidence)
             assert result.log_evidence == one.log_evidence
             assert np.array_equal(result.posterior, one.posterior)
     definition = plan.compile("reference")._backend
     assert definition is not None
-    np.testing.assert_allclose(one.posterior, definition.run(evidence).posterior, atol=1e-12)
+    np.testing.assert_allclose(one.posterior, definition.run_case(evidence).posterior, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -251,9 +251,9 @@ def test_the_default_number_of_threads_is_that_which_pays(
     monkeypatch.setattr(runner, "run_tasks", noted)
     plan = network(name).plan()
     evidence = Evidence.none(len(plan.plan.cardinality))
-    result = backend_of(plan.compile("cpu")).run(evidence)
+    result = backend_of(plan.compile("cpu")).run_case(evidence)
     assert least <= max(used) <= most
-    assert np.array_equal(result.posterior, backend_of(plan.compile("cpu", threads=1)).run(evidence).posterior)
+    assert np.array_equal(result.posterior, backend_of(plan.compile("cpu", threads=1)).run_case(evidence).posterior)
 
 
 def test_the_given_number_of_threads_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,13 +374,13 @@ def test_zeros_that_are_left_out_change_nothing(data: st.DataObject) -> None:
             assert batch.impossible.all() == batch.impossible.any() == (expected == -math.inf)
             if expected == -math.inf:
                 with pytest.raises(errors.ImpossibleEvidence):
-                    backend.run(Evidence(row, soft))
+                    backend.run_case(Evidence(row, soft))
                 continue
             exact = np.concatenate(oracle.posteriors(model, weights))
-            without = backend.run(Evidence(row, soft)).posterior
+            without = backend.run_case(Evidence(row, soft)).posterior
             np.testing.assert_allclose(without, exact, atol=1e-12)
             patch.setattr(programs, "FEW", 10**9)
-            assert np.array_equal(without, backend_of(compiled(model)).run(Evidence(row, soft)).posterior)
+            assert np.array_equal(without, backend_of(compiled(model)).run_case(Evidence(row, soft)).posterior)
             patch.setattr(programs, "FEW", 0)
             np.testing.assert_allclose(batch.posterior[13], exact, atol=1e-12)
             np.testing.assert_allclose(batch.log_evidence, expected, atol=1e-10)
@@ -393,11 +393,11 @@ def test_zeros_of_real_networks(name: str) -> None:
     evidence = evidence_on(net, 0.1, 3)
     cached = backend.runner.model.programs.get(evidence.state >= 0)
     with_zeros = cached.records
-    before = backend.run(evidence)
+    before = backend.run_case(evidence)
     for _ in range(programs.LOOK):
-        backend.run(evidence)
+        backend.run_case(evidence)
     assert cached.records is not with_zeros
-    after = backend.run(evidence)
+    after = backend.run_case(evidence)
     assert np.array_equal(after.posterior, before.posterior)
     assert after.log_evidence == before.log_evidence
 

@@ -49,7 +49,7 @@ def test_the_number_of_programs_is_bounded() -> None:
     backend = backend_of(net)
     cached = backend.runner.model.programs
     for case in patterns(net, programs.MOST_PROGRAMS + 20, 0.3):
-        backend.run(case, [0])
+        backend.run_case(case, [0])
     assert len(cached) == programs.MOST_PROGRAMS
     backend.close()
     assert len(cached) == cached.bytes == 0
@@ -61,7 +61,7 @@ def test_the_bytes_of_programs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     backend = backend_of(net)
     cached = backend.runner.model.programs
     for case in patterns(net, 60, 0.1):
-        backend.run(case)
+        backend.run_case(case)
         assert cached.bytes <= 1 << 20
     assert 1 < len(cached) < 60
 
@@ -80,7 +80,7 @@ def test_backward_passes_and_lists_of_terms_are_counted(monkeypatch: pytest.Monk
     backend = backend_of(net)
     cached = backend.runner.model.programs
     before = cached.get(case.state >= 0).bytes
-    backend.run(case)
+    backend.run_case(case)
     program = cached.get(case.state >= 0)
     assert program.is_sparse
     assert cached.bytes == program.bytes == before + program.code.nbytes
@@ -91,7 +91,7 @@ def test_a_tree_that_is_not_closed_leaves_no_programs_to_the_garbage_collector()
     gc.disable()
     try:
         backend = backend_of(net)
-        backend.run(Evidence.none(len(net)))
+        backend.run_case(Evidence.none(len(net)))
         gone = weakref.ref(backend.runner.model.programs)
         del backend
         assert gone() is None
@@ -117,9 +117,9 @@ def test_tables_take_the_cells_of_others_with_the_same_bits(name: str, monkeypat
     for case in (Evidence.none(len(net.variables)), *observed):
         for _ in range(4):  # with and without structural zeros
             monkeypatch.setattr(programs, "MANY", 1 << 62)
-            expected = other.run(case)
+            expected = other.run_case(case)
             monkeypatch.setattr(programs, "MANY", 0)
-            result = backend.run(case)
+            result = backend.run_case(case)
             assert result.log_evidence == expected.log_evidence
             np.testing.assert_array_equal(result.posterior, expected.posterior)
     records = backend.runner.model.programs.get(np.zeros(len(net.variables), np.bool_)).dense
@@ -157,15 +157,15 @@ def test_a_pattern_has_the_same_bits_whatever_was_answered_before(name: str) -> 
     cases = patterns(net, 12, 0.2)
     backend = backend_of(net)
     targets = [int(np.flatnonzero(case.state < 0)[i]) for i, case in enumerate(cases)]
-    first = [(backend.run(case), backend.run(case, [t])) for case, t in zip(cases, targets, strict=True)]
+    first = [(backend.run_case(case), backend.run_case(case, [t])) for case, t in zip(cases, targets, strict=True)]
     for case, t, (everything, one) in reversed(list(zip(cases, targets, first, strict=True))):
         fresh = backend_of(net)
         part = slice(*fresh.plan.posterior_ptr[t : t + 2])
         for again in (backend, fresh):
-            found = again.run(case, [t])
+            found = again.run_case(case, [t])
             assert np.array_equal(found.posterior, one.posterior)
             assert found.log_evidence == one.log_evidence
-            assert np.array_equal(again.run(case).posterior, everything.posterior)
+            assert np.array_equal(again.run_case(case).posterior, everything.posterior)
         np.testing.assert_allclose(one.posterior[part], everything.posterior[part], rtol=1e-11, atol=1e-15)
         fresh.close()
 

@@ -68,7 +68,7 @@ def level_engine(gpu: Device, plan: Plan, factors: list[np.ndarray]) -> Iterator
 def agree(engine: Any, definition: reference.Reference, evidence: Evidence, bound: float = 1e-12) -> bool:
     """Hold an engine to the definition; whether it calls its answer reliable. Every engine notices that P(e) = 0."""
     try:
-        expected = definition.run(evidence)
+        expected = definition.run_case(evidence)
     except ImpossibleEvidence:
         with suppress(ImpossibleEvidence):
             assert engine.run(evidence) is None

@@ -50,17 +50,17 @@ def test_reloaded_numbers_give_the_answers_of_a_new_backend(
     backend.run_batch(table)
     for factors in (perturbed(tables(net), 1), perturbed(tables(net), 2), tables(net)):
         for case in cases(len(net), plan.cardinality):
-            backend.run(case) if not case.state.max() >= 0 else None
+            backend.run_case(case) if not case.state.max() >= 0 else None
         backend.reload(factors)
         fresh = gpu.prepare(plan, factors, **options)
         for case in cases(len(net), plan.cardinality, 3):
             try:
-                expected = fresh.run(case)
+                expected = fresh.run_case(case)
             except ImpossibleEvidence:
                 with pytest.raises(ImpossibleEvidence):
-                    backend.run(case)
+                    backend.run_case(case)
                 continue
-            got = backend.run(case)
+            got = backend.run_case(case)
             np.testing.assert_array_equal(got.posterior, expected.posterior)
             assert got.log_evidence == expected.log_evidence
         np.testing.assert_array_equal(backend.run_batch(table).posterior, fresh.run_batch(table).posterior)
@@ -81,7 +81,7 @@ def test_numbers_that_need_scaling_are_reloaded_too(emulated_gpu: Device) -> Non
     huge = [1e29 * f for f in tables(net)]
     backend.reload(huge)
     for _ in range(2):
-        got, expected = backend.run(none), reference.prepare(plan, huge).run(none)
+        got, expected = backend.run_case(none), reference.prepare(plan, huge).run_case(none)
         np.testing.assert_allclose(got.posterior, expected.posterior, atol=1e-12)
         assert got.log_evidence == pytest.approx(expected.log_evidence, rel=1e-12)
     backend.reload(tables(net))
@@ -98,11 +98,11 @@ def test_a_case_too_improbable_for_the_dataflow_engine_is_computed_by_the_host(e
     expected = np.log(1 / 3) + (n - 1) * np.log(0.1)
     improbable = Evidence((np.arange(n) % 3).astype(np.int32))
     for case, log in ((None, 0.0), (improbable, expected), (improbable, expected), (None, 0.0), (None, 0.0)):
-        found = backend.run(case or Evidence.none(n))
+        found = backend.run_case(case or Evidence.none(n))
         assert found.log_evidence == pytest.approx(log, rel=1e-12, abs=1e-11)
     backend.close()
     with pytest.raises(JtgpuError, match="closed"):
-        backend.run(improbable)
+        backend.run_case(improbable)
 
 
 def test_impossible_evidence_is_an_error_of_every_engine(emulated_gpu: Device) -> None:
@@ -114,8 +114,8 @@ def test_impossible_evidence_is_an_error_of_every_engine(emulated_gpu: Device) -
         backend = gpu.prepare(plan, tables(net), **options)
         for _ in range(2):
             with pytest.raises(ImpossibleEvidence):
-                backend.run(Evidence(state))
-        assert backend.run(Evidence.none(len(net))).log_evidence == pytest.approx(0.0, abs=1e-6)
+                backend.run_case(Evidence(state))
+        assert backend.run_case(Evidence.none(len(net))).log_evidence == pytest.approx(0.0, abs=1e-6)
         backend.close()
 
 
@@ -139,7 +139,7 @@ def test_threads_share_a_backend_while_its_numbers_change(emulated_gpu: Device) 
     plan = net.plan("min-fill", cache=False).plan
     both = [tables(net), perturbed(tables(net), 5)]
     none = Evidence.none(len(net))
-    expected = [reference.prepare(plan, f).run(none).posterior for f in both]
+    expected = [reference.prepare(plan, f).run_case(none).posterior for f in both]
     for options in OPTIONS[:2]:
         backend = gpu.prepare(plan, both[0], **options)
         wrong: list[Any] = []
@@ -147,7 +147,7 @@ def test_threads_share_a_backend_while_its_numbers_change(emulated_gpu: Device) 
 
         def query(backend: gpu.Gpu = backend, done: threading.Event = done, wrong: list[Any] = wrong) -> None:
             while not done.is_set():
-                found = backend.run(none).posterior
+                found = backend.run_case(none).posterior
                 if not any(np.allclose(found, e, rtol=0, atol=1e-12) for e in expected):
                     wrong.append(found)
 

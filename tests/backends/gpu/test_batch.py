@@ -76,7 +76,7 @@ def answers(
     return posterior, table.log_evidence + table.weights.log_scale
 
 
-def records_of(plan: Plan, factors: list[np.ndarray] | None = None) -> batch_tables.Layout:
+def records_of(plan: Plan, factors: list[np.ndarray] | None = None) -> batch_tables.RecordLayout:
     """The records of a plan; with `factors`, structural zeros are left out."""
     program = split_sums(lowered(plan))
     sparsity = find_sparsity(program, factors) if factors is not None else None
@@ -103,7 +103,7 @@ def hold_rows(
     expected_by = reference.prepare(plan, tables(model))
     for i, row in enumerate(states):
         try:
-            expected = expected_by.run(Evidence(row, {v: w[i] for v, w in soft.items()}))
+            expected = expected_by.run_case(Evidence(row, {v: w[i] for v, w in soft.items()}))
         except ImpossibleEvidence:
             assert log_evidence[i] == -math.inf
             assert not posterior[i].any()
@@ -178,7 +178,7 @@ def test_float32_marks_what_it_lost(emulated_gpu: Device, data: st.DataObject) -
     known = np.isfinite(log_evidence)
     for i, row in enumerate(states):
         try:
-            expected = expected_by.run(Evidence(row, {v: w[i] for v, w in soft.items()}))
+            expected = expected_by.run_case(Evidence(row, {v: w[i] for v, w in soft.items()}))
         except ImpossibleEvidence:
             assert not known[i]
             continue
@@ -494,7 +494,7 @@ def stored(tiles: batch_tiles.Tiles, t: int) -> list[tuple[int, int]]:
     ]  # fmt: skip
 
 
-def multiply_adds(layout: batch_tables.Layout) -> int:
+def multiply_adds(layout: batch_tables.RecordLayout) -> int:
     """Those of a case, including padding."""
     sizes = np.array([tm * max(tn, 1) for tm, tn in batch_tiles.SHAPES])
     sizes[batch_tiles.DIAGONAL] = 4

@@ -19,7 +19,7 @@ from jtgpu.backends.base import Evidence, columns_of
 from jtgpu.backends.gpu.dataflow import schedule
 from jtgpu.backends.gpu.dataflow.engine import DataflowEngine
 from jtgpu.backends.gpu.dataflow.graph import AWAITED, ENTER_SHAPE, LONG, ROOT_SHAPE, RestrictedFactors
-from jtgpu.backends.gpu.dataflow.schedule import Schedule, make_schedule
+from jtgpu.backends.gpu.dataflow.schedule import DataflowSchedule, make_schedule
 from jtgpu.backends.gpu.lower import lowered
 from jtgpu.backends.gpu.program.layout import least_root, scaled_factors
 from jtgpu.device import nvcc
@@ -107,7 +107,7 @@ def test_a_network_without_observed_variables_agrees_with_the_whole(emulated_gpu
             state[seen] = rng.integers(0, net.cardinality[seen])
             soft = {int(v): rng.random(int(net.cardinality[v])) + 0.1 for v in restricted.free[:2]}
             try:
-                expected = definition.run(Evidence(state, soft))
+                expected = definition.run_case(Evidence(state, soft))
             except jtgpu.ImpossibleEvidence:
                 assert engine.run(Evidence(state, soft)) is None
                 continue
@@ -146,7 +146,7 @@ def test_every_cell_is_written_once_a_run(emulated_gpu: Device) -> None:
             assert not signs[written == 0].any()
 
 
-def table_size(made: Schedule, cell: int) -> int:
+def table_size(made: DataflowSchedule, cell: int) -> int:
     """Cells of a table without its alignment: those of the contraction that makes it."""
     (op,) = made.ops[(made.ops["shape"] < ENTER_SHAPE) & (made.ops["out"] == cell)]
     size = int(op["n_tiles"])
@@ -157,7 +157,7 @@ def table_size(made: Schedule, cell: int) -> int:
     return size
 
 
-def producers(made: Schedule) -> list[set[int]]:
+def producers(made: DataflowSchedule) -> list[set[int]]:
     """The records that make what each record reads."""
     by_cell = {int(op["out"]): i for i, op in enumerate(made.ops) if op["shape"] <= ENTER_SHAPE}
     found: list[set[int]] = []

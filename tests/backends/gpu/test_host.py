@@ -81,7 +81,7 @@ def backend_of(net: Any, **options: Any) -> Iterator[Gpu]:
 def test_single_cases(gpu: Device, options: dict[str, Any], n: int, error: float, n_first: int) -> None:
     with backend_of(naive_bayes(n, error), **options) as backend:
         for k in (n_first, n, n_first):
-            found, (right, log_right) = backend.run(Evidence(rows_of(n, [k])[0])), expected(n, error, k)
+            found, (right, log_right) = backend.run_case(Evidence(rows_of(n, [k])[0])), expected(n, error, k)
             np.testing.assert_allclose(found.posterior[:2], right, atol=1e-12)
             assert found.log_evidence == pytest.approx(log_right, rel=1e-12, abs=1e-11)
 
@@ -90,7 +90,7 @@ def test_single_cases(gpu: Device, options: dict[str, Any], n: int, error: float
 def test_probabilities_of_two_to_the_minus_ten_thousand(gpu: Device) -> None:
     n, error = 1000, 1e-6
     with backend_of(naive_bayes(n, error)) as backend:
-        found, (right, log_right) = backend.run(Evidence(rows_of(n, [501])[0])), expected(n, error, 501)
+        found, (right, log_right) = backend.run_case(Evidence(rows_of(n, [501])[0])), expected(n, error, 501)
         assert log_right / math.log(2) < -9900
         np.testing.assert_allclose(found.posterior[:2], right, atol=1e-12)
         assert found.log_evidence == pytest.approx(log_right, rel=1e-12)
@@ -118,7 +118,7 @@ def test_tables_by_rows_and_columns(gpu: Device, dtype: str, warps: bool) -> Non
         weighed = backend.run_batch(rows, soft, [0])
         definition = reference.prepare(*planned(naive_bayes()))
         for i in range(len(FIRSTS)):
-            right = definition.run(Evidence(rows[i], {5: soft[5][i]}))
+            right = definition.run_case(Evidence(rows[i], {5: soft[5][i]}))
             bound = 1e-12 if dtype == "float64" or FIRSTS[i] not in (0, 300) else 1e-5
             np.testing.assert_allclose(weighed.posterior[i], right.posterior[:2], atol=bound)
             assert weighed.log_evidence[i] == pytest.approx(right.log_evidence, rel=max(bound, 1e-12))
@@ -210,16 +210,16 @@ def test_tiny_entries_agree_with_the_definition(gpu: Device, data: st.DataObject
     counts = backends[0].run_counts(states)
     for i, row in enumerate(states):
         try:
-            right = definition.run(Evidence(row))
+            right = definition.run_case(Evidence(row))
         except ImpossibleEvidence:
             assert all(a.impossible[i] for a in answers)
             assert counts.impossible[i]
             for backend in backends:
                 with pytest.raises(ImpossibleEvidence):
-                    backend.run(Evidence(row))
+                    backend.run_case(Evidence(row))
             continue
         for k, (backend, answer) in enumerate(zip(backends, answers, strict=True)):
-            single, bound = backend.run(Evidence(row)), 1e-12 if k < 2 else 1e-6
+            single, bound = backend.run_case(Evidence(row)), 1e-12 if k < 2 else 1e-6
             for posterior, log_evidence in ((single.posterior, single.log_evidence),
                                             (answer.posterior[i], answer.log_evidence[i])):  # fmt: skip
                 np.testing.assert_allclose(posterior, right.posterior, atol=bound)

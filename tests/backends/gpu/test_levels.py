@@ -168,5 +168,5 @@ def test_without_a_gpu_the_backend_raises() -> None:
             gpu.prepare(plan, tables(net))
         return
     backend = gpu.prepare(plan, tables(net))
-    assert backend.run(Evidence.none(3)).log_evidence == pytest.approx(0.0, abs=1e-12)
+    assert backend.run_case(Evidence.none(3)).log_evidence == pytest.approx(0.0, abs=1e-12)
     backend.close()

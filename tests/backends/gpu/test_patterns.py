@@ -16,6 +16,7 @@ from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu
 from jtgpu.backends.gpu import patterns
+from jtgpu.backends.gpu.batch.table import ColumnTable
 from jtgpu.backends.gpu.dataflow.graph import RestrictedFactors
 from jtgpu.backends.gpu.patterns import GpuPatternCache, RestrictedBackend, call_microseconds
 from jtgpu.device.context import Device
@@ -64,12 +65,12 @@ def test_the_unobserved_variables_answer_as_the_whole(emulated_gpu: Device, data
             _, soft = data.draw(random_nets.evidence_weights(model))
             case = as_evidence(len(model), hard, {model.index(v): np.asarray(w, float) for v, w in soft.items()})
             try:
-                expected = definition.run(case)
+                expected = definition.run_case(case)
             except ImpossibleEvidence:
                 with pytest.raises(ImpossibleEvidence):
-                    found.run(case)
+                    found.run_case(case)
                 continue
-            got = found.run(case)
+            got = found.run_case(case)
             np.testing.assert_allclose(got.posterior, expected.posterior, atol=1e-12)
             assert got.log_evidence == pytest.approx(expected.log_evidence, abs=1e-10)
 
@@ -88,9 +89,9 @@ def test_a_pattern_gets_an_engine_of_its_own_and_frees_it(emulated_gpu: Device) 
         state[chosen] = [int(rng.integers(net.cardinality[v])) for v in chosen]
         weighed = (int(chosen[0]), int(chosen[0] + 1) % len(net))
         case = Evidence(state, {v: np.arange(1.0, net.cardinality[v] + 1) for v in weighed})
-        query = session.run if i % 2 else cache.run
+        query = session.run if i % 2 else cache.run_case
         try:
-            expected = definition.run(case)
+            expected = definition.run_case(case)
         except ImpossibleEvidence:
             with pytest.raises(ImpossibleEvidence):
                 query(case)
@@ -123,7 +124,7 @@ def test_a_case_that_is_not_reliable_is_computed_by_the_usual_engine(
         if i == 2:
             monkeypatch.setattr(own.engine, "run", lambda case: None)
         case = Evidence(state, weights)
-        got, expected = own.run(case), cache.gpu.run(case)
+        got, expected = own.run_case(case), cache.gpu.run_case(case)
         np.testing.assert_allclose(got.posterior, expected.posterior, rtol=0, atol=1e-10)
         assert got.log_evidence == pytest.approx(expected.log_evidence, rel=1e-12, abs=1e-9)
     assert own.try_run(Evidence(usual, weights)) is None
@@ -213,7 +214,7 @@ def test_calls_alternate_and_their_medians_are_compared() -> None:
 def test_small_cases_are_not_counted(emulated_gpu: Device) -> None:
     net = bundled("asia")
     cache = cache_of(net)
-    cache.run(as_evidence(len(net), {2: 0}, {}))
+    cache.run_case(as_evidence(len(net), {2: 0}, {}))
     assert not cache._patterns
     cache.close()
 
@@ -233,3 +234,36 @@ def test_scopes_and_tables_of_the_unobserved_variables() -> None:
     assert [t.shape[0] for f, t in enumerate(restricted.tables) if f in restricted.selected] == [3, 3, 3]
     np.testing.assert_array_equal(restricted.largest[0], [4.0, 5.0])
     assert restricted.largest[2] == 2.0
+
+
+@pytest.mark.usefixtures("always")
+def test_tables_go_to_the_gpu_and_not_a_row_a_launch(emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = bundled("survey")
+    cache = cache_of(net)
+    states = np.full((6, len(net)), -1, np.int32)
+    states[:, 0] = np.arange(6) % 2
+    for row in states[:2]:
+        cache.run_case(Evidence(row))
+    expected = cache.gpu.run_batch(states)
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("a row is answered by a launch of its own")
+
+    def by_columns(table: Any, *arguments: Any) -> Any:
+        read.append(len(arguments))
+        return original(table, *arguments)
+
+    read: list[int] = []
+    original = ColumnTable.host_chunk
+    with monkeypatch.context() as patched:
+        patched.setattr(RestrictedBackend, "run_case", refuse)
+        patched.setattr(ColumnTable, "host_chunk", by_columns)
+        for found in (cache.run_batch(states), cache.run_few(states)):
+            np.testing.assert_array_equal(found.posterior, expected.posterior)
+        assert not read
+        columns = cache.run_columns([0], states[:, :1].T.astype(np.int8))
+        assert read  # by the kernels of columns
+    np.testing.assert_array_equal(columns.posterior.T, expected.posterior)
+    np.testing.assert_array_equal(columns.log_evidence, expected.log_evidence)
+    assert next(iter(cache._patterns.values())).new is not None
+    cache.close()

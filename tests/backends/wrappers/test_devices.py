@@ -52,11 +52,11 @@ class Worker(Backend):
         self.rows: list[int] = []
         self.closed = False
 
-    def run(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Any:
+    def run_case(self, evidence: Evidence, targets: Sequence[int] | None = None, states: Any = None) -> Any:
         if self.number in self._fails:
             raise self._fails[self.number]
         self.rows.append(1)
-        return self._backend.run(evidence, targets)
+        return self._backend.run_case(evidence, targets)
 
     def run_batch(self, states: Any, likelihood: Any = None, targets: Any = None) -> BatchResult:
         if self.number in self._fails:
@@ -109,14 +109,14 @@ def test_tables_have_the_same_bits_for_any_number_of_workers(net: BayesianNetwor
         backend.close()
         assert all(w.closed for w in made)
         with pytest.raises(JtgpuError, match="closed"):
-            backend.run(Evidence(states[0]))
+            backend.run_case(Evidence(states[0]))
 
 
 def test_small_tables_and_single_cases_stay_on_the_first(net: BayesianNetwork) -> None:
     made: list[Worker] = []
     backend = several(net, 4, made)
     backend.run_batch(cases(net, 100))
-    backend.run(Evidence.none(len(net)))
+    backend.run_case(Evidence.none(len(net)))
     backend.session().run(Evidence.none(len(net)))
     assert [w.number for w in made] == [0]
     assert backend.names == ("card 0", "card 1", "card 2", "card 3")
@@ -144,12 +144,12 @@ def test_when_all_fail_the_error_names_them(net: BayesianNetwork) -> None:
     with pytest.raises(BackendUnavailable, match="card 0: lost"):
         several(net, 2, fails=lost).run_batch(cases(net, 100))
     with pytest.raises(BackendUnavailable, match="lost"):
-        several(net, 2, fails=lost).run(Evidence.none(len(net)))
+        several(net, 2, fails=lost).run_case(Evidence.none(len(net)))
     full = {i: TableTooLarge("no memory") for i in range(2)}
     with pytest.raises(TableTooLarge, match=r"card \d: no memory; card \d: no memory"):
         several(net, 2, fails=full).run_batch(cases(net, 100))
     # the first is lost: single cases go to the second
-    assert several(net, 2, fails={0: BackendUnavailable("lost")}).run(Evidence.none(len(net))).log_evidence < 1e-9
+    assert several(net, 2, fails={0: BackendUnavailable("lost")}).run_case(Evidence.none(len(net))).log_evidence < 1e-9
 
 
 @pytest.mark.slow

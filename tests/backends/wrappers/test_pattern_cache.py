@@ -136,7 +136,7 @@ def test_the_number_of_plans_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
             assert len(backend._patterns) <= 3
             assert sum(p.new is not None for p in backend._patterns.values()) <= 2
     with pytest.raises(errors.JtgpuError, match="closed"):
-        backend.run(Evidence.none(len(net)))
+        backend.run_case(Evidence.none(len(net)))
 
 
 @pytest.mark.usefixtures("at_once")
@@ -179,7 +179,7 @@ class Slow:
     def pattern_memory(self, targets: Any = None) -> int:
         return 1 << 40
 
-    def run(self, evidence: Evidence, targets: Any = None, session: Any = None) -> str:
+    def run_case(self, evidence: Evidence, targets: Any = None, states: Any = None) -> str:
         assert not self.closed
         return "new"
 
@@ -191,7 +191,7 @@ class Usual:
     def work(self, seen: Any, targets: Any = None) -> int:
         return 1 << 40
 
-    def run(self, evidence: Evidence, targets: Any = None) -> str:
+    def run_case(self, evidence: Evidence, targets: Any = None, states: Any = None) -> str:
         return "usual"
 
     def close(self) -> None:
@@ -223,15 +223,15 @@ def observing(*variables: int) -> Evidence:
 def test_queries_do_not_wait_while_another_thread_plans() -> None:
     backend, begun, go, made = waiting(background=False)
     answers: list[str] = []
-    planning = threading.Thread(target=lambda: answers.append(backend.run(observing(0))))
+    planning = threading.Thread(target=lambda: answers.append(backend.run_case(observing(0))))
     planning.start()
     assert begun.wait(20)
-    assert backend.run(observing(0)) == "usual"  # the same pattern
-    assert backend.run(observing()) == "usual"
+    assert backend.run_case(observing(0)) == "usual"  # the same pattern
+    assert backend.run_case(observing()) == "usual"
     go.set()
     planning.join()
     assert answers == ["new"]
-    assert backend.run(observing(0)) == "new"
+    assert backend.run_case(observing(0)) == "new"
     assert len(made) == 1
     backend.close()
     assert made[0].closed == 1
@@ -240,11 +240,11 @@ def test_queries_do_not_wait_while_another_thread_plans() -> None:
 def test_a_plan_of_the_background_thread_answers_from_a_fixed_query_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern_cache, "PLANNING", 1 << 40)  # three queries of this network's three variables
     backend, begun, go, _ = waiting(background=True)
-    answers = [backend.run(observing(0)) for _ in range(3)]
+    answers = [backend.run_case(observing(0)) for _ in range(3)]
     assert begun.wait(20)
-    answers += [backend.run(observing(0)) for _ in range(2)]
+    answers += [backend.run_case(observing(0)) for _ in range(2)]
     go.set()
-    answers += [backend.run(observing(0)) for _ in range(2)]  # the sixth waits for the plan, if it has to
+    answers += [backend.run_case(observing(0)) for _ in range(2)]  # the sixth waits for the plan, if it has to
     assert answers == ["usual"] * 5 + ["new"] * 2
     backend.close()
 
@@ -254,7 +254,7 @@ def test_the_last_user_closes_a_dropped_plan() -> None:
     go.set()
     held = backend.acquire(observing(0).state >= 0, None)
     assert held.new is made[0]
-    assert backend.run(observing(1)) == "new"  # takes all the memory: the first one is dropped
+    assert backend.run_case(observing(1)) == "new"  # takes all the memory: the first one is dropped
     assert held.dropped
     assert made[0].closed == 0
     backend.release(held)
@@ -263,12 +263,12 @@ def test_the_last_user_closes_a_dropped_plan() -> None:
     backend.close()
     backend.close()
     assert [s.closed for s in made] == [1, 1]
-    assert backend.run(observing(1)) == "usual"  # which says that it is closed
+    assert backend.run_case(observing(1)) == "usual"  # which says that it is closed
 
 
 def test_closing_waits_for_a_plan_that_is_being_made() -> None:
     backend, begun, go, made = waiting(background=True)
-    backend.run(observing(0))
+    backend.run_case(observing(0))
     assert begun.wait(20)
     closing = threading.Thread(target=backend.close)
     closing.start()
@@ -285,6 +285,6 @@ def test_an_error_in_the_background_thread_is_logged_and_answers_stay(caplog: py
 
     backend.make = fail
     go.set()
-    assert [backend.run(observing(0)) for _ in range(3)] == ["usual"] * 3
+    assert [backend.run_case(observing(0)) for _ in range(3)] == ["usual"] * 3
     assert "planning for an evidence pattern failed" in caplog.text
     backend.close()

@@ -74,14 +74,14 @@ def test_cases_and_sessions() -> None:
         weights = {1: np.array([0.0, 3.0, 0.5, 1.0]), 4: np.ones(5)} if i % 2 else {}
         case, targets = Evidence(state, weights), [1, 4, 6] if i % 3 else None
         try:
-            answer = expected.run(case, targets)
+            answer = expected.run_case(case, targets)
         except ImpossibleEvidence:
             impossible += 1
-            for to in (backend, session):
+            for run in (backend.run_case, session.run):
                 with pytest.raises(ImpossibleEvidence):
-                    to.run(case, targets)
+                    run(case, targets)
             continue
-        for found in (backend.run(case, targets), session.run(case, targets)):
+        for found in (backend.run_case(case, targets), session.run(case, targets)):
             assert found.log_evidence == pytest.approx(answer.log_evidence, abs=1e-12)
             for v in targets or range(len(CARDS)):
                 cells = slice(*backend.posterior_ptr[v : v + 2])
@@ -127,7 +127,7 @@ def test_sets_of_variables() -> None:
     n = len(CARDS)
     likelihood = np.random.default_rng(6).uniform(0.0, 1.0, CARDS[1] * CARDS[3])
     for case in (Evidence.none(n), Evidence(np.array([0, -1, -1, 2, -1, -1, -1], np.int32), {n: likelihood})):
-        found, answer = backend.run(case, [n, 1]), expected.run(case, [n, 1])
+        found, answer = backend.run_case(case, [n, 1]), expected.run_case(case, [n, 1])
         assert found.log_evidence == pytest.approx(answer.log_evidence, abs=1e-12)
         for v in (n, 1):
             cells = slice(*backend.cell_ptr[v : v + 2])
@@ -208,12 +208,12 @@ def test_maps_in_the_compiled_loops_change_no_bit(
     for i, state in enumerate(cases()):
         case, targets = Evidence(state), [None, [1, 4, 6], [0], []][i % 4]
         try:
-            expected = backend.backend.run(case, targets, backend.backend.backend.session())
+            expected = backend.backend.answer(backend.backend.backend.session().run, case, targets)
         except ImpossibleEvidence:
             with pytest.raises(ImpossibleEvidence):
-                backend.run(case, targets)
+                backend.run_case(case, targets)
             continue
-        found, answered = backend.run(case, targets), answered + 1
+        found, answered = backend.run_case(case, targets), answered + 1
         assert found.log_evidence == expected.log_evidence
         for v in range(len(CARDS)) if targets is None else targets:
             np.testing.assert_array_equal(found.posterior[ptr[v] : ptr[v + 1]], expected.posterior[ptr[v] : ptr[v + 1]])

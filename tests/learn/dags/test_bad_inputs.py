@@ -112,7 +112,7 @@ def options_of(call: Callable[..., Any]) -> set[str]:
         ({"score": "bdue"}, "score must be 'bdeu', 'bds', "),
         ({"graph_prior": "unifrom"}, "graph_prior must be 'uniform', 'fair', 'order' or"),
         ({"graph_prior": ("edge", 1.5)}, "above 0 and below 1"),
-        ({"missing": "dorp"}, "missing must be 'error', 'drop' or 'available'"),
+        ({"missing": "dorp"}, "missing must be 'error', 'drop'(,| or) 'available'"),
         ({"tolerance": 0.0}, "tolerance must be"),
         ({"tolerance": float("nan")}, "tolerance must be"),
         ({"seconds": -1.0}, "seconds must be"),

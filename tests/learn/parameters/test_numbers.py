@@ -95,7 +95,7 @@ def test_fading_taking_back_and_errors() -> None:
     assert back.network is before
     with pytest.raises(DataError, match="experience= above 0"):
         Online(net, experience=0).update(cases[0])
-    sure = net.replace({"g": [1.0, 0.0]})
+    sure = net.replace(cpt={"g": [1.0, 0.0]})
     with pytest.raises(ImpossibleEvidence):
         Online(sure).update({"g": "b"})
     Online(sure).update([{"g": "b"}, {"g": "a", "x": 1.0}], on_error="flag")
@@ -151,4 +151,4 @@ def test_check_shows_a_missing_arc() -> None:
     assert np.abs(family.z).max() < 4.5
     assert check(net, cases, "g").rows == 500
     with pytest.raises(DataError, match="probability 0"):
-        check(net.replace({"g": [1.0, 0.0]}), cases, "x")
+        check(net.replace(cpt={"g": [1.0, 0.0]}), cases, "x")

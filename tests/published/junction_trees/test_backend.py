@@ -60,9 +60,9 @@ def test_every_mode_agrees_with_brute_force(data: st.DataObject, options: dict[s
             expected = oracle.log_evidence(model, weights)
             if expected == -math.inf:
                 with pytest.raises(errors.ImpossibleEvidence):
-                    backend.run(evidence)
+                    backend.run_case(evidence)
                 continue
-            found = backend.run(evidence)
+            found = backend.run_case(evidence)
             assert found.log_evidence == pytest.approx(expected, abs=1e-11)
             for v, p in enumerate(oracle.posteriors(model, weights)):
                 np.testing.assert_allclose(found.posterior[ptr[v] : ptr[v + 1]], p, atol=1e-12)
@@ -74,17 +74,17 @@ def test_a_long_chain_does_not_underflow(options: dict[str, Any]) -> None:
     n = 700
     backend = backend_of(chain(n, 3), options)
     state = np.array([i % 3 for i in range(n)], np.int32)  # every step changes the state
-    found = backend.run(Evidence(state))
+    found = backend.run_case(Evidence(state))
     assert found.log_evidence == pytest.approx(math.log(1 / 3) + (n - 1) * math.log(0.1), rel=1e-12)
     tiny = {v: np.array([1e-300, 2e-300, 1e-300]) for v in range(0, n, 7)}
-    assert backend.run(Evidence(np.full(n, -1, np.int32), tiny)).log_evidence < -69_000
+    assert backend.run_case(Evidence(np.full(n, -1, np.int32), tiny)).log_evidence < -69_000
     backend.close()
 
 
 def test_only_the_targets_are_computed() -> None:
     backend = backend_of(chain(9, 3), {"engine": "host"})
-    everything = backend.run(Evidence.none(9))
-    one = backend.run(Evidence.none(9), targets=[4])
+    everything = backend.run_case(Evidence.none(9))
+    one = backend.run_case(Evidence.none(9), targets=[4])
     np.testing.assert_array_equal(one.posterior[12:15], everything.posterior[12:15])
     assert one.log_evidence == everything.log_evidence
 
@@ -93,11 +93,11 @@ def test_small_tables_stay_on_the_cpu() -> None:
     """The published threshold: 5000 entries, decided for each marginalisation and each scattering."""
     queued.clear()
     backend = backend_of(chain(6, 80), {"transfers": "each"})  # cliques of 6400 entries
-    backend.run(Evidence.none(6))
+    backend.run_case(Evidence.none(6))
     assert any(name.startswith("marginalise") for name in queued)
     queued.clear()
     smaller = backend_of(chain(6, 70), {"transfers": "each"})  # 4900
-    smaller.run(Evidence.none(6))
+    smaller.run_case(Evidence.none(6))
     assert not queued
     backend.close()
     smaller.close()
@@ -121,7 +121,7 @@ def test_a_closed_engine_answers_no_more() -> None:
     backend = backend_of(chain(4, 3), {"engine": "host"})
     backend.close()
     with pytest.raises(errors.JtgpuError):
-        backend.run(Evidence.none(4))
+        backend.run_case(Evidence.none(4))
 
 
 def test_without_pycuda_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,8 +154,8 @@ def test_published_networks_on_the_cpu(shared_nets: Path, name: str) -> None:
     net = jtgpu.read(folder / f"{name}.net")
     plan = net.plan(order=folder / f"{name}.num").plan
     factors = [f.table for f in model_factors(net)]
-    found = prepare(plan, factors, engine="host").run(Evidence.none(plan.n_variables))
-    expected = jtgpu.backends.get("reference")(plan, factors).run(Evidence.none(plan.n_variables))
+    found = prepare(plan, factors, engine="host").run_case(Evidence.none(plan.n_variables))
+    expected = jtgpu.backends.get("reference")(plan, factors).run_case(Evidence.none(plan.n_variables))
     np.testing.assert_allclose(found.posterior, expected.posterior, atol=1e-12)
     tree = tree_figures(plan)
     for key in ("cliques", "largest", "smallest", "entries", "largest_separator", "smallest_separator"):

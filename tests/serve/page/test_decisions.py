@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.serve.page.conftest import Site, Visit
 def site() -> Iterator[Site]:
     """A server of two networks with decisions, one over time and one of neither kind."""
     pytest.importorskip("uvicorn", reason="uvicorn is not installed (pip install 'jtgpu[serve]')")
-    nets = {"oil": oil(), "pigs": pigs(4), "umbrella": umbrella(), "asia": jtgpu.load("asia")}
+    nets: dict[str, Any] = {"oil": oil(), "pigs": pigs(4), "umbrella": umbrella(), "asia": jtgpu.load("asia")}
     server = Site({name: net.compile("cpu") for name, net in nets.items()})
     yield server
     server.close()
@@ -100,7 +101,7 @@ def test_any_network_after_any_other(visit: Visit) -> None:
             assert page.locator(f".panel-{panel}").is_visible() == (of == name)
             if of == name:
                 page.wait_for_selector(f".panel-{panel}:not(.stale)")
-        n = {"asia": "8 variables", "oil": "4 variables", "umbrella": "2 variables"}[name]
+        n = {"asia": "8 variables", "oil": "4 variables, 7 arcs", "umbrella": "2 variables, 2 arcs"}[name]
         page.wait_for_function("n => document.querySelector('.status').textContent.startsWith(n)", arg=n)
     assert not visit.problems
 
@@ -114,7 +115,7 @@ def test_decisions_are_opened_saved_and_reported(visit: Visit, tmp_path: Path) -
     page.wait_for_function("() => document.querySelector('.network-select').value === 'wells'")
     visit.ready()
     page.wait_for_selector(".expected-utility")
-    assert page.get_by_role("button", name="Edit", exact=True).is_hidden()
+    assert page.get_by_role("button", name="Edit", exact=True).is_visible()
     page.get_by_role("button", name="Export").click()
     dialog = page.get_by_role("dialog", name="Export")
     formats = dialog.get_by_label("Format of the network")

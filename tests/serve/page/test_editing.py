@@ -21,10 +21,17 @@ def test_the_changes_of_a_network_need_no_page() -> None:
     assert "document" not in text
 
 
+def edit_node(page: Any) -> None:
+    """Open the dialog of the selected node."""
+    if page.get_by_role("toolbar", name="Edit").is_hidden():
+        page.get_by_role("button", name="Edit", exact=True).click()
+    page.get_by_role("button", name="Edit node").click()
+
+
 @pytest.mark.slow
 def test_cpts_states_variables_and_arcs(visit: Any) -> None:
     page = visit.open("#n=asia&e=xray:yes&v=lung&t=lung")
-    page.get_by_role("button", name="Edit", exact=True).click()
+    edit_node(page)
     dialog = page.get_by_role("dialog", name="Edit the network")
     assert dialog.get_by_label("Variable", exact=True).input_value() == "lung"
     dialog.get_by_label("P(yes), row 1").fill("0.3")
@@ -38,7 +45,7 @@ def test_cpts_states_variables_and_arcs(visit: Any) -> None:
     assert visit.number("lung", "yes") == percent(expected.posterior("lung", {"xray": "yes"})["yes"])
     assert page.locator(".chip-text").all_text_contents() == ["xray = yes"]  # the evidence stays
 
-    page.get_by_role("button", name="Edit", exact=True).click()
+    edit_node(page)
     dialog.get_by_role("button", name="New variable").click()
     dialog.get_by_label("Name").fill("cough")
     dialog.get_by_label("Name").press("Tab")
@@ -55,7 +62,7 @@ def test_cpts_states_variables_and_arcs(visit: Any) -> None:
     lung = expected.posterior("lung", {"xray": "yes"})["yes"]
     assert visit.number("cough", "often") == percent(0.6 * lung + 0.1 * (1 - lung))
     # a state less, and an arc less
-    page.get_by_role("button", name="Edit", exact=True).click()
+    edit_node(page)
     dialog.get_by_label("Variable", exact=True).select_option("cough")
     dialog.get_by_label("States, one a line").fill("often\nnever")
     dialog.get_by_label("States, one a line").press("Tab")
@@ -68,7 +75,7 @@ def test_cpts_states_variables_and_arcs(visit: Any) -> None:
     page.wait_for_function("() => document.querySelectorAll('.map .box').length === 8")
     visit.ready()
     assert page.locator(".chip-text").count() == 0
-    page.get_by_role("button", name="Edit", exact=True).click()
+    edit_node(page)
     dialog.get_by_role("button", name="Undo the last edit").click()
     dialog.wait_for(state="hidden")
     page.wait_for_function("() => document.querySelectorAll('.map .box').length === 9")
@@ -77,7 +84,7 @@ def test_cpts_states_variables_and_arcs(visit: Any) -> None:
 @pytest.mark.slow
 def test_the_keyboard_stays_in_the_dialog(visit: Any) -> None:
     page = visit.open("#n=asia&v=smoke")
-    page.get_by_role("button", name="Edit", exact=True).click()
+    edit_node(page)
     dialog = page.get_by_role("dialog", name="Edit the network")
     dialog.get_by_label("P(yes), row 1").fill("0.7")
     dialog.get_by_role("button", name="New variable").click()
@@ -108,7 +115,7 @@ def test_the_keyboard_stays_in_the_dialog(visit: Any) -> None:
 @pytest.mark.slow
 def test_a_mistake_is_said_in_the_dialog(visit: Any) -> None:
     page = visit.open("#n=asia&v=either")
-    page.get_by_role("button", name="Edit", exact=True).click()
+    edit_node(page)
     dialog = page.get_by_role("dialog", name="Edit the network")
     parents = dialog.get_by_label("Add a parent").locator("option")
     parents.filter(has_text="asia").wait_for(state="attached")  # the dialog is empty until the CPTs are there

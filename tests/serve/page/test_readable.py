@@ -81,7 +81,8 @@ def test_a_click_on_a_box_without_names_of_states_only_selects(browser: Any, lar
     context = browser.new_context(viewport=SIZES["desktop"], reduced_motion="reduce")
     visit = Visit(context, large.url)
     page = visit.open("#n=alarm")
-    place = visit.box("HR").locator(".row").first.bounding_box()
+    assert visit.box("HR").locator("text.summary").all_text_contents() == ["HIGH", "81"]  # in place of rows
+    place = visit.box("HR").locator("text.summary").first.bounding_box()
     page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
     assert page.locator(".card h2").inner_text() == "HR"
     assert page.locator(".chip").count() == 0

@@ -85,7 +85,7 @@ def test_messages(widget: Any, tree: Any) -> None:
         return reply.get("answer", reply.get("problem"))
 
     assert [v["name"] for v in ask("network")["variables"]] == list(tree.model.variables)
-    assert ask("layout", [0, 1])["nodes"] == [0, 1]
+    assert ask("layout", [0, 1], [840, 760])["nodes"] == [0, 1]
     assert len(ask("overview")["x"]) == 8
     assert ask("cpt", "lung")["parents"] == ["smoke"]
     found = ask("ask", "posteriors", {"evidence": {"xray": "yes"}})

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from ..lower import evidence_of
-from .parts import Part, Piece, partition
+from .parts import KernelPart, Piece, partition
 from .sparsity import Sparsity
 
 LANE_THREADS = 128
@@ -29,7 +29,7 @@ class Kernel:
     entries: tuple[tuple[int, int], ...]  # factor and cell of each number that it reads from constant memory
 
 
-class Scratch:
+class LaneScratch:
     """Numbers that a later kernel reads, and their cells in the thread's scratch memory."""
     # made, read: Number to the kernel that computes it, and to the last one that reads it
 
@@ -49,7 +49,7 @@ class Scratch:
             ending.setdefault(read[name], []).append(name)
 
 
-def _scratch(sparsity: Sparsity, parts: Sequence[Part]) -> Scratch:
+def _scratch(sparsity: Sparsity, parts: Sequence[KernelPart]) -> LaneScratch:
     """Memory that kernels leave for later ones."""
     program = sparsity.program
     steps, roots, answers = program.steps, program.roots, set(program.answers)
@@ -67,15 +67,15 @@ def _scratch(sparsity: Sparsity, parts: Sequence[Part]) -> Scratch:
         if part.has_total:
             made |= {f"inverse{i}": k for i in range(len(roots))}
             read |= {f"t{t}_0": max(read.get(f"t{t}_0", 0), k) for t in roots}
-    return Scratch(made, read)
+    return LaneScratch(made, read)
 
 
-class Writer:
+class LaneWriter:
     """Writes the lines of one kernel."""
 
     parameters = "Lane b"
 
-    def __init__(self, sparsity: Sparsity, scratch: Scratch, *, weights: bool):
+    def __init__(self, sparsity: Sparsity, scratch: LaneScratch, *, weights: bool):
         self.plan, self.sparsity, self.scratch, self.weights = sparsity.program.plan, sparsity, scratch, weights
         self.roots = sparsity.program.roots
         self.constants: dict[tuple[int, int], int] = {}
@@ -231,11 +231,11 @@ def generate_kernels(sparsity: Sparsity, *, weights: bool, blocks: int) -> tuple
     # weights: Whether some variables may have weights
     # blocks: Blocks that an SM shall hold: bounds the registers of a thread
     # returns cells: Scratch memory of a thread, in doubles
-    return write_kernels(partial(Writer, sparsity, weights=weights), sparsity, blocks)
+    return write_kernels(partial(LaneWriter, sparsity, weights=weights), sparsity, blocks)
 
 
 def write_kernels(
-    make_writer: Callable[[Scratch], Writer], sparsity: Sparsity, blocks: int
+    make_writer: Callable[[LaneScratch], LaneWriter], sparsity: Sparsity, blocks: int
 ) -> tuple[list[Kernel], int]:
     """The kernels of some contractions, and the scratch memory of a thread, in doubles."""
     # make_writer: Makes the writer of a kernel

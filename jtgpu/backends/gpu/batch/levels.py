@@ -12,9 +12,9 @@ from ....device.context import Device
 from ....device.driver import Arguments, Kernels
 from ....device.structs import struct
 from ..lower import Lowered
-from ..program.layout import Places
+from ..program.layout import TablePlaces
 from .buffers import GROUP, THREADS
-from .side_by_side import SideBySide, parts_of
+from .side_by_side import ForkedStreams, parts_of
 from .sparsity import Sparsity
 from .tiling import A_SHARED, B_SHARED, DIAGONAL, FIRST, NONE, PRODUCTS, SLIM, TileMaker, Tiles
 
@@ -56,7 +56,7 @@ Part = tuple[int, set[int], Any]  # a contraction: longest sum, large tables tha
 
 
 def level_tiles(
-    program: Lowered, sparsity: Sparsity | None, s: Places, where: NDArray[np.int64]
+    program: Lowered, sparsity: Sparsity | None, s: TablePlaces, where: NDArray[np.int64]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint32], tuple[Level, ...]]:
     """Tiles, products, steps and levels; contractions with long sums come first in a level."""
     maker, first_step = TileMaker(), dict[int, int]()
@@ -73,27 +73,28 @@ def level_tiles(
             n_steps += len(tiles.steps)
         ins = (x.ins[0], s.n_tables - 1 if alone else x.ins[1])
         records = _records(tiles, ins, x.out, s, where)
-        records["steps"] += first_step[id(tiles)]
+        records[:, 0] += first_step[id(tiles)]
         large = {t for t in x.ins if where[t] >= 0 and s.table_size[t] >= SHARED_CELLS}
         kinds = made.setdefault(program.level[i], ([], [], []))
         kind = 2 if tiles.shape in PRODUCTS else int(tiles.shape in SLIM)
         kinds[kind].append((int(tiles.count.max(initial=0)), large, records))
-    levels, tiled, blocks = [], [np.zeros(0, TILE)], [np.zeros(0, PRODUCT)]
+    levels, (tiled, blocks) = [], ([np.zeros((0, of.itemsize // 4), np.uint32)] for of in (TILE, PRODUCT))
     first, products = 0, 0
     for level in sorted(made):
         here = [_in_order(x) for x in made[level]]
         tiled += [*here[0], *here[1]]
         blocks += here[2]
         full, slim, n_products = (sum(map(len, x)) for x in here)
-        mean = sum(int(x["n_steps"].sum()) for x in here[2]) // max(n_products, 1)
+        mean = sum(int(x[:, 1].sum()) for x in here[2]) // max(n_products, 1)
         levels.append(Level(first, full + slim, slim, products, n_products, mean))
         first, products = first + levels[-1].n_tiles, products + levels[-1].n_products
     steps.append(np.zeros((AHEAD, 2), np.uint32))
     used = tuple(x for x in levels if x.n_tiles or x.n_products)
-    return np.concatenate(tiled), np.concatenate(blocks), np.concatenate(steps), used
+    joined = np.concatenate(tiled).view(TILE).ravel(), np.concatenate(blocks).view(PRODUCT).ravel()
+    return *joined, np.concatenate(steps), used
 
 
-def _in_order(parts: Sequence[Part]) -> list[NDArray[Any]]:
+def _in_order(parts: Sequence[Part]) -> list[NDArray[np.uint32]]:
     """The tiles of a level: contractions with long sums first, those that read the same large table side by side, since
     its cells are then still in the cache."""
     groups: list[list[Part]] = []
@@ -123,8 +124,10 @@ def _used_cells(sparsity: Sparsity | None, step: int) -> list[NDArray[np.bool_]]
     return None if all(x.all() for x in cells) else cells
 
 
-def _records(tiles: Tiles, ins: tuple[int, int], out: int, s: Places, where: NDArray[np.int64]) -> NDArray[Any]:
-    """struct Tile, or Product, of one contraction, steps counted from 0."""
+def _records(
+    tiles: Tiles, ins: tuple[int, int], out: int, s: TablePlaces, where: NDArray[np.int64]
+) -> NDArray[np.uint32]:
+    """struct Tile, or Product, of one contraction, steps counted from 0; as words, which NumPy joins quickly."""
     a, b = ins[::-1] if tiles.swapped else ins
     kind = tiles.shape | (A_SHARED if where[a] < 0 else 0) | (B_SHARED if where[b] < 0 else 0)
     made = np.zeros(len(tiles.a), PRODUCT if tiles.shape in PRODUCTS else TILE)
@@ -142,7 +145,7 @@ def _records(tiles: Tiles, ins: tuple[int, int], out: int, s: Places, where: NDA
         if tiles.shape in PRODUCTS:
             part[cells == NONE] = NONE
         at += cells.shape[1]
-    return made
+    return made.view(np.uint32).reshape(len(made), made.itemsize // 4)
 
 
 class LevelKernels:
@@ -152,8 +155,8 @@ class LevelKernels:
         self._kernels, self._records, self._levels = kernels, products, levels
         self._cell_bytes = np.dtype(real).itemsize
         self._products: Kernels | None = None
-        self._parts = SideBySide(device, PARTS)
-        self._of_part = [SideBySide(device, 3) for _ in range(PARTS)]
+        self._parts = ForkedStreams(device, PARTS)
+        self._of_part = [ForkedStreams(device, 3) for _ in range(PARTS)]
         if any(x.n_products for x in levels):
             self._products = Kernels(device, "batch/products", ("batch_products",), real=real)
             self._shared = WAITING[device.capability >= (8, 0)] * self._cell_bytes
@@ -165,7 +168,7 @@ class LevelKernels:
         works = [partial(self._queue_part, *x, lanes) for x, lanes in zip(parts, self._of_part, strict=False)]
         self._parts.queue(works, stream)
 
-    def _queue_part(self, struct: NDArray[Any], groups: int, lanes: SideBySide, stream: Any) -> None:
+    def _queue_part(self, struct: NDArray[Any], groups: int, lanes: ForkedStreams, stream: Any) -> None:
         for x in self._levels:
             lanes.queue(self._of_level(x, struct, groups), stream)
 

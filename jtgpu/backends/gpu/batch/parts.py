@@ -34,7 +34,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Part:
+class KernelPart:
     """The contractions of one kernel."""
 
     up: list[Piece]  # messages to the roots
@@ -146,7 +146,7 @@ def code_lines(sparsity: Sparsity) -> list[int]:
     ]
 
 
-def partition(sparsity: Sparsity) -> list[Part]:
+def partition(sparsity: Sparsity) -> list[KernelPart]:
     """The contractions of each kernel.
 
     Messages to the roots end a kernel, so that ln P(e) alone costs nothing more.
@@ -156,11 +156,11 @@ def partition(sparsity: Sparsity) -> list[Part]:
     pieces = _pieces(sparsity, order, lines)
     up, down = ([x for members in half for x in members] for half in (pieces[:n_up], pieces[n_up:]))
     if sum(lines) <= MOST_ALONE:
-        return [Part(up, down, True)]
+        return [KernelPart(up, down, True)]
     size = {order[i]: lines[order[i]] / len(members) for i, members in enumerate(pieces)}
-    parts = [Part(x, [], False) for x in _balanced(up, size)] or [Part([], [], False)]
-    parts[-1] = Part(parts[-1].up, [], True)
-    return parts + [Part([], x, False) for x in _balanced(down, size)]
+    parts = [KernelPart(x, [], False) for x in _balanced(up, size)] or [KernelPart([], [], False)]
+    parts[-1] = KernelPart(parts[-1].up, [], True)
+    return parts + [KernelPart([], x, False) for x in _balanced(down, size)]
 
 
 def _balanced(pieces: Sequence[Piece], size: Mapping[int, float]) -> list[list[Piece]]:

@@ -17,7 +17,7 @@ from ....device.structs import filled, struct
 from ....plans.lowering import SLIM, relowered
 from ....plans.plan import Plan
 from ..lower import Lowered, lowered, placed, split_sums
-from ..program.layout import Places, load_factors, make_places
+from ..program.layout import TablePlaces, load_factors, make_places
 from .buffers import GROUP, THREADS, TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
 from .levels import Level, LevelKernels, level_tiles, most_cases
 from .sparsity import Sparsity, find_sparsity
@@ -36,11 +36,11 @@ CHECK = struct("batch/batch.cu", "Check")
 
 
 @dataclass(frozen=True)
-class Layout:
+class RecordLayout:
     """The records of some contractions: only tables that differ between cases have cells for every case."""
 
     program: Lowered
-    places: Places
+    places: TablePlaces
     n_cells: int  # of one case
     factors: NDArray[Any]  # (n,) FACTOR: evidence factors
     table_cell: NDArray[np.int64]  # (T,) in a case's arena; -1: shared by all cases
@@ -56,7 +56,7 @@ class Layout:
         return (int(self.places.table_cell[table]), True) if at < 0 else (at, False)
 
 
-def record_layout(program: Lowered, sparsity: Sparsity | None, places: Places) -> Layout:
+def record_layout(program: Lowered, sparsity: Sparsity | None, places: TablePlaces) -> RecordLayout:
     """The records of some contractions; what `sparsity` finds to be zero is left out."""
     where = np.full(places.n_tables, -1, np.int64)
     own = sorted({int(t) for t in program.plan.evidence_factor} | {x.out for x in program.steps})
@@ -64,10 +64,11 @@ def record_layout(program: Lowered, sparsity: Sparsity | None, places: Places) -
     factors = _factors(places, where, sparsity)
     roots = [(places.table_cell[t] if where[t] < 0 else where[t], t, where[t] < 0) for t in program.roots]
     rooted = np.array(roots, np.uint32).reshape(-1, 3)
-    return Layout(program, places, n_cells, factors, where, rooted, *level_tiles(program, sparsity, places, where))
+    tiled = level_tiles(program, sparsity, places, where)
+    return RecordLayout(program, places, n_cells, factors, where, rooted, *tiled)
 
 
-def _factors(s: Places, where: NDArray[np.int64], sparsity: Sparsity | None) -> NDArray[Any]:
+def _factors(s: TablePlaces, where: NDArray[np.int64], sparsity: Sparsity | None) -> NDArray[Any]:
     """Records of the evidence factors, of which every case has its own: `ENTRIES` entries each, all or those used."""
     made = [np.zeros(0, FACTOR)]
     for factor in s.chunks[s.chunks["from"] == 0]:
@@ -104,7 +105,7 @@ class RecordKernels:
     kind = "tables"
 
     def __init__(
-        self, layout: Layout, more: NDArray[Any], factors: Sequence[NDArray[np.float64]],
+        self, layout: RecordLayout, more: NDArray[Any], factors: Sequence[NDArray[np.float64]],
         device: Device, memory: Memory, stream: Any, names: Sequence[str] = (),
     ):  # fmt: skip
         self.plan, self.layout, self.device = layout.program.plan, layout, device

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class SideBySide:
+class ForkedStreams:
     """Streams that are forked from one and joined to it again. Used inside ``device.active()``."""
     # n: Most works at a time
 

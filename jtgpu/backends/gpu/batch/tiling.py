@@ -3,7 +3,7 @@
 A tile is TM x TN outputs of one case: TM places on axes that only A and the output have, TN on axes that only B and
 the output have. For each configuration k of the summed axes it reads TM + TN numbers and adds TM * TN products. It sums
 only those k in which any of its products is structurally non-zero (see `jtgpu.backends.gpu.batch.sparsity`), so places
-with the same zeros are put together. Places need not be neighbours: a cell of 32 cases is 32 contiguous numbers,
+with the same zeros are put together. TablePlaces need not be neighbours: a cell of 32 cases is 32 contiguous numbers,
 wherever the next cell is (cuda/batch/batch.cu).
 """
 

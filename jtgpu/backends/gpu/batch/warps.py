@@ -17,7 +17,7 @@ from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels
 from ....device.structs import filled, struct
 from ....plans.plan import Plan
-from ..lower import Lowered, Step, lowered
+from ..lower import Contraction, Lowered, lowered
 from ..program.layout import scaled_factors
 from ..program.records import NONE
 from .buffers import GROUP, THREADS, Bound, Chunk, Launch
@@ -126,7 +126,7 @@ class TableSteps(WarpSteps):
         self._up = program.needed(program.roots)
         order = sorted(range(len(program.steps)), key=lambda i: (i not in self._up, program.level[i]))
         self.number = {f: f for f in range(n)} | {program.steps[i].out: n + k for k, i in enumerate(order)}
-        steps = [Step(self.number[x.out], tuple(self.number[t] for t in x.ins))
+        steps = [Contraction(self.number[x.out], tuple(self.number[t] for t in x.ins))
                  for x in (program.steps[i] for i in order)]  # fmt: skip
         scopes = [*program.scopes[:n], *(program.scopes[program.steps[i].out] for i in order)]
         behind = 1 + max(program.level, default=0)

@@ -19,7 +19,7 @@ from ..lower import Lowered, count_program, flat_factors
 from .chunk import EXTRA, CountKernels
 from .generated import FamilyCells, GeneratedCounts, plan_generation
 from .held import CaseArrays, PartsOnDevice, read_cases
-from .records import RecordCounts, Scratch
+from .records import ChunkScratch, RecordCounts
 from .warps import LEAST_CASES, MOST_CASES, PARTS, WarpCounts, WarpProgram
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class CountEngine:
         self.device_us = 0.0
         self._factors, self.host = list(factors), Host(plan, factors, _contractions)
         self._made: dict[str, CountKernels] = {}
-        self._scratch: dict[int, Scratch] = {}  # by the identity of the kernels
+        self._scratch: dict[int, ChunkScratch] = {}  # by the identity of the kernels
         self._is_open, self._may_generate = True, True
         self.generation_number = 0  # of the kernels: rises when entries that were zero are not any more
         with device.active():
@@ -138,7 +138,7 @@ class CountEngine:
         before the first table."""
         return next((k.kind for k in self._made.values()), "")
 
-    def scratch(self, kernels: CountKernels, n: int, n_weights: int) -> Scratch:
+    def scratch(self, kernels: CountKernels, n: int, n_weights: int) -> ChunkScratch:
         """Scratch memory for chunks of n cases, or fewer if there is not enough memory."""
         # raises TableTooLarge: If not even a block of cases fits.
         block = self.block(kernels)
@@ -160,7 +160,7 @@ class CountEngine:
                 limit=free,
             )
         size = min(wanted, fits)
-        memory = self._scratch[id(kernels)] = Scratch(
+        memory = self._scratch[id(kernels)] = ChunkScratch(
             self.device, self.stream, kernels, size, (self.plan.n_variables, n_weights, -(-size // block) * self.width),
             is_full=fits < wanted,
         )  # fmt: skip

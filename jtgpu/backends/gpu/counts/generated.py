@@ -18,7 +18,7 @@ from ....device.driver import Arguments
 from ....device.structs import filled, struct
 from ....plans.plan import Plan
 from ..batch.buffers import GROUP, THREADS
-from ..batch.codegen import Kernel, Scratch, Writer, write_kernels
+from ..batch.codegen import Kernel, LaneScratch, LaneWriter, write_kernels
 from ..batch.generated import BLOCKS, MOST_CONSTANTS, MOST_LINES, LaneKernels, lane_struct
 from ..batch.parts import code_lines
 from ..batch.sparsity import Sparsity, find_sparsity
@@ -61,12 +61,14 @@ class FamilyCells:
 #
 # See `jtgpu.backends.gpu.batch.codegen` for the contractions, which are written the same way.
 
-class CountWriter(Writer):
+class CountWriter(LaneWriter):
     """Writes the lines of one kernel that counts."""
 
     parameters = "Lane b, Weighted c"
 
-    def __init__(self, sparsity: Sparsity, columns: dict[int, NDArray[np.int64]], scratch: Scratch, *, weights: bool):
+    def __init__(
+        self, sparsity: Sparsity, columns: dict[int, NDArray[np.int64]], scratch: LaneScratch, *, weights: bool
+    ):
         super().__init__(sparsity, scratch, weights=weights)
         self._columns = columns
 

@@ -15,7 +15,7 @@ from ..batch.table import Weights, scale_weights
 from ..lower import flat_factors
 from .chunk import CountChunk, CountKernels
 from .generated import FamilyCells
-from .records import Scratch
+from .records import ChunkScratch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -112,7 +112,7 @@ class Counting(Protocol):
     def records(self) -> CountKernels:
         """The kernels that take any network and any weights."""
 
-    def scratch(self, kernels: CountKernels, n: int, n_weights: int) -> Scratch:
+    def scratch(self, kernels: CountKernels, n: int, n_weights: int) -> ChunkScratch:
         """Scratch memory for chunks of n cases, or fewer."""
 
     def check_open(self) -> None:
@@ -211,7 +211,7 @@ class PartsOnDevice:
             weights=cases.is_scaled, smallest=cases.likelihood.smallest, warps=self._by_warps
         )
 
-    def _scratch(self, n: int) -> Scratch:
+    def _scratch(self, n: int) -> ChunkScratch:
         return self._engine.scratch(self._kernels(), n, self._cases.likelihood.values.shape[1])
 
     def _allocate_sums(self) -> None:
@@ -265,7 +265,7 @@ class PartsOnDevice:
         return results
 
     def _queue(
-        self, part: Part, addresses: tuple[int, ...], scratch: Scratch, log_evidence: int, total: int
+        self, part: Part, addresses: tuple[int, ...], scratch: ChunkScratch, log_evidence: int, total: int
     ) -> None:
         """Queue the kernels of a part, chunk by chunk."""
         cases, (codes, weights, of_case, log_scale) = self._cases, addresses

@@ -14,9 +14,9 @@ from ....plans.lowering import SLIM, relowered
 from ....plans.plan import Plan
 from ....plans.program import UNIT
 from ..batch.buffers import GROUP, THREADS
-from ..batch.records import LOOK, Layout, RecordKernels, record_layout
+from ..batch.records import LOOK, RecordKernels, RecordLayout, record_layout
 from ..batch.sparsity import find_sparsity
-from ..lower import A, CountProgram, Step, count_program, loops_of, offsets
+from ..lower import A, Contraction, CountProgram, count_program, loops_of, offsets
 from ..program.layout import make_places
 from .chunk import CODES_KERNELS, CountChunk, CountKernels, enter_codes, fold
 from .generated import FamilyCells
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Scratch memory that the chunks of all tables use one after another.
 
 
-class Scratch:
+class ChunkScratch:
     """Scratch memory for chunks of at most `size` cases. Used inside ``device.active()``."""
 
     # numbers: (int, int, int): Variables, weights of states a case, and sums of all blocks
@@ -59,7 +59,7 @@ CELLS = CELL["t"].shape[0]  # of a family, that a warp sums
 T_SHARED, D_SHARED, NO_D = 1, 2, 4
 
 
-def _cells(program: CountProgram, families: FamilyCells, layout: Layout) -> NDArray[Any]:
+def _cells(program: CountProgram, families: FamilyCells, layout: RecordLayout) -> NDArray[Any]:
     """Records of the sums of warps: up to `CELLS` cells of a family each."""
     plan, scopes = program.whole.plan, program.whole.scopes
     made = []
@@ -73,7 +73,7 @@ def _cells(program: CountProgram, families: FamilyCells, layout: Layout) -> NDAr
             first, d_shared = layout.cell(d)
             kind |= D_SHARED * d_shared
             # the cell of the derivative, which has some of the family's variables, for each cell of the family
-            axes = loops_of(plan.cardinality, plan.axis_rank, scopes, Step(f, (d,)))
+            axes = loops_of(plan.cardinality, plan.axis_rank, scopes, Contraction(f, (d,)))
             in_d = offsets(axes, A)[cells].astype(np.int64) + first
         for at in range(0, len(cells), CELLS):
             record = np.zeros((), CELL)

@@ -29,10 +29,9 @@ CRITICAL_SLACK = 4.0  # microseconds to the longest path, up to which a node may
 
 
 @dataclass(frozen=True)
-class Node:
-    """A node of the work graph."""
+class WorkNode:
+    """A node of the work graph, which has a record."""
 
-    op: int  # its record
     unit: Unit | Tiling  # its cost
     ins: tuple[int, ...]  # the nodes whose tables it reads
     last: int  # the last cell of its own table
@@ -47,7 +46,7 @@ class Paths:
     tail: list[float]  # from a node's start to the end of everything
 
 
-def critical_paths(nodes: Sequence[Node]) -> Paths:
+def critical_paths(nodes: Sequence[WorkNode]) -> Paths:
     """The longest path to each node, and from its start to the end."""
     users: list[list[int]] = [[] for _ in nodes]
     head, tail = [0.0] * len(nodes), [0.0] * len(nodes)
@@ -96,13 +95,13 @@ class _Warps:
 
 
 def assign(
-    nodes: Sequence[Node], n_blocks: int, n_reserved: int = 0, paths: Paths | None = None
+    nodes: Sequence[WorkNode], n_blocks: int, n_reserved: int = 0, paths: Paths | None = None
 ) -> tuple[Assigned, list[float]]:
     """Assign units to warps.
 
     A node is assigned after everything that it reads, so the order of assignment is one in which everything can run.
     """
-    # nodes: sequence of Node: Each after those that it reads
+    # nodes: sequence of WorkNode: Each after those that it reads
     # n_blocks: Blocks, each on a multiprocessor of its own
     # n_reserved: Warps of each block that only nodes on the critical path use
     # paths: Of the nodes, if known
@@ -135,11 +134,11 @@ def assign(
     return assigned, ends
 
 
-def hints(nodes: Sequence[Node], ends: Sequence[float]) -> list[int]:
+def hints(nodes: Sequence[WorkNode], ends: Sequence[float]) -> list[int]:
     """For each node a cell whose arrival tells that its inputs are soon complete: the last cell of the latest input of
     its latest input. `NONE` if there is no such table."""
 
-    def latest(node: Node) -> int:
+    def latest(node: WorkNode) -> int:
         return max(node.ins, key=lambda m: (ends[m], m), default=-1)
 
     made = []
@@ -150,12 +149,12 @@ def hints(nodes: Sequence[Node], ends: Sequence[float]) -> list[int]:
     return made
 
 
-def queues(nodes: Sequence[Node], assigned: Assigned, n_queues: int) -> tuple[NDArray[Any], NDArray[np.uint32]]:
+def queues(assigned: Assigned, n_queues: int) -> tuple[NDArray[Any], NDArray[np.uint32]]:
     """The tasks of every queue, one queue after another, and where each begins."""
     queue = np.concatenate([q for _, q in assigned])
     tasks = np.zeros(len(queue), TASK)
     counts = [len(q) for _, q in assigned]
-    tasks["op"] = np.repeat([nodes[i].op for i, _ in assigned], counts)
+    tasks["op"] = np.repeat([i for i, _ in assigned], counts)
     tasks["unit"] = np.concatenate([np.arange(n) for n in counts])
     starts = np.concatenate([[0], np.cumsum(np.bincount(queue, minlength=n_queues))])
     return tasks[np.argsort(queue, kind="stable")], starts.astype(np.uint32)

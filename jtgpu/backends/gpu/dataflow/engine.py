@@ -12,59 +12,44 @@ from ....device.context import Device
 from ....device.driver import After, Arguments
 from ....device.structs import filled, struct
 from ....plans.plan import Plan
-from ...base import Evidence, Result
-from ..case import CaseIO, device_times
-from ..program.records import log_evidence, write_evidence
+from ..case import CaseEngine
 from .graph import RestrictedFactors
-from .schedule import Numbers, Schedule, make_numbers
+from .schedule import DataflowNumbers, DataflowSchedule, make_numbers
 from .tiling import MAX_WARPS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-class DataflowEngine:
-    """`jtgpu.backends.gpu.case.CaseEngine` for networks of many contractions that wait for each other."""
+class DataflowEngine(CaseEngine):
+    """The engine of networks of many contractions that wait for each other."""
     # schedule: Of the plan
-    # after: A stream of the user whose work precedes every case
     # restricted: If the plan is one of the unobserved variables: what the schedule was made with. Cases are then given
     #     in the network's own variables, and answers have zeros for the observed ones.
     # raises BackendUnavailable: On a GPU, or a share of one, that cannot hold all blocks at once.
-    # raises TableTooLarge: If the device has not enough memory.
 
     kind = "dataflow"
 
     def __init__(
         self,
         plan: Plan,
-        schedule: Schedule,
+        schedule: DataflowSchedule,
         device: Device,
         after: After | None = None,
         restricted: RestrictedFactors | None = None,
     ):
-        self.plan, self.schedule, self.device = plan, schedule, device
-        self._numbers: Numbers = schedule.numbers
-        self._sign = 0
+        self.schedule = schedule
+        self._numbers: DataflowNumbers = schedule.numbers
+        self._sign, self._unobserved = 0, -1
         self._is_clean = False  # False after an interrupt that came where it is unknown if a run was queued
-        ptr = plan.posterior_ptr
-        self._weight_cell: list[int] = ptr[:-1].tolist()
+        ptr, weight_cell = plan.posterior_ptr, plan.posterior_ptr[:-1].tolist()
         if restricted is not None:
-            ptr = restricted.posterior_ptr
-            cells = np.full(len(restricted.observed), -1)
-            cells[restricted.free] = plan.posterior_ptr[:-1]
-            self._weight_cell = cells.tolist()
-        with device.active():
-            self.io = CaseIO(device, plan, int(ptr[-1]), after)
-            try:
-                self._load()
-                self._state[:] = -1 if restricted is None else 0  # states that every variable may have
-                self.queue()  # fails here, and not at the first case, if the device cannot hold all blocks
-                self.io.stream.synchronize()
-            except BaseException:
-                self.io.release()
-                raise
+            self._unobserved = 0  # states that every variable may have
+            ptr, cells = restricted.posterior_ptr, np.full(len(restricted.observed), -1)
+            cells[restricted.free] = weight_cell
+            weight_cell = cells.tolist()
+        super().__init__(plan, device, after, weight_cell, int(ptr[-1]))
 
     def _load(self) -> None:
-        """Upload the schedule and fix the kernel's parameters: struct Dataflow of dataflow.cu."""
         s, io = self.schedule, self.io
         kernels = io.load_kernels("single/dataflow", ["dataflow"])
         self._arena = io.memory.empty(8 * s.n_cells)
@@ -81,35 +66,25 @@ class DataflowEngine:
         self._run_sign: NDArray[np.uint32] = arguments.kept(0)["sign"]
         self._state: NDArray[np.int16] = kept["state"][: s.n_states]
         self._launch = kernels.ready("dataflow", (s.n_blocks, 32 * MAX_WARPS), io.stream, arguments, together=True)
+        self._state[:] = self._unobserved
+        self.queue()  # fails here, and not at the first case, if the device cannot hold all blocks
+        io.stream.synchronize()
 
     @property
     def nanoseconds(self) -> int:
         return round(1000 * self.schedule.microseconds)
 
     @property
-    def n_bytes(self) -> int:
-        return self.io.memory.n_bytes
-
-    @property
     def log_least_root(self) -> float:
         return math.log(self._numbers.least_root)
 
-    def run(self, evidence: Evidence) -> Result | None:
-        io = self.io
-        with io.lock:
-            io.check_open()
-            shift = write_evidence(evidence, self._weight_cell, self._state, io.weights)
-            with self.device.active():
-                if io.after is not None:
-                    io.after.order(io.stream)
-                if evidence.likelihood:
-                    io.upload_weights()
-                self.queue()
-                io.stream.synchronize()
-            if io.least_root() < self._numbers.least_root:
-                return None
-            shift += self._numbers.exponent
-            return Result(io.posterior.copy(), log_evidence(io.root, io.exponent, shift))
+    @property
+    def exponent(self) -> int:
+        return self._numbers.exponent
+
+    def _is_right(self) -> bool:
+        # there is often one component, for which NumPy's minimum would take microseconds
+        return not min(self.io.root.tolist(), default=1.0) < self._numbers.least_root
 
     def queue(self) -> None:
         """Queue one run. Entries have the other sign than in the run before: with the same sign, entries of that run
@@ -129,15 +104,6 @@ class DataflowEngine:
         self.io.upload((self._arena, cells))
         self._sign = 0
 
-    def measure(self, runs: int, cases: Sequence[Evidence]) -> list[float]:
-        io = self.io
-
-        def write(case: Evidence) -> None:
-            write_evidence(case, self._weight_cell, self._state, io.weights)
-            io.upload_weights()
-
-        return device_times(io, runs, cases, write, self.queue)
-
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         """See `CaseEngine.reload`; not for restricted factors.
 
@@ -149,11 +115,3 @@ class DataflowEngine:
             self._is_clean = False
             with self.device.active():
                 self.io.upload((self._pristine, self._numbers.pristine))
-
-    def close(self) -> None:
-        with self.io.lock:
-            if self.io.is_open:
-                self.io.is_open = False
-                with self.device.active():
-                    self.io.stream.synchronize()
-                    self.io.release()

@@ -12,17 +12,9 @@ import numpy as np
 from ....plans.plan import Plan
 from ..lower import OUT, Loop, Lowered, evidence_of, known_axes, placed
 from ..program.records import RecordPool, contraction_record, record_array
-from ..tile import Choice, Tiling, in_better_order
-from .assignment import Node
-from .tiling import (
-    CRITICAL_WEIGHT,
-    LONGER,
-    OTHER_WEIGHT,
-    answer_unit,
-    dataflow_tiling,
-    enter_unit,
-    parts_of,
-)
+from ..tile import TiledStep, Tiling, in_better_order
+from .assignment import WorkNode
+from .tiling import CRITICAL_WEIGHT, LONGER, OTHER_WEIGHT, Unit, answer_unit, dataflow_tiling, enter_unit, parts_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,68 +24,6 @@ if TYPE_CHECKING:
 ENTER_SHAPE, ANSWER_SHAPE, ROOT_SHAPE = 0x80, 0x81, 0x82  # field `shape` of records that are no contraction
 LONG = 0x40  # added to a tile's shape if it has the longer batches of loads
 ALWAYS, AWAITED = 0, 0xFFFFFFFF  # an input that never changes; one that every run writes
-
-
-def shape_code(tiling: Tiling) -> int:
-    """The number by which the kernel knows a tile's code."""
-    m, n = tiling.shape
-    return m * 8 + n + LONG * ((m, n, tiling.unroll) in LONGER)
-
-
-class RecordMaker:
-    """Collects records. They are made in `arrays`, since of several schedules only one is used."""
-
-    def __init__(self) -> None:
-        self._ops: list[Callable[[], dict[str, int]]] = []
-        self._pool = RecordPool()
-
-    def contraction(
-        self,
-        loops: tuple[Loop, ...],
-        tiling: Tiling,
-        cells: tuple[int, int, int],
-        awaited: tuple[int, int],
-        part_cells: int = 0,
-    ) -> int:
-        """Add a contraction; the number of its record."""
-        # cells: (int, int, int): First cells of A, B and the output
-        # awaited: (int, int): `ALWAYS` or `AWAITED`, for A and B
-        # part_cells: Cells from one part's sums to the next part's
-
-        def make() -> dict[str, int]:
-            op = contraction_record(self._pool, loops, tiling, cells)
-            op |= {"shape": shape_code(tiling), "scratch": part_cells}
-            return op | {"slot_a": awaited[0], "slot_b": awaited[1]}
-
-        return self._add(make)
-
-    def enter(self, source: int, cell: int, n: int, known: tuple[int, int, int]) -> int:
-        """Add a factor that evidence is multiplied into."""
-        # source: Its first entry in ``pristine``
-        # cell: Its first cell in the arena
-        # n: Its entries
-        # known: (int, int, int): First KNOWN record; its axes; axes of the source that only select a part of it
-        first, n_axes, n_selected = known
-        op = {"a": source, "out": cell, "n_tiles": n, "steps": first, "n_steps": n_axes, "n_digits": n_selected}
-        return self._add(lambda: op | {"shape": ENTER_SHAPE})
-
-    def answer(self, cell: int, awaited: int, card: int, at: int) -> int:
-        """Add a posterior of `card` states that goes to position `at` of the answer."""
-        op = {"a": cell, "slot_a": awaited, "n_tiles": card, "out": at, "shape": ANSWER_SHAPE}
-        return self._add(lambda: op)
-
-    def roots(self) -> int:
-        """Add P(e) of every component."""
-        return self._add(lambda: {"shape": ROOT_SHAPE})
-
-    def arrays(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """All records, digits and summed offsets."""
-        ops = record_array([make() for make in self._ops])
-        return ops, *self._pool.arrays()
-
-    def _add(self, make: Callable[[], dict[str, int]]) -> int:
-        self._ops.append(make)
-        return len(self._ops) - 1
 
 
 # Factors of a network without some observed variables: a case selects the parts that belong to its states.
@@ -147,12 +77,12 @@ class RestrictedFactors:
 ALIGNMENT = 4  # cells: a memory sector, which then belongs to one table
 
 
-def choose_tilings(program: Lowered, long_batches: bool, scale: float) -> list[Choice]:
+def choose_tilings(program: Lowered, long_batches: bool, scale: float) -> list[TiledStep]:
     """The tilings of all steps: quick ones on the critical path, elsewhere such as take little of the GPU."""
     # long_batches: Whether longer batches of loads are among the tilings
     # scale: The GPU's time in units of the reference device's
 
-    def choose(i: int, weight: float) -> Choice:
+    def choose(i: int, weight: float) -> TiledStep:
         best = partial(dataflow_tiling, longer=long_batches)
         return in_better_order(program.loops[i], program.steps[i].ins, weight * scale, best)
 
@@ -200,17 +130,18 @@ class Sources:
 
 class WorkGraph:
     """Places in the arena, records and nodes of a plan, for given tilings."""
-    # nodes: list of Node: Each after those that it reads
+    # nodes: list of WorkNode: Each after those that it reads
     # n_cells: Of the arena
     # cells: list of int: First cell of each table
     # one: The cell that holds the constant 1, after the factors
     # known: list of tuples: Rows of KNOWN
     # pristine: Entries of the evidence factors without evidence, one factor after another
 
-    def __init__(self, program: Lowered, sources: Sources, choices: Sequence[Choice]):
+    def __init__(self, program: Lowered, sources: Sources, choices: Sequence[TiledStep]):
         self.plan, n = program.plan, program.plan.n_factors
-        self.maker = RecordMaker()
-        self.nodes: list[Node] = []
+        self._pool = RecordPool()
+        self._makers: list[Callable[[], dict[str, Any]]] = []  # of each node's record; of several graphs one is used
+        self.nodes: list[WorkNode] = []
         self.cells, self.n_cells = placed([*program.sizes[:n], 1, *program.sizes[n:]], ALIGNMENT)
         self.one = self.cells.pop(n)
         self.known: list[tuple[int, ...]] = []
@@ -225,56 +156,65 @@ class WorkGraph:
         """`AWAITED` for a table that every run writes, else `ALWAYS`."""
         return AWAITED if table in self._made_by else ALWAYS
 
-    def _place(self, n: int) -> int:
-        at = self.n_cells
-        self.n_cells += -(-n // ALIGNMENT) * ALIGNMENT
-        return at
+    def records(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """A record of each node, and all digits and summed offsets."""
+        ops = record_array([make() for make in self._makers])
+        return ops, *self._pool.arrays()
 
-    def _makers(self, tables: Sequence[int]) -> tuple[int, ...]:
-        return tuple(self._made_by[t] for t in tables if t in self._made_by)
+    def _add(self, unit: Unit | Tiling, tables: Sequence[int], last: int, make: Callable[[], dict[str, Any]]) -> None:
+        """A node that reads some tables; `last`: the last cell of its own."""
+        ins = tuple(self._made_by[t] for t in tables if t in self._made_by)
+        self.nodes.append(WorkNode(unit, ins, last))
+        self._makers.append(make)
 
     def _add_evidence(self, sources: Sources) -> None:
         """Nodes of the factors that evidence is multiplied into, or of which a case selects a part."""
-        plan = self.plan
-        variables = evidence_of(plan)
+        variables = evidence_of(self.plan)
         n_pristine = 0
         for f in sorted({*variables, *sources.selected}):
-            members, n = known_axes(plan, f, variables.get(f, [])), len(sources.factors[f])
+            members, n = known_axes(self.plan, f, variables.get(f, [])), len(sources.factors[f])
             source, axes = sources.selected.get(f, (sources.factors[f], []))
-            known = len(self.known), len(members), len(axes)
-            op = self.maker.enter(n_pristine, self.cells[f], n, known)
+            op = {"a": n_pristine, "out": self.cells[f], "n_tiles": n, "steps": len(self.known)}
+            op |= {"n_steps": len(members), "n_digits": len(axes), "shape": ENTER_SHAPE}
             self.known += [(sources.state_index[v], *others) for v, *others in members]
             self.known += [(v, stride, 0, 0) for v, stride in axes]
             self.pristine[f] = source
             n_pristine += len(source)
-            self._made_by[f] = len(self.nodes)
-            self.nodes.append(Node(op, enter_unit(n), (), self.cells[f] + n - 1))
+            self._add(enter_unit(n), (), self.cells[f] + n - 1, op.copy)
+            self._made_by[f] = len(self.nodes) - 1
 
-    def _add_contraction(self, out: int, choice: Choice) -> None:
+    def _add_contraction(self, out: int, choice: TiledStep) -> None:
         """The node of a contraction, or two of them if its sums are divided into parts."""
-        ins, tiling = choice.ins, choice.tiling
-        cells = [self.cells[t] for t in ins]
-        awaited = [self.awaited(t) for t in ins]
-        if len(ins) == 1:
-            cells.append(self.one)
-            awaited.append(ALWAYS)
+        tiling, ins = choice.tiling, choice.ins
+        a, b = [(self.cells[t], self.awaited(t)) for t in ins] + [(self.one, ALWAYS)] * (2 - len(ins))
         to, size = self.cells[out], math.prod(n for n, s in choice.loops if s[OUT])
-        if tiling.again is not None:
-            to = self._place(size * tiling.splits)
-        where = (cells[0], cells[1], to)
-        op = self.maker.contraction(choice.loops, tiling, where, (awaited[0], awaited[1]), size)
-        self.nodes.append(Node(op, tiling, self._makers(ins), to + size * tiling.splits - 1))
-        if tiling.again is not None:
-            where = (to, self.one, self.cells[out])
-            op = self.maker.contraction(parts_of(size, tiling.splits), tiling.again, where, (AWAITED, ALWAYS))
-            self.nodes.append(Node(op, tiling.again, (len(self.nodes) - 1,), self.cells[out] + size - 1))
+        if tiling.again is None:
+            self._add(tiling, ins, to + size - 1, partial(self._contraction, choice.loops, tiling, a, b, to, size))
+        else:
+            at, last = self.n_cells, self.n_cells + size * tiling.splits - 1
+            self.n_cells += placed([size * tiling.splits], ALIGNMENT)[1]
+            self._add(tiling, ins, last, partial(self._contraction, choice.loops, tiling, a, b, at, size))
+            self._made_by[out] = len(self.nodes) - 1
+            a, b, loops = (at, AWAITED), (self.one, ALWAYS), parts_of(size, tiling.splits)
+            make = partial(self._contraction, loops, tiling.again, a, b, to, 0)
+            self._add(tiling.again, (out,), to + size - 1, make)
         self._made_by[out] = len(self.nodes) - 1
+
+    def _contraction(
+        self, loops: tuple[Loop, ...], tiling: Tiling, a: tuple[int, int], b: tuple[int, int], to: int, part_cells: int
+    ) -> dict[str, Any]:
+        """The record of a contraction; of A and B the first cell, and `ALWAYS` or `AWAITED`."""
+        # part_cells: Cells from one part's sums to the next part's
+        op = contraction_record(self._pool, loops, tiling, (a[0], b[0], to))
+        m, n = tiling.shape
+        shape = m * 8 + n + LONG * ((m, n, tiling.unroll) in LONGER)  # the number by which the kernel knows its code
+        return op | {"slot_a": a[1], "slot_b": b[1], "shape": shape, "scratch": part_cells}
 
     def _add_answers(self, sources: Sources) -> None:
         """Nodes of the posteriors and of P(e)."""
         plan = self.plan
         for v, t in enumerate(plan.posterior_table.tolist()):
-            card, at = int(plan.cardinality[v]), sources.answer_cell[v]
-            op = self.maker.answer(self.cells[t], self.awaited(t), card, at)
-            self.nodes.append(Node(op, answer_unit(), self._makers([t]), 0))
-        self.nodes.append(Node(self.maker.roots(), answer_unit(), self._makers(plan.root_table.tolist()), 0))
+            op = {"a": self.cells[t], "slot_a": self.awaited(t), "n_tiles": int(plan.cardinality[v])}
+            op |= {"out": sources.answer_cell[v], "shape": ANSWER_SHAPE}
+            self._add(answer_unit(), (t,), 0, op.copy)
+        self._add(answer_unit(), plan.root_table.tolist(), 0, lambda: {"shape": ROOT_SHAPE})

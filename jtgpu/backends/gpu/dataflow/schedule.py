@@ -38,8 +38,8 @@ START_US, CONTENTION = 6.0, 1.45
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """The model's numbers on the device; the rest of a `Schedule` depends on the plan alone."""
+class DataflowNumbers:
+    """The model's numbers on the device; the rest of a `DataflowSchedule` depends on the plan alone."""
 
     # (cells,) float64: First cells of the arena before the first run: the factors, and last the constant 1
     arena: NDArray[np.float64]
@@ -49,7 +49,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class DataflowSchedule:
     """The input of the kernel."""
 
     n_cells: int  # of the arena
@@ -65,7 +65,7 @@ class Schedule:
     factor_cell: NDArray[np.int64]  # (F,) int64: First cell of each factor
     one: int  # cell of the constant 1, the last one that no run writes
     pristine_factors: tuple[int, ...]  # tuple of int: The factors that ``pristine`` consists of
-    numbers: Numbers
+    numbers: DataflowNumbers
     microseconds: float  # predicted time of a propagation on the device
 
     @property
@@ -89,7 +89,7 @@ def make_schedule(
     factors: Sequence[NDArray[np.float64]],
     n_blocks: int,
     restricted: RestrictedFactors | None = None,
-) -> Schedule | None:
+) -> DataflowSchedule | None:
     """Assign a plan's work to warps."""
     # factors: sequence of float64 arrays: With `restricted`, its ``largest``
     # n_blocks: Blocks, one a multiprocessor
@@ -107,11 +107,11 @@ def make_schedule(
     sources = Sources(plan, scaled, shifts, restricted)
     work = _best_candidate(program, sources, n_blocks)
     graph = work.graph
-    tasks, starts = queues(graph.nodes, work.assigned, n_blocks * MAX_WARPS)
-    ops, digits, steps = graph.maker.arrays()
-    ops["counter"][[n.op for n in graph.nodes]] = hints(graph.nodes, work.ends)
+    tasks, starts = queues(work.assigned, n_blocks * MAX_WARPS)
+    ops, digits, steps = graph.records()
+    ops["counter"] = hints(graph.nodes, work.ends)
     factor_cell = np.array(graph.cells[: plan.n_factors], np.int64)
-    return Schedule(
+    return DataflowSchedule(
         n_cells=graph.n_cells,
         n_states=n_states,
         ops=ops,
@@ -124,7 +124,7 @@ def make_schedule(
         factor_cell=factor_cell,
         one=graph.one,
         pristine_factors=tuple(graph.pristine),
-        numbers=Numbers(
+        numbers=DataflowNumbers(
             arena=_first_cells(scaled, factor_cell, graph.one),
             pristine=np.concatenate([np.zeros(0), *graph.pristine.values()]),
             exponent=sum(shifts),
@@ -157,12 +157,12 @@ def _candidate(program: Lowered, sources: Sources, n_blocks: int, long_batches: 
     return _Candidate(graph, assigned, ends, max(max(ends), scale * sum(n.unit.share for n in graph.nodes)))
 
 
-def make_numbers(plan: Plan, schedule: Schedule, factors: Sequence[NDArray[np.float64]]) -> Numbers:
+def make_numbers(plan: Plan, schedule: DataflowSchedule, factors: Sequence[NDArray[np.float64]]) -> DataflowNumbers:
     """The numbers on the device for other factors of the same shapes; not for a schedule of restricted factors."""
     program = lowered(plan)
     scaled, shifts = zip(*scaled_factors(plan, factors), strict=True)
     bound = least_root(program, scaled)
-    return Numbers(
+    return DataflowNumbers(
         arena=_first_cells(scaled, schedule.factor_cell, schedule.one),
         pristine=np.concatenate([np.zeros(0), *(scaled[f] for f in schedule.pristine_factors)]),
         exponent=sum(shifts),

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..lower import Loop
-from ..tile import Tiling, Work, candidates
+from ..tile import TileWork, Tiling, candidates
 
 MAX_WARPS = 16  # of a block, of which a multiprocessor holds one: MAX_WARPS of dataflow.cu
 # Weight of the whole GPU's time against a contraction's own, on the critical path and elsewhere
@@ -60,7 +60,7 @@ def answer_unit() -> Unit:
     return Unit(1, HAND_OVER + 0.3, 150 / ISSUED)
 
 
-class _Model:
+class DataflowModel:
     """The time model, in microseconds."""
 
     shapes = tuple(SHAPES | LONGER)
@@ -69,7 +69,7 @@ class _Model:
     def shared(self, n_steps: int) -> list[tuple[int, bool, int]]:
         return [(5, False, s) for s in SPLITS if n_steps >= 4 * s << 5]
 
-    def times(self, work: Work) -> tuple[float, float]:
+    def times(self, work: TileWork) -> tuple[float, float]:
         (tm, tn), unroll, log = work.shape, work.unroll, work.log_lanes
         batch, tail = (SHAPES | LONGER)[tm, tn, unroll]
         batches = -(-work.steps // unroll)
@@ -83,7 +83,7 @@ class _Model:
         return dataflow_tiling(parts_of(n_out, splits), False, 1.0)
 
 
-MODEL = _Model()
+MODEL = DataflowModel()
 
 
 @lru_cache(maxsize=16384)

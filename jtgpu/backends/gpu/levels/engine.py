@@ -17,12 +17,11 @@ from ....device.driver import After, Arguments
 from ....device.graph import Graph
 from ....device.structs import filled, struct
 from ....plans.plan import Plan
-from ...base import Evidence, Result
-from ..case import CaseIO, device_times
+from ..case import CaseEngine
 from ..host import Host
 from ..program.layout import chunks_with_tops, load_factors
-from ..program.records import SLOT, log_evidence, write_evidence
-from .schedule import Schedule
+from ..program.records import SLOT
+from .schedule import LevelSchedule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,12 +39,10 @@ class Call(NamedTuple):
     arguments: Arguments
 
 
-class LevelEngine:
-    """`jtgpu.backends.gpu.case.CaseEngine` that runs a kernel a level."""
+class LevelEngine(CaseEngine):
+    """The engine that runs a kernel a level."""
     # schedule: Of the plan
-    # after: A stream of the user whose work precedes every case
     # host: Says for which cases answers are reliable. Default: for all
-    # raises TableTooLarge: If the device has not enough memory. What was allocated is freed; the process stays usable.
 
     kind = "levels"
     log_least_root = -math.inf
@@ -54,28 +51,25 @@ class LevelEngine:
         self,
         plan: Plan,
         factors: Sequence[NDArray[np.float64]],
-        schedule: Schedule,
+        schedule: LevelSchedule,
         device: Device,
         after: After | None = None,
         host: Host | None = None,
     ):
-        self.plan, self.schedule, self.device, self._host = plan, schedule, device, host
-        self._weight_cell: list[int] = plan.posterior_ptr[:-1].tolist()
+        self.schedule, self._host, self._factors = schedule, host, factors
         self._graph: Graph | None = None
-        with device.active():
-            self.io = CaseIO(device, plan, int(plan.posterior_ptr[-1]), after)
-            try:
-                self._kernels = self.io.load_kernels("single/levels", KERNELS)
-                self._state: NDArray[np.int32] = self.io.host(plan.n_variables, np.int32)
-                self.calls = self._load()
-                self._upload(factors)
-                self._graph = device.capture(self.io.stream, self.queue)
-            except BaseException:
-                self._release()
-                raise
+        super().__init__(plan, device, after, plan.posterior_ptr[:-1].tolist(), int(plan.posterior_ptr[-1]))
 
-    def _load(self) -> list[Call]:
-        """Allocate everything and fix every kernel's parameters."""
+    def _load(self) -> None:
+        self._kernels = self.io.load_kernels("single/levels", KERNELS)
+        self._state: NDArray[np.int32] = self.io.host(self.plan.n_variables, np.int32)
+        self.calls = self._calls()
+        self._upload(self._factors)
+        del self._factors
+        self._graph = self.device.capture(self.io.stream, self.queue_kernels)
+
+    def _calls(self) -> list[Call]:
+        """All kernels and their parameters."""
         s, io = self.schedule, self.io
         self._arena = io.put(np.zeros(s.n_cells))
         self._one = self._arena + 8 * int(s.table_cell[-1])
@@ -120,7 +114,7 @@ class LevelEngine:
             (self._dirty, np.zeros(len(s.chunks) + 1, np.uint32)),
         )  # fmt: skip
 
-    def queue(self) -> None:
+    def queue_kernels(self) -> None:
         """Queue one propagation, kernel by kernel."""
         for i, (name, n_blocks, arguments) in enumerate(self.calls):
             self._kernels.launch(name, n_blocks, THREADS, self.io.stream, arguments, early=i > 0)
@@ -129,46 +123,14 @@ class LevelEngine:
     def nanoseconds(self) -> int:
         return self.schedule.nanoseconds
 
-    @property
-    def n_bytes(self) -> int:
-        return self.io.memory.n_bytes
-
-    def run(self, evidence: Evidence) -> Result | None:
-        io = self.io
-        with io.lock:
-            io.check_open()
-            shift = write_evidence(evidence, self._weight_cell, self._state, io.weights)
-            with self.device.active():
-                if io.after is not None:
-                    io.after.order(io.stream)
-                if evidence.likelihood:
-                    io.upload_weights()
-                self._launch()
-                io.stream.synchronize()
-            if self._host is not None and not self._is_probable(self._host):
-                return None
-            return Result(io.posterior.copy(), log_evidence(io.root, io.exponent, shift))
-
-    def _launch(self) -> None:
-        """Queue one propagation as a graph."""
+    def queue(self) -> None:
         assert self._graph is not None
         self._graph.launch(self.io.stream)
 
-    def _is_probable(self, host: Host) -> bool:
+    def _is_right(self) -> bool:
         """Whether no component of the last case is so improbable that numbers may have been lost."""
-        for root, e in zip(self.io.root.tolist(), self.io.exponent.tolist(), strict=True):
-            if not root > 0 or not host.is_right(math.log2(root) + e):
-                return False
-        return True
-
-    def measure(self, runs: int, cases: Sequence[Evidence]) -> list[float]:
-        io = self.io
-
-        def write(case: Evidence) -> None:
-            write_evidence(case, self._weight_cell, self._state, io.weights)
-            io.upload_weights()
-
-        return device_times(io, runs, cases, write, self._launch)
+        host, roots = self._host, zip(self.io.root.tolist(), self.io.exponent.tolist(), strict=True)
+        return host is None or all(root > 0 and host.is_right(math.log2(root) + e) for root, e in roots)
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         with self.io.lock:
@@ -180,12 +142,4 @@ class LevelEngine:
         if self._graph is not None:
             self._graph.close()
         self._graph = None
-        self.io.release()
-
-    def close(self) -> None:
-        with self.io.lock:
-            if self.io.is_open:
-                self.io.is_open = False
-                with self.device.active():
-                    self.io.stream.synchronize()
-                    self._release()
+        super()._release()

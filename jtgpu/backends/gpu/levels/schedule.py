@@ -15,9 +15,9 @@ import numpy as np
 from ....device.structs import struct
 from ....plans.plan import Plan
 from ..lower import Loop, Lowered, lowered
-from ..program.layout import Places, make_places
+from ..program.layout import TablePlaces, make_places
 from ..program.records import NONE, TASK, RecordPool, contraction_record, record_array
-from ..tile import REFERENCE_SMS, WARPS, Choice, Tiling, Work, candidates, in_better_order
+from ..tile import REFERENCE_SMS, WARPS, TiledStep, TileWork, Tiling, candidates, in_better_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +45,7 @@ MIN_WIDE_LOG = 3  # log2 of the lanes that share a sum, from which on warps may 
 MAX_SPLITS = 64
 
 
-class _Model:
+class LevelModel:
     """The time model, in nanoseconds."""
 
     shapes = tuple((*shape, unroll) for shape, unroll in SHAPES.items())
@@ -60,7 +60,7 @@ class _Model:
                 splits *= 2
         return made
 
-    def times(self, work: Work) -> tuple[float, float]:
+    def times(self, work: TileWork) -> tuple[float, float]:
         (tm, tn), log, wide = work.shape, work.log_lanes, work.wide
         code = work.steps * ((tm + tn) * LOAD_CODE + tm * tn * ADD_CODE)
         code += tm * tn * KEEP_CODE + (tm * tn + log) * FOLD_CODE if log else tm * tn * STORE_CODE
@@ -74,7 +74,7 @@ class _Model:
         return None  # the last block adds the parts
 
 
-MODEL = _Model()
+MODEL = LevelModel()
 
 
 @lru_cache(maxsize=4096)
@@ -89,7 +89,7 @@ LEVEL_NS, START_NS = 1200.0, 6000.0  # nanoseconds on an H100 that the time mode
 
 
 @dataclass(frozen=True)
-class Level:
+class LevelLaunch:
     """One kernel launch."""
 
     first: int  # its first task
@@ -99,7 +99,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Schedule(Places):
+class LevelSchedule(TablePlaces):
     """The input of the kernels of the level engine."""
 
     answers: NDArray[Any]  # (V,) ANSWER
@@ -108,7 +108,7 @@ class Schedule(Places):
     digits: NDArray[Any]  # (D,) DIGIT
     steps: NDArray[Any]  # (K,) STEP
     tasks: NDArray[Any]  # (U,) TASK, level after level
-    levels: tuple[Level, ...]
+    levels: tuple[LevelLaunch, ...]
     n_scratch: int  # cells
     n_counters: int
 
@@ -121,7 +121,7 @@ class Schedule(Places):
 ANSWER = struct("single/levels.cu", "Answer")
 
 
-def make_schedule(plan: Plan, n_sms: int = REFERENCE_SMS) -> Schedule:
+def make_schedule(plan: Plan, n_sms: int = REFERENCE_SMS) -> LevelSchedule:
     """Everything that the level engine needs on the device for a plan."""
     # n_sms: Streaming multiprocessors of the GPU
     # raises TableTooLarge: If the cells cannot be numbered in 32 bits.
@@ -129,60 +129,45 @@ def make_schedule(plan: Plan, n_sms: int = REFERENCE_SMS) -> Schedule:
     places = make_places(program)
     cells = places.table_cell.tolist()
     one = len(cells) - 1
-    maker = _RecordMaker()
+    pool, ops = RecordPool(), list[dict[str, Any]]()
+    n_scratch = n_counters = 0
     chosen = _choose_all(program, REFERENCE_SMS / n_sms)
     for step, (loops, ins, tiling) in zip(program.steps, chosen, strict=True):
-        tables = (*(*ins, one)[:2], step.out)
-        maker.add(loops, tiling, [cells[t] for t in tables], tables)
+        tables, (m, n) = (*(*ins, one)[:2], step.out), tiling.shape
+        op = contraction_record(pool, loops, tiling, [cells[t] for t in tables])
+        op |= zip(("slot_a", "slot_b", "slot_out"), tables, strict=True)
+        ops.append(op | {"shape": m * 8 + n, "wide": int(tiling.wide), "scratch": n_scratch, "counter": n_counters})
+        if tiling.splits > 1:
+            n_scratch += tiling.n_units * (32 >> tiling.log_lanes) * m * n
+            n_counters += tiling.n_units // tiling.splits
     tasks: list[NDArray[Any]] = []
-    levels: list[Level] = []
+    levels: list[LevelLaunch] = []
     n_tasks = 0
     for _, steps in sorted(_by_level(program).items()):
         members = [(i, chosen[i].tiling) for i in steps]
         made = _tasks_of(members)
         floor = max(max(t.latency for _, t in members), sum(t.share for _, t in members) * REFERENCE_SMS / n_sms)
         heavy = any(t.shape in HEAVY for _, t in members)
-        levels.append(Level(n_tasks, len(made) // WARPS, heavy, floor))
+        levels.append(LevelLaunch(n_tasks, len(made) // WARPS, heavy, floor))
         tasks.append(made)
         n_tasks += len(made)
-    digits, offsets = maker.pool.arrays()
+    digits, offsets = pool.arrays()
     answers = zip((cells[t] for t in program.answers), plan.cardinality, plan.posterior_ptr, strict=False)
-    return Schedule(
+    return LevelSchedule(
         **{f.name: getattr(places, f.name) for f in fields(places)},
         answers=np.array(list(answers), ANSWER),
         roots=np.array([x for t in program.roots for x in (cells[t], t)], np.uint32),
-        ops=record_array(maker.ops),
+        ops=record_array(ops),
         digits=digits,
         steps=offsets,
         tasks=np.concatenate(tasks) if tasks else np.zeros(0, TASK),
         levels=tuple(levels),
-        n_scratch=maker.n_scratch,
-        n_counters=maker.n_counters,
+        n_scratch=n_scratch,
+        n_counters=n_counters,
     )
 
 
-class _RecordMaker:
-    """Collects the records of contractions."""
-
-    def __init__(self) -> None:
-        self.ops: list[dict[str, int]] = []
-        self.pool = RecordPool()
-        self.n_scratch = 0
-        self.n_counters = 0
-
-    def add(self, loops: tuple[Loop, ...], tiling: Tiling, cells: Sequence[int], tables: Sequence[int]) -> None:
-        """Add a contraction; `cells` and `tables` of the inputs A and B and of the output."""
-        op = contraction_record(self.pool, loops, tiling, cells)
-        op |= zip(("slot_a", "slot_b", "slot_out"), tables, strict=True)
-        op |= {"shape": tiling.shape[0] * 8 + tiling.shape[1], "wide": int(tiling.wide)}
-        op |= {"scratch": self.n_scratch, "counter": self.n_counters}
-        self.ops.append(op)
-        if tiling.splits > 1:
-            self.n_scratch += tiling.n_units * (32 >> tiling.log_lanes) * tiling.shape[0] * tiling.shape[1]
-            self.n_counters += tiling.n_units // tiling.splits
-
-
-def _choose_all(program: Lowered, scale: float) -> list[Choice]:
+def _choose_all(program: Lowered, scale: float) -> list[TiledStep]:
     """Tilings of all contractions.
 
     Those of a level that leaves the GPU half empty may take more of it, those of a level that fills it several times

@@ -31,7 +31,7 @@ MIN_LOG2 = -126.0  # of the smallest number that float32 holds with all its digi
 
 
 @dataclass(frozen=True)
-class Places:
+class TablePlaces:
     """Places of T tables: those of some contractions, and last the constant 1."""
 
     n_cells: int  # of the arena
@@ -49,7 +49,7 @@ class Places:
         return len(self.table_cell)
 
 
-def make_places(program: Lowered, real: str = "float64", *, factors_only: bool = False) -> Places:
+def make_places(program: Lowered, real: str = "float64", *, factors_only: bool = False) -> TablePlaces:
     """Places for the tables of some contractions, each at the start of a memory sector; with `factors_only` for those
     that no case changes. In float64 the plan's tables keep its places."""
     # raises TableTooLarge: If the cells cannot be numbered in 32 bits.
@@ -80,7 +80,7 @@ def make_places(program: Lowered, real: str = "float64", *, factors_only: bool =
             n = min(CHUNK_ENTRIES, sizes[f] - start)
             chunks.append((cells[f], start, n, f, len(known), len(axes), 0, 0))
         known += axes
-    return Places(
+    return TablePlaces(
         n_cells=at,
         n_factors=plan.n_factors,
         factor_cells=at - 1 if factors_only else max((cells[f] + sizes[f] for f in range(plan.n_factors)), default=0),
@@ -93,7 +93,7 @@ def make_places(program: Lowered, real: str = "float64", *, factors_only: bool =
 
 
 def load_factors(
-    plan: Plan, places: Places, factors: Sequence[NDArray[np.float64]]
+    plan: Plan, places: TablePlaces, factors: Sequence[NDArray[np.float64]]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """The factors as the arena holds them, and every table's slot before a run.
 
@@ -135,7 +135,7 @@ def smallest_entries(factors: Sequence[NDArray[np.float64]]) -> NDArray[np.float
     return smallest
 
 
-def chunks_with_tops(places: Places, pristine: NDArray[Any]) -> NDArray[Any]:
+def chunks_with_tops(places: TablePlaces, pristine: NDArray[Any]) -> NDArray[Any]:
     """The chunks with the largest entry of each."""
     made = places.chunks.copy()
     for chunk in made:

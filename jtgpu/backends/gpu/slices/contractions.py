@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..lower import OUT, A, B, Step, flat_factors, loops_of, lowered, offsets
+from ..lower import OUT, A, B, Contraction, flat_factors, loops_of, lowered, offsets
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +29,7 @@ LOWEST = -1022.0
 RUNNING, KEPT = 1, 2  # the message of the group, or one of those that were kept
 
 
-class Pattern(NamedTuple):
+class SlicePattern(NamedTuple):
     """Which variables have evidence."""
 
     always: tuple[bool, ...]  # (V,) observed in every row, and no weights
@@ -48,12 +48,12 @@ class Load:
 
 
 @dataclass
-class Part:
+class SlicePart:
     """The contractions of some answers."""
 
     maker: SliceMaker
     loads: list[Load]
-    steps: list[Step]
+    steps: list[Contraction]
     phase: list[int]
     message: list[int]  # factors that are the running message itself
     cell: dict[int, int]  # first cell of each table of a sequence
@@ -66,7 +66,7 @@ class SliceMaker:
     """The contractions of a plan's slice for one pattern of evidence."""
 
     def __init__(
-        self, plan: Plan, factors: Sequence[NDArray[np.float64]], pattern: Pattern, answers: bool = True
+        self, plan: Plan, factors: Sequence[NDArray[np.float64]], pattern: SlicePattern, answers: bool = True
     ):  # fmt: skip
         # answers: Whether any variable may have a posterior, else messages alone are answers: then a variable that is
         #     sometimes observed and in no other factor has one state more, "missing"
@@ -102,7 +102,7 @@ class SliceMaker:
         """Cells of a table of a sequence."""
         return math.prod(int(self.cards[v]) for v in self._axes_of(table))
 
-    def loops(self, step: Step) -> tuple[Any, ...]:
+    def loops(self, step: Contraction) -> tuple[Any, ...]:
         """The joint axes of a contraction."""
         return loops_of(self.cards, self.plan.axis_rank, self.scopes, step)
 
@@ -140,19 +140,19 @@ class SliceMaker:
             return None
         return Load(factor, fixed, axes, message) if fixed or axes or message else None
 
-    def part(self, messages: dict[int, int], answers: Sequence[int], first_cell: int) -> Part:
+    def part(self, messages: dict[int, int], answers: Sequence[int], first_cell: int) -> SlicePart:
         """The contractions of some tables, in phases."""
         # messages: Factor to `RUNNING` or `KEPT`
         # first_cell: Of a sequence that tables may use
         loads = {f: self.load(f, messages.get(f, 0)) for f in range(self.plan.n_factors)}
         consts = {f: self.flat[f][self.cells(f)] for f, x in loads.items() if x is None}
         alias: dict[int, int] = {}
-        left: list[Step] = []
+        left: list[Contraction] = []
         for s in (self.program.steps[i] for i in sorted(self.program.needed(answers))):
             ins = [alias.get(t, t) for t in s.ins]
             if len(ins) == 2:
                 ins = self._without_ones(ins, consts)
-            step = Step(s.out, tuple(ins))
+            step = Contraction(s.out, tuple(ins))
             if all(t in consts for t in ins):
                 consts[s.out] = self._folded(step, consts)
             elif len(ins) == 1 and ins[0] not in messages and self._axes_of(s.out) == self._axes_of(ins[0]):
@@ -169,7 +169,7 @@ class SliceMaker:
         left.sort(key=lambda s: level[s.out])
         mine = [x for x in mine if x.factor not in running]  # the message itself, at the beginning of the arena
         shared = {t: consts[t] for t in used if t in consts}
-        part = Part(self, mine, left, [level[s.out] for s in left], running, {}, 0, tables, shared)
+        part = SlicePart(self, mine, left, [level[s.out] for s in left], running, {}, 0, tables, shared)
         self._place(part, {t: phase for t, phase in level.items() if t not in running}, first_cell)
         return part
 
@@ -184,7 +184,7 @@ class SliceMaker:
                 return [other]
         return ins
 
-    def _folded(self, step: Step, consts: dict[int, Any]) -> NDArray[np.float64]:
+    def _folded(self, step: Contraction, consts: dict[int, Any]) -> NDArray[np.float64]:
         """A contraction of constants."""
         loops = self.loops(step)
         x = consts[step.ins[0]][offsets(loops, A)]
@@ -193,7 +193,7 @@ class SliceMaker:
         folded: NDArray[np.float64] = np.bincount(offsets(loops, OUT), x, self.size(step.out)).astype(np.float64)
         return folded
 
-    def _place(self, part: Part, level: dict[int, int], first: int) -> None:
+    def _place(self, part: SlicePart, level: dict[int, int], first: int) -> None:
         """Cells of each table: free ones from its own phase on, until the phase after the last that reads it."""
         # level: Phase of each table that is made
         end = dict(level)

@@ -13,12 +13,12 @@ import numpy as np
 from ....device.context import Device
 from ....device.driver import most_shared
 from ...slices import Side
-from .contractions import Pattern, SliceMaker
+from .contractions import SliceMaker, SlicePattern
 from .evidence import SliceEvidence
 from .group import GpuSliceGroup, whole
 from .kernels import MOST_LANES, GpuProgram, best_arrays
-from .place import Buffers, Place
-from .program import Way
+from .place import CopyBuffers, Place
+from .program import SliceWay
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,9 +40,9 @@ class GpuPasses:
         self._factors, self._lock = list(factors), threading.Lock()
         least = (float(f.min(where=f > 0, initial=1.0)) for f in factors)
         self.lower = sum(math.log2(x) for x in least)  # of the product of numbers of all factors
-        self._makers: dict[Pattern, SliceMaker] = {}
+        self._makers: dict[SlicePattern, SliceMaker] = {}
         self._programs: dict[Any, GpuProgram] = {}
-        self._buffers: dict[int, Buffers] = {}
+        self._buffers: dict[int, CopyBuffers] = {}
         self.times: dict[int, float] = {}  # microseconds of the last call's kernels by the number of the device
 
     def slice_table(
@@ -59,7 +59,7 @@ class GpuPasses:
             self.devices += [d for other in others for d in other.devices]
         return self
 
-    def program(self, pattern: Pattern, way: Way, wanted: Sequence[Any], device: Device) -> GpuProgram:
+    def program(self, pattern: SlicePattern, way: SliceWay, wanted: Sequence[Any], device: Device) -> GpuProgram:
         """The kernels' arguments for one way through a slice."""
         key = (pattern, *_hashable(way), *((e.tobytes(), c) for e, c in wanted), device.ordinal)
         with self._lock:
@@ -70,11 +70,11 @@ class GpuPasses:
                 self._programs[key] = GpuProgram(device, made)
             return self._programs[key]
 
-    def buffers(self, device: Device) -> Buffers:
+    def buffers(self, device: Device) -> CopyBuffers:
         """The page-locked memory of a device."""
         with self._lock:
             if device.ordinal not in self._buffers:
-                self._buffers[device.ordinal] = Buffers(device)
+                self._buffers[device.ordinal] = CopyBuffers(device)
             return self._buffers[device.ordinal]
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class GpuPasses:
             self._programs.clear()
 
 
-def _hashable(way: Way) -> tuple[Any, ...]:
+def _hashable(way: SliceWay) -> tuple[Any, ...]:
     return (way.source.number, way.target.number, way.others, way.columns, way.ahead, way.adds)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...slices import Side, for_blocks, observed
 from ..batch.table import scale_weights
-from .contractions import Pattern
+from .contractions import SlicePattern
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +46,7 @@ class SliceEvidence:
         self.weights, self.log_scale, self.smallest = scaled.values, scaled.log_scale, scaled.smallest
         weight = scaled.first.astype(np.int64)
         weight[weight == 0xFFFFFFFF] = -1
-        self.pattern = Pattern(tuple(always.tolist()), tuple(column.tolist()), tuple(weight.tolist()))
+        self.pattern = SlicePattern(tuple(always.tolist()), tuple(column.tolist()), tuple(weight.tolist()))
 
     @property
     def row_bytes(self) -> int:

@@ -13,12 +13,12 @@ from ....device.structs import filled, struct
 from ...slices import Between
 from .kernels import KERNELS, MOST_LANES
 from .place import Place
-from .program import Way
+from .program import SliceWay
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .contractions import Pattern
+    from .contractions import SlicePattern
     from .evidence import SliceEvidence
     from .kernels import GpuProgram
 
@@ -31,11 +31,11 @@ class Programs(Protocol):
 
     lower: float  # log2 of a number that no product of their entries is below
 
-    def program(self, pattern: Pattern, way: Way, wanted: Sequence[Any], device: Device) -> GpuProgram:
+    def program(self, pattern: SlicePattern, way: SliceWay, wanted: Sequence[Any], device: Device) -> GpuProgram:
         """The kernels' arguments for one way through a slice."""
 
 
-class _Messages:
+class _GroupMessages:
     """n messages of a group in device memory, each (K, lanes)."""
 
     def __init__(self, address: int, n: int, block: tuple[int, int]):
@@ -79,7 +79,7 @@ class GpuSliceGroup:
         self._total, self._exponent = self._put(np.ones(size)), self._put(np.zeros(size, np.int32))
         self._failed, self._lost = self._put(np.full(size, -1, np.int32)), self._put(np.zeros(size, np.int32))
         self._loss, self._late = self._put(np.zeros(size)), self._put(np.zeros(size))
-        self._nothing = _Messages(0, 0, (0, 0))
+        self._nothing = _GroupMessages(0, 0, (0, 0))
 
     def _take(self, n_bytes: int) -> int:
         block = self.place.take(max(n_bytes, 16))
@@ -132,27 +132,27 @@ class GpuSliceGroup:
     def _message_bytes(self) -> int:
         return 8 * self.evidence.n_entries * self.size
 
-    def messages(self, n: int) -> _Messages:
+    def messages(self, n: int) -> _GroupMessages:
         if not n:
             return self._nothing
         with self.place.device.active():
             address = self._take(n * self._message_bytes)
-        return _Messages(address, n, self._blocks[-1])
+        return _GroupMessages(address, n, self._blocks[-1])
 
-    def ones(self) -> _Messages:
+    def ones(self) -> _GroupMessages:
         return self.messages(1)  # the kernel writes ones where a sequence ends
 
-    def load(self, messages: _Messages, i: int) -> None:
+    def load(self, messages: _GroupMessages, i: int) -> None:
         with self.place.device.active():
             source = messages.address + i * self._message_bytes
             self.place.device.copy(self.message, source, self._message_bytes, self.place.stream)
 
-    def store(self, messages: _Messages, i: int) -> None:
+    def store(self, messages: _GroupMessages, i: int) -> None:
         with self.place.device.active():
             target = messages.address + i * self._message_bytes
             self.place.device.copy(target, self.message, self._message_bytes, self.place.stream)
 
-    def read(self, messages: _Messages) -> NDArray[np.float64]:
+    def read(self, messages: _GroupMessages) -> NDArray[np.float64]:
         return self._get(messages.address, (messages.n, self.evidence.n_entries, self.size), np.float64)
 
     def marginals(self, between: Between | None, rows: NDArray[np.int64]) -> _Out:
@@ -195,21 +195,21 @@ class GpuSliceGroup:
         kernels.launch("batch_clear", 1024, 256, self.place.stream, words)
 
     def forward(
-        self, passes: Programs, begin: int, end: int, kept: _Messages, base: int, stride: int, out: _Out
+        self, passes: Programs, begin: int, end: int, kept: _GroupMessages, base: int, stride: int, out: _Out
     ) -> None:
         before, after = self.evidence.sides
-        self._run(passes, Way(before, after, True), (begin, end, base, stride), kept, self._nothing, out)
+        self._run(passes, SliceWay(before, after, True), (begin, end, base, stride), kept, self._nothing, out)
 
-    def again(self, passes: Programs, begin: int, end: int, kept: _Messages, base: int) -> None:
+    def again(self, passes: Programs, begin: int, end: int, kept: _GroupMessages, base: int) -> None:
         before, after = self.evidence.sides
-        out, way = self.marginals(None, self.first), Way(before, after, True)
+        out, way = self.marginals(None, self.first), SliceWay(before, after, True)
         self._run(passes, way, (begin, end, base, 1), kept, self._nothing, out, count=0)
 
     def backward(
-        self, passes: Programs, begin: int, end: int, kept: _Messages, base: int, later: _Messages, out: _Out
+        self, passes: Programs, begin: int, end: int, kept: _GroupMessages, base: int, later: _GroupMessages, out: _Out
     ) -> bool:
         before, after = self.evidence.sides
-        self._run(passes, Way(after, before, False), (begin, end, base, 1), kept, later, out)
+        self._run(passes, SliceWay(after, before, False), (begin, end, base, 1), kept, later, out)
         return False
 
     def choose(self, *_: Any) -> None:
@@ -222,8 +222,8 @@ class GpuSliceGroup:
         raise NotImplementedError
 
     def _run(
-        self, passes: Programs, way: Way, slices: tuple[int, int, int, int], kept: _Messages, later: _Messages,
-        out: _Out, count: int = 1,
+        self, passes: Programs, way: SliceWay, slices: tuple[int, int, int, int], kept: _GroupMessages,
+        later: _GroupMessages, out: _Out, count: int = 1,
     ) -> None:  # fmt: skip
         device, stream = self.place.device, self.place.stream
         way = way._replace(others=out.others, columns=out.columns, adds=out.adds)
@@ -270,4 +270,4 @@ class _Out(NamedTuple):
     place: int
     width: int
     n_rows: int  # of a sequence
-    adds: bool  # see `Way`
+    adds: bool  # see `SliceWay`

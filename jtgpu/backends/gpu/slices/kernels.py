@@ -12,7 +12,7 @@ from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels, loaded_kernels, most_shared
 from ....device.structs import filled, struct
 from .contractions import SliceMaker
-from .program import SliceArrays, SliceParts, Way, slice_arrays
+from .program import SliceArrays, SliceParts, SliceWay, slice_arrays
 from .sums import Wanted
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ BLOCKS_PER_SM = 3  # that share an SM's memory, where at least so many lanes fit
 ENOUGH_LANES = 4
 
 
-def best_arrays(maker: SliceMaker, way: Way, wanted: Wanted, most: int) -> SliceArrays:
+def best_arrays(maker: SliceMaker, way: SliceWay, wanted: Wanted, most: int) -> SliceArrays:
     """The program with as many lanes as pay."""
     # most: Bytes of shared memory of a block
     parts = SliceParts.of(maker, way)

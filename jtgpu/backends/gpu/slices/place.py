@@ -19,7 +19,7 @@ SHARE = 1 << 19  # that a thread copies at a time: each time takes the interpret
 LARGE = 1 << 21  # numbers from which buffers pay
 
 
-class Buffers:
+class CopyBuffers:
     """Page-locked buffers of a device, which calls share."""
 
     def __init__(self, device: Device):
@@ -56,7 +56,7 @@ class Buffers:
 class Place:
     """A device with a stream, and blocks of memory that groups use one after another."""
 
-    def __init__(self, device: Device, buffers: Buffers):
+    def __init__(self, device: Device, buffers: CopyBuffers):
         self.device, self._buffers = device, buffers
         self._blocks: dict[int, list[int]] = {}
         with device.active():

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..batch.tiling import SHAPES, TileMaker
-from ..lower import Step
+from ..lower import Contraction
 from ..program.records import NONE
-from .contractions import KEPT, RUNNING, Load, Part, SliceMaker
-from .sums import Sums, Wanted, sums_of
+from .contractions import KEPT, RUNNING, Load, SliceMaker, SlicePart
+from .sums import EqualSums, Wanted, sums_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +24,7 @@ CONST_A, CONST_B = 16, 32  # bits of a contraction's shape
 TILE_WORDS = 20  # of a tile: mask, then its cells
 
 
-class Way(NamedTuple):
+class SliceWay(NamedTuple):
     """How a message passes a slice, and what else is computed."""
 
     source: Side
@@ -60,19 +60,19 @@ class SliceParts:
     """The contractions of a message's way through a slice."""
 
     maker: SliceMaker
-    way: Way
-    main: Part
-    second: Part  # other answers
+    way: SliceWay
+    main: SlicePart
+    second: SlicePart  # other answers
 
     @classmethod
-    def of(cls, maker: SliceMaker, way: Way) -> SliceParts:
+    def of(cls, maker: SliceMaker, way: SliceWay) -> SliceParts:
         plan = maker.plan
         before, behind = (int(plan.evidence_factor[s.number]) for s in (way.source, way.target))
         n = len(way.source.place)
         answer = int(plan.posterior_table[way.target.number])
         roots = maker.other_roots(way.target) if way.ahead else []
         main = maker.part({before: RUNNING}, [answer, *roots], n)
-        second = Part(maker, [], [], [], [], {}, 0, [], {})
+        second = SlicePart(maker, [], [], [], [], {}, 0, [], {})
         if way.others:
             tables = [int(plan.posterior_table[v]) for v in way.others]
             messages = {before: RUNNING, **({} if way.ahead else {behind: KEPT})}
@@ -82,10 +82,10 @@ class SliceParts:
 
 def slice_arrays(parts: SliceParts, wanted: Wanted, lanes: int) -> SliceArrays:
     """The arrays of a message's way through a slice."""
-    return _Writer(parts, wanted, lanes).arrays()
+    return _ArrayWriter(parts, wanted, lanes).arrays()
 
 
-class _Writer:
+class _ArrayWriter:
     """Writes the arrays of a program."""
 
     def __init__(self, parts: SliceParts, wanted: Wanted, lanes: int):
@@ -126,7 +126,7 @@ class _Writer:
         self._pooled += len(numbers)
         return first
 
-    def cell(self, part: Part, table: int) -> int:
+    def cell(self, part: SlicePart, table: int) -> int:
         """The first number of a table in the arena."""
         if table in part.consts:
             return self._const_cell[part.consts[table].tobytes()]
@@ -179,15 +179,15 @@ class _Writer:
             stride *= int(plan.cardinality[v])
         return self.pool([len(codes) // 2, first, *codes, *cells])
 
-    def _sums(self, sums: Sequence[Sums]) -> tuple[int, int]:
+    def _sums(self, sums: Sequence[EqualSums]) -> tuple[int, int]:
         """The number of sums, and where they are in the pool."""
         rows = [(self.pool(terms), len(terms), x.to + i) for x in sums for i, terms in enumerate(x.terms)]
         return len(rows), self.pool(np.array(rows, np.int64).ravel())
 
-    def _target(self, part: Part, table: int, column: int) -> tuple[int, int, int, int]:
+    def _target(self, part: SlicePart, table: int, column: int) -> tuple[int, int, int, int]:
         return self.cell(part, table), int(table in part.consts), part.maker.size(table), column
 
-    def part(self, part: Part) -> tuple[int, int, int, int]:
+    def part(self, part: SlicePart) -> tuple[int, int, int, int]:
         """Loads and contractions of a part: the first and the number of each."""
         items = [item for x in part.loads for item in self.items(part, x)]
         ops, before = [], -1
@@ -196,7 +196,7 @@ class _Writer:
             before = phase
         return self.add("items", items), len(items), self.add("ops", ops), len(ops)
 
-    def value(self, part: Part, factor: int) -> int:
+    def value(self, part: SlicePart, factor: int) -> int:
         """The first number of a factor among the values."""
         key = factor, bool(part.maker.missing)
         if key not in self._value_cell:
@@ -204,7 +204,7 @@ class _Writer:
             self.values.append(part.maker.flat[factor])
         return self._value_cell[key]
 
-    def items(self, part: Part, x: Load) -> list[tuple[int, ...]]:
+    def items(self, part: SlicePart, x: Load) -> list[tuple[int, ...]]:
         """The cells of a factor that is loaded."""
         maker, pattern, plan = part.maker, part.maker.pattern, part.maker.plan
         strides, scope = maker.strides(x.factor), plan.table_scopes[x.factor]
@@ -221,7 +221,7 @@ class _Writer:
         more = (axes, len(x.fixed), len(rows), x.message)
         return [(value + c, to + i * self.lanes, *more, places[i], i) for i, c in enumerate(cells)]
 
-    def _op(self, part: Part, step: Step, sync: int) -> tuple[int, ...]:
+    def _op(self, part: SlicePart, step: Contraction, sync: int) -> tuple[int, ...]:
         loops = part.maker.loops(step)
         tiles = self.tile_maker.tiles(loops, len(step.ins) == 1, None)
         tm, tn = SHAPES[tiles.shape]

@@ -20,33 +20,33 @@ MOST_GROUP = 36  # configurations
 Wanted = Sequence[tuple["NDArray[np.int64]", int]]  # the state of a variable in each entry; first column
 
 
-class Sums(NamedTuple):
+class EqualSums(NamedTuple):
     """Sums of the same number of terms."""
 
     terms: NDArray[np.int64]  # (sums, terms) places in the table, groups behind it
     to: int  # place, or column, of the first
 
 
-def sums_of(wanted: Wanted, n: int) -> tuple[list[Sums], list[Sums]]:
+def sums_of(wanted: Wanted, n: int) -> tuple[list[EqualSums], list[EqualSums]]:
     """Sums for groups, and those for each variable."""
     # n: Entries of the table
     states = [s for s, _ in wanted]
     cards = [int(s.max()) + 1 for s in states]
-    groups: list[Sums] = []
-    variables: list[Sums] = []
+    groups: list[EqualSums] = []
+    variables: list[EqualSums] = []
     if n <= MOST_TERMS * min(cards, default=1):
         made = [_by_kind(s, np.arange(n), card) for s, card in zip(states, cards, strict=True)]
-        variables = [Sums(x, column) for x, (_, column) in zip(made, wanted, strict=True)]
+        variables = [EqualSums(x, column) for x, (_, column) in zip(made, wanted, strict=True)]
     else:
         at = n
         for own, members in _groups(cards):
             size = int(np.prod([cards[v] for v in members]))
             kind = np.ravel_multi_index([states[v] for v in members], [cards[v] for v in members])
-            groups.append(Sums(_by_kind(kind, np.arange(n), size), at))
+            groups.append(EqualSums(_by_kind(kind, np.arange(n), size), at))
             digits = np.unravel_index(np.arange(size), [cards[v] for v in members])
             for v in own:
                 terms = _by_kind(digits[members.index(v)], at + np.arange(size), cards[v])
-                variables.append(Sums(terms, wanted[v][1]))
+                variables.append(EqualSums(terms, wanted[v][1]))
             at += size
     return groups, variables
 

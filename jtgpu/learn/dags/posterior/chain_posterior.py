@@ -22,6 +22,7 @@ from ...state_file import StateFile
 from ..best_graph import BestGraph, graph_of_order
 from ..candidate_tables import CandidateTables
 from ..chains import orders, partitions
+from ..chains.blocks import BlockMover
 from ..chains.diagnostics import Estimate, effective_samples
 from ..chains.gpu_movers import GpuOrderMover, GpuPartitionMover
 from ..chains.movers import ClusterMover, Mover, OrderMover, PartitionMover, TemperedMover
@@ -126,19 +127,23 @@ def replicas_of(tempering: object, prior: object, backend: str) -> int | str:
     return whole_number("tempering", tempering, 2)
 
 
-def chain_source(
+def chain_source(  # noqa: PLR0913
     task: LearningTask, candidates: object, stop: Stop, *, n_chains: int, replicas: int | str, cluster: Any,
-    checkpoint: str | Path | None,
+    checkpoint: str | Path | None, n_blocks: int = 0,
 ) -> ChainSource:  # fmt: skip
     """Tables and first states of the chains, which continue from a checkpoint if there is one."""
     sets = chain_sets(task, candidates)
     tables = sets.chain_tables
     task.say(f"{n_chains} chains over orders look for the graphs to start from")
     first = _first_orders(task, sets.tables, n_chains)
-    run = _gpu_run(task, tables, first) if task.backend == "gpu" else _cpu_run(task, sets, first, replicas, cluster)
+    if task.backend == "gpu":
+        run = _gpu_run(task, tables, first)
+    else:
+        run = _cpu_run(task, sets, first, replicas, cluster, n_blocks)
     file = None
     if checkpoint is not None:
         kind = f"{n_chains}, {run.mover.name}" + (f", tempering {replicas}" if replicas else "")
+        kind += f" {n_blocks}" if n_blocks else ""
         file = StateFile(checkpoint, digests(task, tables, kind), interval=INTERVAL, advice="delete the file first")
         run.resume(file)
     after_round = _AfterRound(file, task.say, stop.tolerance, run.state.n_steps)
@@ -149,7 +154,7 @@ def chain_source(
 
 
 def _cpu_run(
-    task: LearningTask, sets: ChainSets, first: orders.OrderChains, replicas: int | str, cluster: Any
+    task: LearningTask, sets: ChainSets, first: orders.OrderChains, replicas: int | str, cluster: Any, n_blocks: int
 ) -> ChainRun:
     """Chains on this machine or a cluster, from chains over orders."""
     tables, seed, threads = sets.chain_tables, task.seed, task.threads
@@ -162,6 +167,8 @@ def _cpu_run(
     if task.prior.name == "order":
         return ChainRun(on_cluster(mover), state)
     start = partitions.start_chains(mover.graphs(state), tables.candidates)
+    if n_blocks:
+        return ChainRun(on_cluster(BlockMover(tables, sets.tables, seed, threads, n_blocks)), start)
     if replicas == "auto":
         tempered = on_cluster(TemperedMover(tables, seed, threads))
         return ChainRun(on_cluster(PartitionMover(tables, seed, threads)), start, tempered)

@@ -27,10 +27,13 @@ from ..candidate_tables import CandidateTables, all_parents
 from ..chains.run import MAX_STEPS, Stop
 from ..exact import draw_by_orders, draw_by_partitions, exact_by_orders, exact_by_partitions
 from ..gpu_exact import GpuExact
+from ..scores.coded import MISSING_CHOICES
 from ..scores.ranks import n_parent_sets, parent_masks
 from ..scores.rules import Score, ScoreFunction
 from ..scores.score_table import learn_backend
 from ..task import learning_task
+from .augmentation import CHAINS as AUGMENTED
+from .augmentation import augmented_posterior
 from .averaging import MAX_ENUMERATED, PROPERTIES, exact_properties
 from .chain_posterior import chain_source, replicas_of
 from .records import DataSummary, Diagnostics, PosteriorRecord, data_summary
@@ -92,7 +95,8 @@ def posterior(  # noqa: PLR0913
         ``"order"``, a graph is weighted by the number of orders of the variables that it allows: chains over orders
         mix faster, but the probabilities differ from those of ``"uniform"``, often by more than 0.1.
     max_parents, states, continuous, missing, weights, interventions, constraints, read
-        As for `jtgpu.learn.structure`.
+        As for `jtgpu.learn.structure`. ``missing="augment"`` draws the missing cells together with the graphs, by
+        `chains` whose steps each fill the table again (default: 4 chains); with ``"bdeu"``, ``"k2"`` and ``"bdj"``.
     seed : int
         The same seed gives the same result, for any number of threads.
     seconds : float, optional
@@ -109,8 +113,10 @@ def posterior(  # noqa: PLR0913
         at most 1.05, or after so many ``steps`` (default 4,000,000). ``tempering``: the number of replicas of each
         chain over partitions, at levels between the posterior and a flatter distribution: chains leave graphs that are
         far better than all neighbours, but take as many times longer. ``"auto"``: 8, from a quarter of the run on, if
-        nested R-hat exceeds 1.05. Chains are saved in ``checkpoint`` every 30 seconds; if it exists, they continue from
-        it, with the same result as without the interruption.
+        nested R-hat exceeds 1.05. ``blocks``: so many times after each 1,000 steps, the parents of a variable and three
+        of its candidate parents are drawn together, exactly: chains then pass between graphs that differ in several
+        turned arcs, which single moves and tempering seldom do. Chains are saved in ``checkpoint`` every 30 seconds; if
+        it exists, they continue from it, with the same result as without the interruption.
     compute : Compute or {"cpu", "gpu"}
         On GPUs, families are scored, exact posteriors are summed on the first one, and each chain runs as 512 replicas.
         Chains can run on a Ray cluster. The result does not depend on threads, devices and cluster. A function
@@ -147,6 +153,7 @@ def posterior(  # noqa: PLR0913
     (0.4969, 'exact')
     """
     choice("method", method, POSTERIOR_METHODS)
+    choice("missing", missing, (*MISSING_CHOICES, "augment"))
     least = math.inf if seconds is None else number("seconds", seconds, above=0.0)
     stop = Stop(chains.tolerance, chains.steps or MAX_STEPS, least)
     n_chains = CHAINS if chains.n_chains == "auto" else whole_number("n_chains", chains.n_chains, 4)
@@ -157,15 +164,26 @@ def posterior(  # noqa: PLR0913
         cluster = late_imports.cluster().as_cluster(cluster)
         if backend == "gpu":
             raise ArgumentError("a cluster runs chains on CPUs; use backend='cpu', or the GPUs of this machine only")
-    replicas = replicas_of(chains.tempering, graph_prior, backend)
+    replicas, n_blocks = replicas_of(chains.tempering, graph_prior, backend), whole_number("blocks", chains.blocks, 0)
+    if n_blocks and (replicas or graph_prior == "order" or backend == "gpu"):
+        raise ArgumentError("blocks are drawn in chains over partitions on the CPU, without tempering")
     checkpoint = None if chains.checkpoint is None else new_file_path("checkpoint", chains.checkpoint)
     callback("progress", compute.progress)
     task = learning_task(
         data, score=score, ess=ess, graph_prior=graph_prior, max_parents=max_parents, states=states,
         continuous=continuous, missing=missing, weights=weights, interventions=interventions, seed=seed,
-        seconds=None if checkpoint is not None else seconds, constraints=constraints, search=search, read=read,
-        compute=compute,
+        seconds=None if checkpoint is not None or missing == "augment" else seconds, constraints=constraints,
+        search=search, read=read, compute=compute,
     )  # fmt: skip
+    if missing == "augment" and task.coded.has_gaps:
+        if method == "exact" or cluster is not None or checkpoint is not None or backend == "gpu" or chains.tempering:
+            raise ArgumentError(
+                "missing='augment' runs chains of its own on this machine's CPU: it takes no method='exact', cluster=, "
+                "checkpoint, tempering or GPU"
+            )
+        own = AUGMENTED if chains.n_chains == "auto" else n_chains
+        task = replace(task.restricted(search.candidates), say=cast(Any, compute.progress or task.say))
+        return augmented_posterior(task, own, stop, chains.steps)
     notes = (AVAILABLE,) if task.coded.has_gaps else (NUMBERS_LAST,) if task.rule.name == "bic-cg" else ()
     task = replace(task, notes=notes, say=cast(Any, compute.progress or task.say))
     by_orders = task.prior.name == "order"
@@ -178,8 +196,9 @@ def posterior(  # noqa: PLR0913
             if method == "exact":
                 raise TableTooLarge(f"{error}; use method='mcmc'", error.entries, error.needed, error.limit) from None
     source = chain_source(
-        task, search.candidates, stop, n_chains=n_chains, replicas=replicas, cluster=cluster, checkpoint=checkpoint
-    )
+        task, search.candidates, stop, n_chains=n_chains, replicas=replicas, cluster=cluster, checkpoint=checkpoint,
+        n_blocks=n_blocks,
+    )  # fmt: skip
     estimated = source.advance(stop if checkpoint is not None else stop._replace(seconds=task.time.left))
     if not estimated.converged:
         warnings.warn(_unconverged(estimated), UserWarning, stacklevel=outside())
@@ -190,7 +209,7 @@ def posterior(  # noqa: PLR0913
 
 AVAILABLE = (
     "rows with missing cells were scored by available cases: equivalent graphs then have different scores, so "
-    "directions may look certain that the data cannot tell; compare with missing='drop'"
+    "directions may look certain that the data cannot tell; use missing='augment'"
 )
 
 

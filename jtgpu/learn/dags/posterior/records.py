@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
+
 from ....util.arrays import Floats, Ints
 from ..structure import named_candidates, structure_of
 
@@ -94,6 +96,32 @@ class Diagnostics(NamedTuple):
         if self.low_coverage:
             lines.append(self.low_coverage)
         return [*lines, *self.notes]
+
+
+class Cells(NamedTuple):
+    """Missing cells, and the probabilities of their states.
+
+    Attributes
+    ----------
+    names : tuple of str
+    rows, columns : (M,) ndarray of int64
+        Places of the cells in the table that was used.
+    probabilities : (M, S) ndarray of float64
+        Shares of the states in the draws of each cell, in the order of the states.
+    missing_mean : dict of str to float
+        By variable, the mean over its gaps of the largest probability: 1 if all of them are known.
+    """
+
+    names: tuple[str, ...]
+    rows: Ints
+    columns: Ints
+    probabilities: Floats
+
+    @property
+    def missing_mean(self) -> dict[str, float]:
+        """How well the gaps of each variable are known."""
+        best = self.probabilities.max(axis=1)
+        return {self.names[v]: float(best[self.columns == v].mean()) for v in np.unique(self.columns).tolist()}
 
 
 class PosteriorRecord(NamedTuple):

@@ -23,7 +23,8 @@ from ..graphs import fitted_network
 from ..scores.numeric_table import NumericTable, cases_like, with_states
 from .arcs import ArcProbabilities, ArcTable
 from .averaging import AveragedNetworks, arcs_of, clique_entries, distinct, evenly, fewest_errors, most_probable_first
-from .records import GraphSource, PosteriorRecord
+from .effects import effect_over_graphs
+from .records import Cells, GraphSource, PosteriorRecord
 
 if TYPE_CHECKING:
     import networkx
@@ -80,7 +81,11 @@ class StructurePosterior(ArcProbabilities):
         Rows that were left out because of missing cells.
     trace : (C, T) ndarray of float64
         ln weight of the states of the chains; empty if exact.
+    cells : Cells or None
+        With ``missing="augment"``, the probabilities of the missing cells: ``cells.missing_mean``.
     """
+
+    cells: Cells | None = None
 
     def __init__(self, record: PosteriorRecord, source: GraphSource):
         table, d = record.table, record.diagnostics
@@ -221,6 +226,8 @@ class StructurePosterior(ArcProbabilities):
         every = arcs_of(graphs, self._record.parents)
         networks = [fitted_network(cases, arcs, self._record.ess, known) for arcs in every]
         return AveragedNetworks(networks, weights, max_entries=limit, backend=backend, threads=threads)
+
+    effect = effect_over_graphs
 
     def more(self, *, steps: int | None = None, seconds: float | None = None) -> StructurePosterior:
         """Continue the chains: the posterior after more steps; itself if it is exact.

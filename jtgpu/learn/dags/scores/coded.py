@@ -20,7 +20,7 @@ from ....model.states import REJECTED, StateLookup, StateValues
 from ....util.arguments import described, several
 from ....util.arrays import Bools, Ints
 from ....util.calls import outside
-from ....util.cells import MissingReport, is_na_word, warn_of_few
+from ....util.cells import MissingReport, few_left, is_na_word
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 NO_STATE = 255  # in place of the state of a missing cell
 MISSING_CHOICES = ("error", "drop", "available")
+DRAWN = ("augment", "em")  # how learning of graphs fills missing cells; their rows are kept
 CONSTANT_CHOICES = ("error", "drop")
 MAX_ROWS = 2**31 - 1  # sum of weights: counts are int32
 MIN_EQUAL = 5  # rows in which two columns are equal
@@ -159,18 +160,18 @@ def complete_rows(
 ) -> tuple[NDArray[np.uint8], Ints | None, int, Bools]:  # fmt: skip
     """States of the rows that are used, (n, N), their weights, the number of rows with gaps, and which are used."""
     gaps = [c < 0 for c in columns]
-    if missing == "available":
+    if missing == "available" or missing in DRAWN:
         incomplete = np.logical_and.reduce(gaps)
     else:
         incomplete = np.logical_or.reduce(gaps)
-    if incomplete.any() and missing != "available":
+    if incomplete.any() and missing != "available" and missing not in DRAWN:
         row = int(np.argmax(incomplete))
         column = next(name for name, gap in zip(names, gaps, strict=True) if gap[row])
         share = f"{int(incomplete.sum())} of {len(incomplete)} rows have missing cells"
         if missing == "error":
             keep = (
-                ", missing='available' with score='bic' keeps them, but then directions that the data cannot tell may "
-                "look certain"
+                ", missing='augment' of learn.posterior and 'em' of learn.structure fill them in; 'available' with "
+                "score='bic' keeps them, but then directions that the data cannot tell may look certain"
             )
             raise DataError(
                 f"row {row}: column {column!r} has a missing value ({'; '.join([share, *cells.lines()])}); "
@@ -179,8 +180,9 @@ def complete_rows(
         if incomplete.all():
             raise DataError(f"{share}; missing='drop' leaves none")
     whole = ~incomplete
-    if missing == "drop":
-        warn_of_few(int(whole.sum()), len(whole), cells.cells)
+    if missing == "drop" and (text := few_left(int(whole.sum()), len(whole), cells.cells)):
+        hint = "" if has_numbers else ": missing='augment' of learn.posterior, 'em' of learn.structure"
+        raise DataError(f"{text}{hint}")
     if weights is not None:
         whole &= weights > 0
         weights = weights[whole]

@@ -11,6 +11,7 @@ import numpy as np
 
 from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels, most_shared
+from ....device.structs import struct
 from ....errors import ArgumentError, TableTooLarge
 from ..chain_records import BY_CELLS, BY_FAMILY
 from .ranks import binomial_table, n_parent_sets
@@ -97,35 +98,8 @@ SLICED_BYTES = 96 << 10  # words of a prefix in shared memory, all of them
 MARGIN_BYTES = 256 << 20  # of the counts of prefixes with one further variable
 WARPS = ((192, 8), (64, 4))  # words from which so many warps share them
 
-SETS = np.dtype(
-    [
-        (name, np.uint64)
-        for name in (
-            "planes", "lasts", "start", "cards", "codes", "weights", "binomials", "segments", "products", "shapes",
-            "functions", "first_tile", "values", "cells", "n_sets", "n_prefixes", "begin", "n_tiles", "max_cells",
-            "origin",
-        )
-    ]
-    + [
-        (name, np.uint32)
-        for name in (
-            "n", "n_planes", "n_rows", "n_cases", "n_segments", "n_functions", "n_tabulated", "n_values", "size",
-            "tile", "most_combos", "tile_words", "most_at_once", "first_value", "stride", "most_configs",
-        )
-    ]
-    + [("margins", np.uint64), ("first_prefix", np.uint64)]
-)  # fmt: skip
-FAMILIES = np.dtype(
-    [
-        (name, np.uint64)
-        for name in (
-            "families", "parents", "number", "cards", "parent_row", "binomials", "scores", "n_scores", "first",
-            "n_parent_sets", "n_warps",
-        )
-    ]
-    + [("penalty", np.float64)]
-    + [(name, np.uint32) for name in ("n", "first_child", "is_single", "pad")]
-)  # fmt: skip
+SETS = struct("learn/counts.cuh", "Sets")
+FAMILIES = struct("learn/scores.cu", "Families")
 
 
 def _pairs_of_prefixes(n: int, size: int) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ....device.context import Device, Memory, open_devices
 from ....device.driver import Arguments, Kernels
+from ....device.structs import struct
 from .gpu_device import BINOMIAL_SIZES, FILL_THREADS, MAX_PARENTS
 from .gpu_scores import fill_together
 from .numeric_scores import BGeConstants, bge_constants, bge_matrix
@@ -19,11 +20,7 @@ if TYPE_CHECKING:
 
     from .numeric_table import NumericTable
 
-FAMILIES = np.dtype(
-    [(name, np.uint64) for name in ("sums", "binomials", "scores", "n_scores", "first", "n_warps")]
-    + [(name, np.float64) for name in ("constant", "of_child")]
-    + [(name, np.uint32) for name in ("n", "first_child")]
-)  # fmt: skip
+FAMILIES = struct("learn/bge.cu", "Families")
 
 
 class DeviceNumberScores:

@@ -27,6 +27,7 @@ from ....util.text_table import counted
 from ...columns import read_data
 from .coded import (
     CONSTANT_CHOICES,
+    DRAWN,
     MAX_ROWS,
     MISSING_CHOICES,
     CodedTable,
@@ -187,7 +188,7 @@ def code_table(  # noqa: PLR0913
     # na_values: str or iterable of str: See `jtgpu.learn.structure`
     # constant: {"error", "drop"}: See `jtgpu.learn.structure`
     # interventions: Name of a column, which is no variable, or mapping from variable to rows in which it was set
-    choice("missing", missing, MISSING_CHOICES)
+    choice("missing", missing, (*MISSING_CHOICES, *DRAWN))
     choice("constant", constant, CONSTANT_CHOICES)
     if isinstance(data, CodedTable):
         if states is not None or weights is not None or interventions is not None:

@@ -22,6 +22,7 @@ from ....util.options import Data, Devices, Interventions, LearnBackend, Missing
 from ....util.system import free_memory, parse_bytes
 from ...state_file import DAMAGED, archive, read_arrays
 from .candidate_scores import numeric_scores, require_kind
+from .coded import MISSING_CHOICES
 from .given_scores import SUFFIXES, empty_scores, function_scores, read_scores, scores_text
 from .gpu_device import MAX_PARENTS, gpu_can_score
 from .gpu_numbers import gpu_bge_scores
@@ -265,6 +266,7 @@ def score_table(  # noqa: PLR0913
     0.393
     """
     rule = ScoreRule(GIVEN if callable(score) else score, ess)
+    choice("missing", missing, MISSING_CHOICES)
     coded = table_of(
         data, rule, continuous, states=states, missing=missing, weights=weights, read=read,
         interventions=interventions,

@@ -1,0 +1,228 @@
+"""A network of any kind as the page edits it: a list of nodes, to and from JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from msgspec import Struct, field
+
+from ..model.decisions import DecisionNetwork
+from ..model.dynamic import DynamicNetwork
+from ..model.gaussian import Gaussian
+from ..model.mixed import MixedNetwork
+from ..model.network import BayesianNetwork
+from ..model.noisy import NoisyMax
+from .requests import Refusal
+from .trees import AnyNetwork, network_kind
+
+Tables = dict[str, list[float]]
+
+
+class EditedVariable(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """A node with its numbers; the last axis, its own states, varies fastest."""
+
+    name: str
+    kind: Literal["chance", "decision", "utility", "number"] = "chance"
+    states: list[str] = field(default_factory=list)  # options of a decision; of utilities and numbers none
+    parents: list[str] = field(default_factory=list)
+    lags: list[int] = field(default_factory=list)  # slices back, of each parent; default: the same slice
+    static: bool = False  # of a network over time: exists once
+    cpt: list[float] = field(default_factory=list)  # of a utility its table; a number's means for its discrete parents
+    start: list[list[float]] = field(default_factory=list)  # CPTs of the first slices
+    coefficients: Tables = field(default_factory=dict)  # of a number, by numeric parent
+    sd: list[float] = field(default_factory=list)  # of a number
+    # of a noisy-OR or noisy-MAX in place of the CPT: a row for each state of each parent, and that of the leak
+    noisy: list[list[float]] = field(default_factory=list)
+    attributes: dict[str, Any] = field(default_factory=dict)  # of the node in its file, such as the position
+    potential: dict[str, Any] = field(default_factory=dict)  # of its numbers in the file
+
+
+class EditedNetwork(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """A network as the page edits it."""
+
+    title: str = ""
+    combine: str = "sum"  # of utilities
+    slices: bool = False  # whether it is a template of slices
+    attributes: dict[str, Any] = field(default_factory=dict)
+    variables: list[EditedVariable]
+
+
+def edited_network(net: AnyNetwork) -> EditedNetwork:
+    """A network in the form that `network_of_page` takes."""
+    # raises Refusal: If it is a Markov network, or over time and has numbers.
+    if isinstance(net, DynamicNetwork):
+        return EditedNetwork(title=net.name, slices=True, variables=[_edited_over_time(net, v) for v in net])
+    if not isinstance(net, (BayesianNetwork, DecisionNetwork, MixedNetwork)):
+        raise Refusal(
+            "unsupported", f"a {network_kind(net)} network cannot be edited here; save it as a file, and edit that"
+        )
+    made = EditedNetwork(title=net.name, variables=[])
+    about = net.discrete.attributes if isinstance(net, MixedNetwork) else net.attributes
+    made.attributes = dict(about.get("net", {}))
+    names = [*net]
+    if isinstance(net, DecisionNetwork):
+        made.combine = net.combine
+        names += net.utilities
+    for v in names:
+        one = EditedVariable(name=v, parents=[*net.parents(v)])
+        one.attributes = dict(about.get("node", {}).get(v, {}))
+        one.potential = dict(about.get("potential", {}).get(v, {}))
+        if isinstance(net, DecisionNetwork) and v in net.utilities:
+            one.kind, one.cpt = "utility", _flat(net.utility(v))
+        elif isinstance(net, MixedNetwork) and net.is_number(v):
+            x, shape = net.gaussian(v), [len(net.states(p)) for p in net.discrete_parents(v)]
+            one.kind, one.cpt = "number", _flat(np.broadcast_to(x.mean, shape))
+            one.sd = _flat(np.broadcast_to(x.sd, shape))
+            one.coefficients = {p: _flat(np.broadcast_to(c, shape)) for p, c in x.coefficients.items()}
+        else:
+            one.states = [*net.states(v)]
+            if isinstance(net, DecisionNetwork) and v in net.decisions:
+                one.kind = "decision"
+            else:
+                one.noisy = _noisy_rows(one.potential, [len(net.states(p)) for p in one.parents], len(one.states))
+                one.cpt = [] if one.noisy else _flat(net.cpt(v))  # the table may be too large
+        made.variables.append(one)
+    return made
+
+
+def _flat(table: Any) -> list[float]:
+    return np.asarray(table).ravel().tolist()
+
+
+def _noisy_rows(kept: dict[str, Any], cards: list[int], k: int) -> list[list[float]]:
+    """The rows of a noisy-OR or noisy-MAX that a file or the page stored, in the order of the parents' states."""
+    numbers, order = kept.get("noisy_max"), kept.get("noisy_strengths")
+    if numbers is None or order is None or len(order) != sum(cards) or len(numbers) != (sum(cards) + 1) * k:
+        return []
+    rows = np.reshape(numbers, (-1, k)).tolist()
+    first = np.repeat(np.cumsum([0, *cards])[:-1], cards)  # number of the first row of each row's parent
+    made = [*rows]
+    for row, at, state in zip(rows, first, order, strict=False):
+        made[at + state] = row
+    return made
+
+
+def _edited_over_time(net: DynamicNetwork, v: str) -> EditedVariable:
+    above = net.parents(v)
+    lags = [lag for _, lag in above]
+    return EditedVariable(
+        name=v, states=[*net.states(v)], parents=[p for p, _ in above], lags=lags if any(lags) else [],
+        static=v in net.static, cpt=_flat(net.cpt(v)), start=[_flat(table) for table in net.start(v)],
+    )  # fmt: skip
+
+
+def network_of_page(edited: EditedNetwork) -> AnyNetwork:
+    """Check and build a network."""
+    # raises Refusal: If names repeat, a table has another number of entries than its states and parents need, or the
+    #     kinds of nodes do not go together.
+    nodes: dict[str, EditedVariable] = {}
+    for v in edited.variables:
+        if v.name in nodes:
+            raise Refusal("invalid-body", f"there are two variables {v.name!r}", variable=v.name)
+        nodes[v.name] = v
+        has_states = v.kind in ("chance", "decision")
+        if has_states and not v.states:
+            raise Refusal("invalid-body", f"variable {v.name!r} has no states", variable=v.name)
+        if not has_states and v.states:
+            raise Refusal("invalid-body", f"the {v.kind} {v.name!r} cannot have states", variable=v.name)
+    kinds = {v.kind for v in edited.variables}
+    with_decisions = kinds & {"decision", "utility"}
+    if "number" in kinds and with_decisions:
+        raise Refusal("invalid-body", "a network with decisions cannot have numbers: make intervals of them")
+    if edited.slices:
+        if kinds - {"chance"}:
+            raise Refusal("invalid-body", f"a network over time cannot have a {min(kinds - {'chance'})} here")
+        return _over_time(edited, nodes)
+    states: dict[str, Any] = {v.name: v.states for v in nodes.values() if v.kind != "utility"}
+    parents = {v.name: v.parents for v in nodes.values()}
+    tables: dict[str, Any] = {}
+    potential = {v.name: _tuples(v.potential) for v in nodes.values() if v.potential}
+    for v in nodes.values():
+        if v.kind == "number":
+            states[v.name], tables[v.name] = float, _gaussian(v, nodes)
+        elif v.kind != "decision":
+            tables[v.name], noisy = _table(v, nodes)
+            if noisy:
+                potential[v.name] = potential.get(v.name, {}) | noisy
+    attributes = {
+        "net": _tuples(edited.attributes), "potential": potential,
+        "node": {v.name: _tuples(v.attributes) for v in nodes.values() if v.attributes},
+    }  # fmt: skip
+    more: dict[str, Any] = {"name": edited.title, "attributes": {kind: x for kind, x in attributes.items() if x}}
+    if "number" in kinds:
+        return MixedNetwork(states, parents, tables, **more)
+    if not with_decisions:
+        return BayesianNetwork(states, parents, tables, **more)
+    return DecisionNetwork(
+        states, parents, {v: table for v, table in tables.items() if nodes[v].kind == "chance"},
+        utilities={v: table for v, table in tables.items() if nodes[v].kind == "utility"},
+        decisions=[v.name for v in nodes.values() if v.kind == "decision"], combine=edited.combine, **more,
+    )  # fmt: skip
+
+
+def _tuples(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Attributes as readers of files make them, which have no lists."""
+
+    def made(value: Any) -> Any:
+        return tuple(map(made, value)) if isinstance(value, list) else value
+
+    return {key: made(value) for key, value in attributes.items()}
+
+
+def _shaped(v: EditedVariable, numbers: list[float], parents: Sequence[str], nodes: dict[str, EditedVariable]) -> Any:
+    """Numbers with an axis for each parent that is known, and one for the node's own states."""
+    shape = [len(nodes[p].states) for p in parents if p in nodes] + [len(v.states)] * bool(v.states)
+    n = int(np.prod(shape, dtype=object))
+    what = {"utility": "table", "number": "Gaussian"}.get(v.kind, "CPT")
+    if any(p not in nodes for p in parents):
+        return np.array(numbers)  # the network names the parent
+    if len(numbers) != n:
+        raise Refusal(
+            "invalid-body", f"the {what} of {v.name!r} has {len(numbers):,} entries, expected {n:,}", variable=v.name
+        )
+    return np.array(numbers).reshape(shape)
+
+
+def _table(v: EditedVariable, nodes: dict[str, EditedVariable]) -> tuple[Any, dict[str, Any]]:
+    """The CPT of a node, or the table of a utility; and what is stored of a noisy one."""
+    if not v.noisy or v.kind != "chance":
+        return _shaped(v, v.cpt, v.parents, nodes), {}
+    cards = [len(nodes[p].states) if p in nodes else 0 for p in v.parents]
+    if len(v.noisy) != sum(cards) + 1:
+        raise Refusal(
+            "invalid-body", f"the strengths of {v.name!r} have {len(v.noisy):,} rows, expected {sum(cards) + 1:,}: one "
+            "for each state of each parent, and the leak", variable=v.name,
+        )  # fmt: skip
+    ends = np.cumsum([0, *cards]).tolist()
+    made = NoisyMax([v.noisy[a:b] for a, b in pairwise(ends)], v.noisy[-1])
+    return made, made.attributes
+
+
+def _gaussian(v: EditedVariable, nodes: dict[str, EditedVariable]) -> Gaussian:
+    discrete = [p for p in v.parents if p not in nodes or nodes[p].kind != "number"]
+    coefficients = {p: _shaped(v, numbers, discrete, nodes) for p, numbers in v.coefficients.items()}
+    return Gaussian(_shaped(v, v.cpt, discrete, nodes), coefficients, _shaped(v, v.sd, discrete, nodes))
+
+
+def _over_time(edited: EditedNetwork, nodes: dict[str, EditedVariable]) -> DynamicNetwork:
+    cpts, start, parents = {}, {}, {}
+    for v in nodes.values():
+        lags = v.lags or [0] * len(v.parents)
+        if len(lags) != len(v.parents):
+            what = f"{v.name!r} has {len(lags)} lags for {len(v.parents)} parents"
+            raise Refusal("invalid-body", what, variable=v.name)
+        parents[v.name] = [(p, lag) if lag else p for p, lag in zip(v.parents, lags, strict=True)]
+        cpts[v.name] = _shaped(v, v.cpt, v.parents, nodes)
+        firsts = [
+            _shaped(v, numbers, [p for p, lag in zip(v.parents, lags, strict=True) if lag <= t], nodes)
+            for t, numbers in enumerate(v.start)
+        ]
+        if firsts:
+            start[v.name] = firsts[0] if len(firsts) == 1 else firsts
+    static = [v.name for v in nodes.values() if v.static]
+    return DynamicNetwork(
+        {v.name: v.states for v in nodes.values()}, parents, cpts, start=start, static=static, name=edited.title
+    )

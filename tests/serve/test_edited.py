@@ -1,0 +1,99 @@
+"""Networks of every kind to the page's JSON and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+import jtgpu
+from jtgpu.serve.edited import EditedNetwork, edited_network, network_of_page
+from jtgpu.serve.requests import Refusal
+from tests.decisions.test_policies import oil
+from tests.dynamic.test_posteriors import umbrella
+
+
+def body() -> jtgpu.MixedNetwork:
+    """Numbers with parents of both kinds."""
+    gaussian = jtgpu.Gaussian
+    return jtgpu.MixedNetwork(
+        {"sex": ["f", "m"], "age": float, "height": float},
+        {"height": ["age", "sex"]},
+        {"sex": [0.5, 0.5], "age": gaussian(40, sd=12), "height": gaussian([165, 178], {"age": -0.05}, sd=7)},
+        name="body", attributes={"node": {"height": {"position": (30, 40)}}},
+    )  # fmt: skip
+
+
+def noisy() -> jtgpu.BayesianNetwork:
+    """A noisy-OR as a file gives it, with its strengths."""
+    made = jtgpu.NoisyOr([0.8, 0.5], leak=0.1, present=0)
+    states = {"flu": ["yes", "no"], "cold": ["yes", "no"], "fever": ["yes", "no"]}
+    cpts: dict[str, Any] = {"flu": [0.1, 0.9], "cold": [0.2, 0.8], "fever": made}
+    return jtgpu.BayesianNetwork(
+        states, {"fever": ["flu", "cold"]}, cpts, attributes={"potential": {"fever": made.attributes}}
+    )
+
+
+def over_json(net: Any) -> Any:
+    """The network after its way to the page and back."""
+    text = msgspec.json.encode(edited_network(net))
+    return network_of_page(msgspec.json.decode(text, type=EditedNetwork))
+
+
+@pytest.mark.parametrize("net", [jtgpu.load("asia"), oil(), umbrella(), body(), noisy()], ids=lambda net: net.name)
+def test_every_kind_comes_back(net: Any) -> None:
+    again = over_json(net)
+    assert type(again) is type(net)
+    assert again == net
+    for kind in ("net", "node", "potential"):
+        assert dict(attributes_of(again).get(kind, {})) == dict(attributes_of(net).get(kind, {}))
+
+
+def attributes_of(net: Any) -> Any:
+    """What the file says beyond the model."""
+    return getattr(net, "attributes", {})
+
+
+def test_two_slices_back() -> None:
+    net = jtgpu.DynamicNetwork(
+        {"x": ["a", "b"], "k": ["u", "v"]}, {"x": [("x", 2), "k"]},
+        {"x": [[[0.1, 0.9], [0.2, 0.8]], [[0.3, 0.7], [0.4, 0.6]]], "k": [0.5, 0.5]},
+        start={"x": [[[0.5, 0.5], [0.6, 0.4]]] * 2}, static=["k"],
+    )  # fmt: skip
+    assert over_json(net) == net
+
+
+def test_strengths_make_the_cpt() -> None:
+    edited = edited_network(noisy())
+    fever = edited.variables[2]
+    assert [row[0] for row in fever.noisy] == [0.8, 0.0, 0.5, 0.0, 0.1]
+    fever.noisy[0], fever.cpt = [0.4, 0.6], []
+    net: Any = network_of_page(edited)
+    assert net.cpt("fever")[0, 0, 1] == pytest.approx(0.6 * 0.5 * 0.9)
+    assert net.attributes["potential"]["fever"]["noisy_max"][:2] == (0.4, 0.6)
+    fever.noisy.pop()
+    with pytest.raises(Refusal, match=r"4 rows, expected 5: one for each state of each parent, and the leak"):
+        network_of_page(edited)
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ({"name": "u", "kind": "utility", "parents": ["drill"], "cpt": [1.0]}, "the table of 'u' has 1 entries"),
+        ({"name": "u", "kind": "utility", "states": ["a"]}, "utility 'u' cannot have states"),
+        ({"name": "d", "kind": "decision"}, "'d' has no states"),
+        ({"name": "x", "kind": "number", "cpt": [0.0], "sd": [1.0]}, "with decisions cannot have numbers"),
+        ({"name": "oil", "states": ["a"], "cpt": [1.0]}, "two variables 'oil'"),
+    ],
+)
+def test_mistakes_are_named(node: dict[str, Any], message: str) -> None:
+    edited: Any = msgspec.to_builtins(edited_network(oil()))
+    edited["variables"].append(node)
+    with pytest.raises(Refusal, match=message):
+        network_of_page(msgspec.convert(edited, EditedNetwork))
+
+
+def test_markov_networks_are_refused() -> None:
+    with pytest.raises(Refusal, match="a markov network cannot be edited here"):
+        edited_network(jtgpu.MarkovNetwork({"a": ["0", "1"]}, [(("a",), [1.0, 2.0])]))
