@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..columns.arrow import arrow
+from ..columns.likelihoods import FIRST
 from ..util.arrays import Bools, Floats
 from ..util.atomic_file import open_atomic
 from .solver import AnsweredRows, CaseSolver
@@ -86,7 +87,11 @@ def _state_names(solver: CaseSolver, rows: AnsweredRows, v: int, states: NDArray
 def _conflicts(solver: CaseSolver, rows: AnsweredRows, flagged: Bools) -> Floats:
     """ln(prod P(e_i) / P(e)) of each case; see `jtgpu.JunctionTree.conflict`."""
     total = np.zeros(len(flagged))
-    for log_prior, codes in zip(solver.log_priors, rows.codes, strict=True):
+    for v, log_prior, codes in zip(solver.query.evidence, solver.log_priors, rows.codes, strict=True):
+        if codes.min(initial=0) <= FIRST:  # the code -2 - k is an index from the end
+            with np.errstate(divide="ignore"):
+                soft = np.log(rows.cells.vectors(v) @ np.exp(log_prior[:-1]))
+            log_prior = np.concatenate([log_prior[:-1], soft[::-1], [0.0]])
         total += log_prior[codes]
     log_evidence = np.where(flagged, 0.0, rows.answers.expand(rows.answers.log_evidence))
     return np.where(flagged, 0.0, total) - log_evidence

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..backends.base import without_rounding
 from ..columns.coded import Encoder
+from ..columns.likelihoods import FIRST, LikelihoodCells
 from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError, TableTooLarge, UnknownState
 from ..inference.evidence_table import naming_rows, read_known_cases
 from ..inference.tree import JunctionTree
@@ -68,6 +69,7 @@ class AnsweredRows:
     answers: CaseAnswers
     codes: NDArray[Any]  # (E, n) array of int: State of each evidence variable in each row
     flagged: dict[int, str]  # reason why a row has no answer, by row
+    cells: LikelihoodCells  # of the codes -2 and less
 
 
 class CaseSolver:
@@ -112,28 +114,31 @@ class CaseSolver:
         # is_text: Whether they come from a text file, in which words may mean missing cells
         # marks: Of decimals and thousands in the numerals of a text file
         self.encoders[is_text].read_as(marks)
-        encoded = self.encoders[is_text].encode(columns, n, self.each)
+        cells = LikelihoodCells(self._coded)
+        encoded = cells.encode(self.encoders[is_text], columns, n, self.each)
         flagged = dict(sorted((encoded.rejected | dict(rejected or {})).items()))
         if flagged and not self.query.flag:
             row, reason = next(iter(flagged.items()))
             raise error(row, reason, UnknownState)
-        answers = self._solve_or_flag(encoded.codes, flagged, error)
-        for row, reason in self._impossible_rows(answers, encoded.codes):
+        answers = self._solve_or_flag(encoded.codes, cells, flagged, error)
+        for row, reason in self._impossible_rows(answers, encoded.codes, cells):
             if not self.query.flag:
                 raise error(row, reason, ImpossibleEvidence)
             flagged.setdefault(row, reason)
-        return AnsweredRows(answers, encoded.codes, flagged)
+        return AnsweredRows(answers, encoded.codes, flagged, cells)
 
-    def _solve_or_flag(self, codes: NDArray[Any], flagged: dict[int, str], error: RowError) -> CaseAnswers:
+    def _solve_or_flag(
+        self, codes: NDArray[Any], cells: LikelihoodCells, flagged: dict[int, str], error: RowError
+    ) -> CaseAnswers:
         """Answer n cases; questions that are too large are errors of their rows."""
         try:
-            return self.solve(codes)
+            return self.solve(codes, cells)
         except TableTooLarge as refusal:
             first = refusal
         fits, rows = np.zeros(codes.shape[1], np.bool_), range(codes.shape[1])
         for row in rows if self.query.flag and first.row >= 0 else ():
             try:
-                self.solve(codes[:, [row]])
+                self.solve(codes[:, [row]], cells)
                 fits[row] = True
             except TableTooLarge as refusal:
                 flagged.setdefault(row, _NAMES.sub("", refusal.message))
@@ -141,7 +146,7 @@ class CaseSolver:
             raise first
         if not self.query.flag:
             raise error(first.row, _NAMES.sub("", first.message), TableTooLarge)
-        answers, inverse = self.solve(codes[:, fits]), np.zeros(len(fits), np.int64)
+        answers, inverse = self.solve(codes[:, fits], cells), np.zeros(len(fits), np.int64)
         if not fits.any():  # every row reads a case that stands for none
             blank = ExplainedCases(np.zeros((1, len(self.model)), np.int32), np.zeros(1)) if self.query.mpe else None
             posterior = np.zeros((1, answers.posterior.shape[1]))
@@ -149,12 +154,12 @@ class CaseSolver:
         inverse[fits] = answers.expand(np.arange(len(answers.impossible)))
         return replace(answers, inverse=inverse)
 
-    def solve(self, codes: NDArray[Any]) -> CaseAnswers:
+    def solve(self, codes: NDArray[Any], cells: LikelihoodCells | None = None) -> CaseAnswers:
         """Answer n cases; equal cases are computed once if there are enough of them."""
         # codes: (E, n) array of int: See `jtgpu.columns.coded.Encoded`
         sets = [self.tree.plan.sets.number(scope, "joint posterior") for scope in self.query.joints]
         targets = [*self.query.targets, *dict.fromkeys(sets)]
-        if self.by_columns:  # such a backend merges equal cases itself
+        if self.by_columns and not cells:  # such a backend merges equal cases itself
             columns = self.tree.intervened().backend.run_columns(self.query.evidence, codes, targets)
             posterior = self._with_joints(columns.posterior.T)
             return CaseAnswers(posterior, without_rounding(columns.log_evidence), columns.impossible)
@@ -166,13 +171,17 @@ class CaseSolver:
         for first_row in range(0, n, BLOCK):
             rows = slice(first_row, first_row + BLOCK)
             states[rows, list(self.query.evidence)] = codes[:, rows].T
-        known = read_known_cases(self._coded, states, do=self._do)
+        likelihood: dict[int, Floats] = {}
+        states = states if cells is None else cells.taken(states, likelihood)
+        known = read_known_cases(self._coded, states, likelihood, do=self._do)
         with naming_rows(None, None if equal is None else equal.first):
             result = self.tree.intervened(known.intervened).backend.run_batch(known.states, known.likelihood, targets)
             posterior = self._with_joints(result.posterior)
             answers = CaseAnswers(posterior, without_rounding(result.log_evidence), result.impossible, inverse)
             if self.query.mpe:
-                answers.explanations = self.tree.mpe_batch(states, on_error="flag", do=self._do)
+                answers.explanations = self.tree.mpe_batch(
+                    states, likelihood=likelihood, on_error="flag", do=self._do
+                )
         return answers
 
     def _with_joints(self, posterior: Floats) -> Floats:
@@ -182,16 +191,22 @@ class CaseSolver:
         plain, joints = self.tree.plan.sets.split(posterior, self.query.targets, self.query.joints)
         return np.hstack([plain, *(joints[scope].reshape(len(plain), -1) for scope in self.query.joints)])
 
-    def _impossible_rows(self, answers: CaseAnswers, codes: NDArray[Any]) -> list[tuple[int, str]]:
+    def _impossible_rows(
+        self, answers: CaseAnswers, codes: NDArray[Any], cells: LikelihoodCells
+    ) -> list[tuple[int, str]]:
         """Rows of probability zero and their evidence, ascending."""
         if not answers.impossible.any():
             return []
         rows = np.flatnonzero(answers.expand(answers.impossible)).tolist()
-        return [(row, self._impossible_reason(codes[:, row])) for row in rows]
+        return [(row, self._impossible_reason(codes[:, row], cells)) for row in rows]
 
-    def _impossible_reason(self, case: NDArray[Any]) -> str:
+    def _impossible_reason(self, case: NDArray[Any], cells: LikelihoodCells) -> str:
         pairs = zip(self.query.evidence, case.tolist(), strict=True)
-        states = [f"{self.model.variables[v]} = {self.model.states(v)[s]!r}" for v, s in pairs if s >= 0]
+        states = [
+            f"{self.model.variables[v]} = "
+            + repr(self.model.states(v)[s] if s >= 0 else cells.vectors(v)[FIRST - s].tolist())
+            for v, s in pairs if s != NOT_OBSERVED
+        ]  # fmt: skip
         more = f" and {len(states) - MAX_LISTED} more" if len(states) > MAX_LISTED else ""
         return f"this evidence has probability 0: {'; '.join(states[:MAX_LISTED])}{more}"
 

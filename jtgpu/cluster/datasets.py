@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..backends.wrappers.cutset import Executor, Partial, SliceJob, SliceTask
+    from ..columns.likelihoods import LikelihoodCells
 
 # Frames in memory whose rows are answered by the workers of a cluster.
 
@@ -39,9 +40,9 @@ class _SolverActor:
         received: WorkerSpec = ray.get(spec[0])
         self._solver = received.solver()
 
-    def solve(self, codes: NDArray[Any]) -> dict[str, Any]:
+    def solve(self, codes: NDArray[Any], cells: LikelihoodCells | None) -> dict[str, Any]:
         """Answers of n cases, one for each of them, as arrays."""
-        solved = self._solver.solve(codes)
+        solved = self._solver.solve(codes, cells)
         arrays: dict[str, Any] = {
             "posterior": np.ascontiguousarray(solved.expand(solved.posterior.T).T),
             "log_evidence": solved.expand(solved.log_evidence), "impossible": solved.expand(solved.impossible),
@@ -64,17 +65,19 @@ class _ClusterSolver(CaseSolver):
         self.by_columns = False  # workers return rows
         self._options, self._ray, self._cluster = options, ray, cluster
 
-    def solve(self, codes: NDArray[Any]) -> CaseAnswers:
+    def solve(self, codes: NDArray[Any], cells: LikelihoodCells | None = None) -> CaseAnswers:
         step = self.query.rows_per_call(self.model)
         blocks = [codes[:, first : first + step] for first in range(0, max(codes.shape[1], 1), step)]
-        solved = self._solve_blocks(blocks)
+        solved = self._solve_blocks(blocks, cells or None)  # without likelihoods there is nothing to send
         joined = {name: np.concatenate([part[name] for part in solved]) for name in solved[0]}
         answers = CaseAnswers(joined["posterior"], joined["log_evidence"], joined["impossible"])
         if "states" in joined:
             answers.explanations = ExplainedCases(joined["states"], joined["log_joint"])
         return answers
 
-    def _solve_blocks(self, blocks: Sequence[NDArray[Any]]) -> list[dict[str, Any]]:
+    def _solve_blocks(
+        self, blocks: Sequence[NDArray[Any]], cells: LikelihoodCells | None
+    ) -> list[dict[str, Any]]:
         """The answers of each block, in order, by a pool of actors."""
         ray, tree = self._ray, self.tree
         share = Share.of(self._cluster, ray.cluster_resources(), tree.backend, len(blocks))
@@ -84,7 +87,7 @@ class _ClusterSolver(CaseSolver):
         actors = [kind.remote(reference) for _ in range(share.workers)]
 
         def submit(actor: Any, block: NDArray[Any]) -> Any:
-            return actor.solve.remote(np.ascontiguousarray(block))
+            return actor.solve.remote(np.ascontiguousarray(block), cells)
 
         try:
             solved, done, n = [], 0, sum(block.shape[1] for block in blocks)

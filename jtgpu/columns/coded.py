@@ -56,6 +56,7 @@ class Encoder:
         def values(v: int) -> StateValues:
             return StateValues(model.states(v), "index") if by_index and v not in named else model.state_values(v)
 
+        self.variables = variables
         self.lookups = [StateLookup(model.variables[v], values(v), words) for v in variables]
         most = max((len(x.states) for x in self.lookups), default=0)
         kinds = (np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32))

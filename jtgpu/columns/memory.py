@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,8 @@ from .names import evidence_columns, reject_repeated
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from .likelihoods import LikelihoodCells
 
 # `NativeFrame`: a data frame of any library, read and written by columns; needs narwhals and pyarrow.
 
@@ -407,9 +410,12 @@ def _as_array(rows: list[Any] | tuple[Any, ...]) -> np.ndarray[Any, Any]:
 
 # State numbers of a table of cases of any kind.
 
-def read_states(model: DiscreteModel, cases: Any) -> tuple[NDArray[np.int32], Table | None]:
+def read_states(
+    model: DiscreteModel, cases: Any, likelihoods: LikelihoodCells | None = None
+) -> tuple[NDArray[np.int32], Table | None]:
     """State numbers of B cases, and the table that they were read from."""
     # cases: data frame, mapping, list of mappings, array, or tensor: See `jtgpu.JunctionTree.posteriors_batch`
+    # likelihoods: Takes the cells that are likelihoods, whose codes are -2 and less. Default: they are errors.
     # returns states: (B, V) ndarray of int32: -1: not observed. May be `cases` itself, or share the memory of a tensor.
     # returns table: None for an array of integers
     # raises UnknownVariable: If no column is a variable, or the name of a column is almost that of a variable.
@@ -429,7 +435,8 @@ def read_states(model: DiscreteModel, cases: Any) -> tuple[NDArray[np.int32], Ta
     columns = [table.column(name) for name in names]
     states = np.empty((table.n, len(model)), np.int32)
     with thread_map(states.nbytes) as each:
-        encoded = encoder.encode(columns, table.n, each, first_only=True)
+        encode = encoder.encode if likelihoods is None else partial(likelihoods.encode, encoder)
+        encoded = encode(columns, table.n, each, first_only=True)
     for row, reason in encoded.rejected.items():
         raise UnknownState(at_row(table, row, reason))
     if variables == [*range(len(model))]:  # without a list of columns, which is slower

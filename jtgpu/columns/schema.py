@@ -143,7 +143,7 @@ class Schema:
     ) -> None:  # fmt: skip
         """Raise for cells that are measurements, or words among them."""
         if self.of_graph and (likelihood := next(filter(is_likelihood, cells), None)) is not None:
-            raise _Refusal("text", f"likelihoods, such as {likelihood!r}", ", which only `fit` takes")
+            raise _Refusal("text", f"likelihoods, such as {likelihood!r}", ", which no graph is learned from")
         numbers = [*map(finite, cells)]
         odd = [v for v, x in zip(cells, numbers, strict=True) if x is None]
         are_texts = all(isinstance(v, str) for v in odd)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..columns import at_row
+from ..columns import at_row, read_states
 from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence
 from ..inference.compiled_network import Closing, CompiledNetwork
 from ..inference.evidence import read_findings
-from ..inference.evidence_table import read_known_cases
 from ..inference.other_kinds import CaseSession, ask_case
 from ..inference.planning import plan_options
 from ..inference.queries.posteriors import as_list
@@ -165,15 +164,15 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
             In the order of the decision's options.
         """
         d = self._decision(decision)
-        known = read_known_cases(self._net.with_codes(codes), cases)
-        if (known.states[:, d] >= 0).any():
-            row, name = int(np.argmax(known.states[:, d] >= 0)), self._net.variables[d]
-            raise EvidenceError(at_row(known.table, row, f"the decision {name!r} is in the evidence; leave it out"))
+        states, table = read_states(self._net.with_codes(codes), cases)
+        if (states[:, d] >= 0).any():
+            row, name = int(np.argmax(states[:, d] >= 0)), self._net.variables[d]
+            raise EvidenceError(at_row(table, row, f"the decision {name!r} is in the evidence; leave it out"))
         policies = self._policies_of(policy, None)
-        utilities, impossible = self._solver.evaluator.options(d, policies, known.states)
+        utilities, impossible = self._solver.evaluator.options(d, policies, states)
         if impossible.any():
             row = int(np.argmax(impossible))
-            raise ImpossibleEvidence(at_row(known.table, row, "with some option, this case has probability 0"))
+            raise ImpossibleEvidence(at_row(table, row, "with some option, this case has probability 0"))
         return utilities
 
     def _option_utilities(self, d: int, case: Evidence, policy: Any) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from ..columns import known_cells
 from ..columns.arrow import arrow, as_floats, compute
 from ..columns.coded import Encoder
 from ..columns.files import open_cases
+from ..columns.likelihoods import LikelihoodCells
 from ..columns.names import evidence_columns, reject_repeated
 from ..errors import DataError, EvidenceError, ParseError, UnknownState
 from ..options.tables import FileOptions
@@ -131,6 +132,7 @@ class SequenceFile:
         seen = [self.discrete.index(v) for v in self.states]
         self.words = [na_words(question.na_values, is_text=is_text) for is_text in (False, True)]
         self.encoders = [Encoder(self.discrete, seen, words) for words in self.words]
+        self.cells = LikelihoodCells(self.discrete)
         self.kinds: dict[str, Any] = {}  # Arrow type of each key in the output
         self.seen: set[Any] = set()
 
@@ -166,7 +168,8 @@ class SequenceFile:
             for begin, stop, n in _groups(again, width):
                 part = rows.slice(begin, stop)
                 ask = self.question
-                made = in_order(part.codes, part, ask.id, ask.time, ask.on_gap, n_sequences)
+                made, weights = in_order(part.codes, part, ask.id, ask.time, ask.on_gap, n_sequences), dict[int, Any]()
+                made = replace(made, codes=self.cells.taken(made.codes, weights), likelihood=weights)
                 yield made if self.discrete is self.net else NumberRows.of(made, part.values), row + stop, done
                 n_sequences += n
             row += end
@@ -186,7 +189,7 @@ class SequenceFile:
             raise ParseError(reason, *chunk.locate(row))
         n = len(self.states)
         self.encoders[chunk.is_text].read_as(chunk.marks)
-        encoded = self.encoders[chunk.is_text].encode(chunk.columns[:n], chunk.n, first_only=True)
+        encoded = self.cells.encode(self.encoders[chunk.is_text], chunk.columns[:n], chunk.n, first_only=True)
         for row, reason in encoded.rejected.items():
             raise UnknownState(f"{place(row)}: {reason}")
         codes = np.full((chunk.n, len(self.discrete)), -1, np.int32)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..columns import as_array, cells_of, is_frame, is_tensor, open_table, read_states
+from ..columns.likelihoods import LikelihoodCells
 from ..errors import ArgumentError, DataError, EvidenceError, UnknownState, UnknownVariable, shown
 from ..inference.evidence_table import weight_rows
 from ..inference.results.frames import unused_name
@@ -184,9 +185,8 @@ def _of_arrays(net: DynamicNetwork, given: Mapping[Any, Any]) -> Sequences:
             )
     if shape[1] == 0:
         raise DataError("the sequences have no slices")
-    columns, sets = without_sets(net, {v: x.reshape(-1) for v, x in arrays.items()})
-    made = Sequences(read_states(net, columns)[0], np.arange(shape[0] + 1) * shape[1])
-    return replace(made, likelihood=by_row(sets, made.source))
+    codes, weights = _weighted_states(net, {v: x.reshape(-1) for v, x in arrays.items()})
+    return Sequences(codes, np.arange(shape[0] + 1) * shape[1], weights)
 
 
 def _of_list(net: DynamicNetwork, given: Any, id: str | None, time: str | None, on_gap: str) -> Sequences:
@@ -245,8 +245,7 @@ def _of_frame(
             raise DataError("there are no sequences")
         listed = ", ".join(map(repr, table.names))
         raise UnknownVariable(f"the table has no observations: its only columns are {listed}")
-    columns, sets = without_sets(net, {c: table.column(c) for c in names})
-    codes, _ = read_states(net, columns)
+    codes, weights = _weighted_states(net, {c: table.column(c) for c in names})
     ignored = [c for c in names if c not in net]
     if alone and ignored and id is None and time is None:
         warnings.warn(
@@ -254,7 +253,7 @@ def _of_frame(
             "id= and time= all rows are one sequence, in the order of the table", UserWarning, stacklevel=outside(),
         )  # fmt: skip
     made = in_order(codes, table, id, time, on_gap)
-    return replace(made, likelihood=by_row(sets, made.source))
+    return replace(made, likelihood=by_row(weights, made.source))
 
 
 def in_order(
@@ -394,6 +393,14 @@ def matrix(name: Any, x: Any) -> NDArray[Any]:
         for t, cell in enumerate(row):
             made[i, t] = cell
     return made
+
+
+def _weighted_states(net: DynamicNetwork, columns: Mapping[str, Any]) -> tuple[NDArray[np.int32], dict[int, Floats]]:
+    """States of columns, and the weights of cells that are sets of states or likelihoods."""
+    plain, weights = without_sets(net, columns)
+    cells = LikelihoodCells(net)
+    codes, _ = read_states(net, plain, cells)
+    return cells.taken(codes, weights), weights
 
 
 def without_sets(net: DynamicNetwork, columns: Mapping[str, Any]) -> tuple[dict[str, Any], dict[int, Floats]]:

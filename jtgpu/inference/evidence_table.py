@@ -13,6 +13,7 @@ import numpy as np
 from ..columns import Table, at_row, read_states
 from ..columns.arrow import number_array
 from ..columns.coded import Encoder
+from ..columns.likelihoods import LikelihoodCells
 from ..errors import EvidenceError, ImpossibleEvidence, TableTooLarge, UnknownState
 from ..model.discrete import DiscreteModel
 from ..util.arrays import Floats, Ints
@@ -68,8 +69,10 @@ def read_known_cases(
     #     the closest names.
     # raises EvidenceError: If an array has the wrong shape or dtype, a weight is negative, or a variable is given
     #     twice.
-    states, table = read_states(model, cases)
+    cells = LikelihoodCells(model)
+    states, table = read_states(model, cases, cells)
     weights = read_weights(model, likelihood, len(states), sets)
+    states = cells.taken(states, weights)
     if soft is None and do is None:
         return BatchEvidence(states, weights, table=table)
     states = states.copy()  # the table may be the caller's

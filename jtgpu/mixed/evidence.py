@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..columns import as_numbers, at_row, open_table, read_states, reject_infinite
+from ..columns.likelihoods import LikelihoodCells
 from ..columns.memory import first_text
 from ..columns.names import evidence_columns
 from ..errors import EvidenceError, ImpossibleEvidence, shown
@@ -116,15 +117,15 @@ def read_cases(net: MixedNetwork, cases: Any, likelihood: Any, do: Any) -> Mixed
             raise EvidenceError(at_row(table, row[0], f"column {name!r}: expected a number, got {shown(row[1])}"))
         reject_infinite(table, name, numbers)
         values[:, net.numbers.index(variable)] = numbers
+    states, cells = np.full((table.n, len(net.discrete)), -1, np.int32), LikelihoodCells(net.discrete)
     if discrete:
-        states, _ = read_states(net.discrete, discrete)
-    else:
-        states = np.full((table.n, len(net.discrete)), -1, np.int32)
-    given = {}
+        states, _ = read_states(net.discrete, discrete, cells)
+    given: dict[int, Floats] = {}
     for variable, value in mapping("likelihood", likelihood).items():
         _reject_number(net, variable, "likelihood")
         v = net.discrete.index(net.variables[net.index(variable)])
         given[v] = weight_rows(net.discrete, v, value, table.n)
+    states = cells.taken(states, given)
     cut, set_states = _interventions(net, do, values, {})
     return MixedCases(states, values, given, {}, set_states, cut, table)
 

@@ -338,8 +338,10 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         if self._net.is_number(name):
             read.values[:, self._net.numbers.index(name)] = np.nan
         else:
+            d = self._net.discrete.index(name)
             read.states.setflags(write=True)
-            read.states[:, self._net.discrete.index(name)] = -1
+            read.states[:, d] = -1
+            read = replace(read, likelihood={v: w for v, w in read.likelihood.items() if v != d})
         is_number = self._net.is_number(name)
         g = (self._net.numbers.index(name),) if is_number else ()
         answers = self.answerer.answer(read, [] if is_number else [name], g)

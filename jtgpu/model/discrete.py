@@ -13,7 +13,17 @@ import numpy as np
 from ..errors import NetworkError, UnknownState, UnknownVariable, closest, shown
 from ..util import late_imports
 from ..util.arguments import check_keywords, choice, mapping
-from .states import Codes, CodesByVariable, StateNumber, StateValues, listed, numbered
+from ..util.cells import is_likelihood
+from .states import (
+    Codes,
+    CodesByVariable,
+    StateNumber,
+    StateValues,
+    likelihood_of,
+    listed,
+    no_likelihood,
+    numbered,
+)
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -158,6 +168,8 @@ class DiscreteModel:
                 number = values.find_text(state)
                 if number is not None:
                     return StateNumber(number)
+                if is_likelihood(state) and not isinstance(weights := likelihood_of(state, labels), str):
+                    raise UnknownState(no_likelihood(self._variables[v], state, weights))
                 near = closest(state, labels)
                 raise UnknownState(
                     f"variable {self._variables[v]!r} has no state {shown(state)}{near} (its states are "

@@ -22,13 +22,16 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import ArgumentError, closest, shown
+from ..util.arrays import Floats
 from ..util.cells import (
     GROUPED,
+    LIKELIHOOD,
     MAX_EXACT,
     NA_VALUES,
     POINT,
     Marks,
     decimal_text,
+    is_likelihood,
     is_missing,
     is_plain,
     moment,
@@ -279,6 +282,30 @@ def _end(text: str) -> float:
     return when
 
 
+def likelihood_of(text: str, states: Sequence[str]) -> Floats | str:
+    """The weights of a cell such as ``[0.4;0.8]``, or what is wrong with them."""
+    match = LIKELIHOOD.fullmatch(text)
+    assert match is not None
+    what = f"the likelihood {text.strip()[:60]!r}"
+    try:
+        weights = np.array([float(x) for x in match[1].split(";")])
+    except ValueError:
+        return f"{what} has parts that are not numbers"
+    if len(weights) != len(states):
+        return f"{what} has {len(weights)} weights, but the variable has {len(states)} states ({listed(states, 8)})"
+    if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
+        return f"the weights of {what} must be finite, >= 0 and not all 0"
+    return weights
+
+
+def no_likelihood(variable: str, text: str, weights: Floats) -> str:
+    """The message about a likelihood where only states are read."""
+    return (
+        f"one state is expected here, not the likelihood {text.strip()[:60]!r}; weights are passed as "
+        f"likelihood={{{variable!r}: {weights.tolist()}}} (in commands: -e 'likelihood({variable}: STATE=WEIGHT, ...)')"
+    )
+
+
 class StateLookup:
     """The states of one variable, by the values that cells may have."""
     # name: Name of the variable
@@ -349,6 +376,9 @@ class StateLookup:
             n = self.states.count(value.strip())
             texts = [t for t, i in numbered(self.states).items() if self.states[i] == value.strip()]
             return f"{n} states are named {cell}; write {listed(texts, 3)}, or rename them"
+        if is_likelihood(value):
+            weights = likelihood_of(value, self.states)
+            return weights if isinstance(weights, str) else no_likelihood(self.name, value, weights)
         names = f"{', '.join(map(shown, self.states[:8]))}{', ...' if len(self.states) > 8 else ''}"
         hint = self._values.hint(self.name, value) or closest(text.strip()[:MAX_HINTED], self.states, 1)
         if isinstance(value, str) and not self.marks[0] and GROUPED.fullmatch(value.strip()):

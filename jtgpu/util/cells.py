@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -69,7 +69,7 @@ def is_na_word(value: object, words: frozenset[str]) -> bool:
     return isinstance(value, str) and value.strip() in words
 
 
-def is_likelihood(value: object) -> bool:
+def is_likelihood(value: object) -> TypeGuard[str]:
     """Whether a cell is written as a likelihood, with a weight for each state."""
     return isinstance(value, str) and LIKELIHOOD.fullmatch(value) is not None
 

@@ -69,9 +69,9 @@ SLOW = """
 import sys, time
 import jtgpu.cases.solver as solve
 original = solve.CaseSolver.solve
-def slow(self, codes):
+def slow(self, *given):
     time.sleep(0.05)
-    return original(self, codes)
+    return original(self, *given)
 solve.CaseSolver.solve = slow
 import jtgpu.cases.writing.resumable as output
 output.SYNC_INTERVAL = 0.0

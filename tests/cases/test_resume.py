@@ -84,11 +84,13 @@ def test_a_run_interrupted_anywhere_can_be_resumed(
             owner = getattr(sys.modules[module], kind)
             original, count = getattr(owner, method), [0]
 
-            def failing(*given: Any, original: Any = original, count: list[int] = count, after: int = after) -> Any:
+            def failing(
+                *given: Any, original: Any = original, count: list[int] = count, after: int = after, **more: Any
+            ) -> Any:
                 count[0] += 1
                 if count[0] > after:
                     raise KeyboardInterrupt
-                return original(*given)
+                return original(*given, **more)
 
             patch.setattr(owner, method, failing)
             with pytest.raises(KeyboardInterrupt):
@@ -292,12 +294,12 @@ def test_reading_is_at_most_five_chunks_ahead_of_writing(
     ahead, most = 0, 0
     lock = threading.Lock()
 
-    def reading(*given: Any) -> Any:
+    def reading(*given: Any, **more: Any) -> Any:
         nonlocal ahead, most
         with lock:
             ahead += 1
             most = max(most, ahead)
-        return encode(*given)
+        return encode(*given, **more)
 
     def writing(*given: Any) -> None:
         nonlocal ahead

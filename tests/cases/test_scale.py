@@ -205,9 +205,9 @@ def stop():
         os.kill(os.getpid(), how)
 if where == "solve":
     original = CaseSolver.solve
-    def solve(self, codes):
+    def solve(self, *given):
         stop()
-        return original(self, codes)
+        return original(self, *given)
     CaseSolver.solve = solve
 elif where == "write":
     original = output.ResumableFile._open

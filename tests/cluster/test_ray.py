@@ -314,6 +314,8 @@ def test_a_frame_has_the_same_answers_as_locally(
     expected = tree.predict_proba(cases, "lung", **more)
     assert tree.predict_proba(cases, "lung", cluster=Cluster(workers=2), **more).equals(expected)
     assert tree.predict(cases.slice(0, 0), "lung", cluster="auto").num_rows == 0
+    soft = {"xray": ["[0.4;0.8]", "yes", "[1;0.25]"]}
+    assert tree.predict_proba(pa.table(soft), "lung", cluster="auto").equals(tree.predict_proba(pa.table(soft), "lung"))
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     frame = cases.slice(0, 30).to_pandas().drop(columns="id")
     frame.index = [f"case {i}" for i in range(30)]

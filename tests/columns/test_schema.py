@@ -74,5 +74,5 @@ def test_kinds(cells: list[Any], kind: str) -> None:
 
 @pytest.mark.parametrize("learner", [learn.structure, learn.posterior])
 def test_graphs_take_no_likelihoods(learner: Callable[..., Any]) -> None:
-    with pytest.raises(jtgpu.DataError, match=r"'x' has likelihoods, such as '\[0.4;0.8\]', which only .fit. takes"):
+    with pytest.raises(jtgpu.DataError, match=r"'x' has likelihoods, such as '\[0.4;0.8\]', which no graph is"):
         learner({"x": ["[0.4;0.8]", "a", "b"] * 4, "y": ["u", "v"] * 6})

@@ -491,7 +491,7 @@ def test_cells_that_are_likelihoods(tmp_path: Path) -> None:
     both = fit({"x": ["s"]}, table, continuous="gaussian", likelihood={"s": factors})
     product = fit({"x": ["s"]}, {"x": x}, likelihood={"s": weights * factors}, **known)
     assert both.log_likelihood == pytest.approx(product.log_likelihood, rel=1e-12)
-    with pytest.raises(DataError, match=r"column 's': the likelihood '.1;2;3.' has 3 weights"):
+    with pytest.raises(jtgpu.UnknownState, match=r"row 0, column 's': the likelihood '.1;2;3.' has 3 weights"):
         fit({"x": ["s"]}, table | {"s": ["[1;2;3]", *words[1:]]}, continuous="gaussian")
 
 

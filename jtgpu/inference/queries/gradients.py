@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...backends.base import Evidence
+from ...columns import read_states
 from ...columns.arrow import number_array
 from ...errors import EvidenceError, NetworkError
 from ...model.network import BayesianNetwork
@@ -103,7 +104,8 @@ class EvidenceFunction:
             raise NetworkError("derivatives by CPTs require a Bayesian network")
         self._on_impossible = choice("on_error", on_error, ("error", "flag"))
         self.tree, self.model = tree, tree.model
-        self._known = read_known_cases(tree.model.with_codes(codes), cases)
+        states, table = read_states(tree.model.with_codes(codes), cases)
+        self._known = BatchEvidence(states, {}, table=table)
         self.n_cases = len(self._known.states)
 
     def log_evidence(

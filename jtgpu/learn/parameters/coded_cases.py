@@ -11,6 +11,7 @@ import numpy as np
 
 from ...columns.names import evidence_columns
 from ...errors import DataError, closest
+from ...inference.evidence_table import weight_rows
 from ...model.directed import DirectedModel
 from ...util.arrays import Bools, Floats, Ints
 from ...util.cells import MissingReport
@@ -204,7 +205,8 @@ def weighted_chunks(
             raise DataError(f"weights has {counted(len(given), 'number')}, but the table has more rows")
         for v, value in source.likelihood.items():
             assert source.cells is not None
-            states = source.cells.enter(states, model.index(v), value, slice(first, first + n), n)
+            weights = weight_rows(model, model.index(v), value, n)
+            states = source.cells.enter(states, model.index(v), weights)
         own = chunk.weights if given is None else given[first : first + n]
         own = np.ones(n) if own is None else own
         if (own < 0).any():

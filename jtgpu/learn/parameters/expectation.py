@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ...columns.likelihoods import FIRST
 from ...errors import ImpossibleEvidence
 from ...inference.queries.counts import counting_backend
 from ...util import late_imports
@@ -14,7 +15,6 @@ from ...util.arguments import choice
 from ...util.arrays import Bools, Floats, Ints
 from .coded_cases import Block, CodedCases
 from .families import available_counts, family_scopes, network_of
-from .likelihood_cells import FIRST
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -78,6 +78,8 @@ def check_numbers(net: MixedNetwork, cases: Any, names: list[str], weights: Any,
             raise DataError(f"the table has no column {v!r}")
     w = sample_weights(column_weights(table, weights), table.n)
     coded = read_cases(net, {v: table.column(v) for v in names}, None, None)
+    if coded.likelihood:
+        raise DataError("predictive checks take states, not likelihoods such as [0.4;0.8]")
     discrete, asked = [v for v in names if not net.is_number(v)], [v for v in names if net.is_number(v)]
     given, numbers = [net.discrete.index(v) for v in discrete], [net.numbers.index(v) for v in asked]
     states, values = coded.states[:, given], coded.values[:, numbers]

@@ -25,11 +25,11 @@ from ...util.calls import outside
 from ...util.cells import MissingReport, is_likelihood, is_missing, warn_of_few
 from ..columns import sample_weights
 from .families import check_sizes, read_structure
-from .likelihood_cells import LikelihoodCells, hidden_states, of_discretiser, without_states
 from .result import Fit
 from .runs import FitRun, best_of_starts
 from .setup import read_sharing, sample_size
 from .sources import require_rows
+from .states import hidden_states, of_discretiser, without_states
 from .value_steps import Values, errors_of
 
 if TYPE_CHECKING:
@@ -98,11 +98,6 @@ def _fit_table(
     sizes = {v: ("",) if own is float else own for v, own in labels.items()}  # of a number its configurations
     check_sizes(DirectedModel(sizes, discrete), model.max_table)
     shell = uniform_network(labels, parents).with_codes(model.codes)
-    soft = LikelihoodCells(shell.discrete)
-    for v in shell.discrete:
-        if v in cells:
-            cells[v], weights = soft.without(shell.discrete.index(v), cells[v], likelihood.get(v))
-            likelihood = likelihood if weights is None else {**likelihood, v: weights}
     read = read_cases(shell, cells, likelihood, None)
     rows, gaps, dropped = _with_rule(read, row_weights, columns.missing, [*observed], shell, table)
     whole, read, row_weights = row_weights, replace(read.part(rows), table=None), row_weights[rows]

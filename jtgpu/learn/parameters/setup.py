@@ -17,8 +17,8 @@ from ...util.arguments import choice, described, names, several, whole_number
 from ...util.arrays import Floats
 from .coded_cases import table_columns
 from .families import CptFamily, Sharing, check_sizes, expected_prior_counts, family_scopes, family_shapes
-from .likelihood_cells import hidden_states, of_discretiser, states_given, without_states
 from .sources import CaseSource
+from .states import hidden_states, of_discretiser, states_given, without_states
 
 if TYPE_CHECKING:
     from ...model.states import CodesByVariable

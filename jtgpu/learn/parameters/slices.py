@@ -21,11 +21,11 @@ from ...util.calls import outside
 from ...util.cells import MissingReport
 from .checkpoint import fingerprints
 from .families import check_sizes
-from .likelihood_cells import hidden_states
 from .result import Fit
 from .runs import FitRun, best_of_starts, counted, named_errors
 from .setup import STARTS, Columns, Model, Setup, kept_prior, read_sharing
 from .slice_steps import FirstSlices, SliceExpectation
+from .states import hidden_states
 from .template import known_states, template_of
 
 if TYPE_CHECKING:

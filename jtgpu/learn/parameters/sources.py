@@ -26,6 +26,7 @@ from ...columns.coded import Encoder
 from ...columns.column import Column
 from ...columns.files import decimal_of, files_of, open_cases, require_columns
 from ...columns.kinds import typed_words
+from ...columns.likelihoods import LikelihoodCells
 from ...columns.schema import Schema
 from ...columns.source import CaseChunk, Source
 from ...errors import ArgumentError, DataError, ParseError, UnknownState
@@ -34,7 +35,6 @@ from ...options.tables import CsvDialect
 from ...util.arrays import Floats
 from ...util.cells import UNDECIDED, Marks, is_likelihood, is_na_word, na_words
 from ...util.rows import extremes
-from .likelihood_cells import LikelihoodCells
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -143,7 +143,7 @@ class TableSource:
         variables = [model.index(c) for c in columns]
         named = [model.index(c) for c in columns if c in self._named]
         encoder = Encoder(model, variables, self._words, by_index=table.by_index, named=named)
-        encoded = self.cells.encode(encoder, [*map(self._column, columns)], variables, table.n)
+        encoded = self.cells.encode(encoder, [*map(self._column, columns)], table.n, first_only=True)
         for row, reason in encoded.rejected.items():
             raise UnknownState(at_row(table, row, reason))
         _note_words(self, encoder)
@@ -225,7 +225,7 @@ class FileSource:
         for chunk, first, done in self._loaded([*columns, *extra]):
             encoder = encoders[chunk.is_text]
             encoder.read_as(chunk.marks)
-            encoded = self.cells.encode(encoder, chunk.columns[: len(columns)], variables, chunk.n)
+            encoded = self.cells.encode(encoder, chunk.columns[: len(columns)], chunk.n, first_only=True)
             for row, reason in encoded.rejected.items():
                 raise UnknownState(f"{_location(chunk, row)}: {reason}")
             _note_words(self, encoder)

@@ -16,9 +16,9 @@ from ...model.gaussian import Gaussian
 from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...model.states import CodesByVariable
 from ...util.arguments import choice, mapping, several, whole_number
-from .likelihood_cells import hidden_states, of_discretiser, states_given
 from .numbers import column_kinds
 from .sources import open_source
+from .states import hidden_states, of_discretiser, states_given
 
 
 def is_template(structure: Any) -> bool:

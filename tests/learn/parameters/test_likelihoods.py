@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.errors import ArgumentError, DataError, EvidenceError
+from jtgpu.errors import ArgumentError, DataError, EvidenceError, UnknownState
 from jtgpu.learn import fit
 from jtgpu.util.cells import is_likelihood
 from jtgpu.util.iteration import Iteration
@@ -137,14 +137,14 @@ def test_a_checkpoint_knows_its_likelihoods(tmp_path: Path) -> None:
     ("cell", "text"),
     [
         ("[0.4;0.8;1]", r"column 'a': the likelihood '\[0.4;0.8;1\]' has 3 weights, but the variable has 2 states"),
-        ("[0.4;-1]", "must be finite, >= 0 and not all 0"),
-        ("[0;0]", "must be finite, >= 0 and not all 0"),
-        ("[0.4;nan]", "must be finite, >= 0 and not all 0"),
-        ("[0.4;z]", "has parts that are not numbers"),
+        ("[0.4;-1]", "column .a.: .*must be finite, >= 0 and not all 0"),
+        ("[0;0]", "column .a.: .*must be finite, >= 0 and not all 0"),
+        ("[0.4;nan]", "column .a.: .*must be finite, >= 0 and not all 0"),
+        ("[0.4;z]", "column .a.: .*has parts that are not numbers"),
     ],
 )
 def test_wrong_cells(cell: str, text: str) -> None:
-    with pytest.raises(DataError, match=text):
+    with pytest.raises(UnknownState, match=f"row 2, {text}"):
         fit({"b": ["a"]}, {"a": ["x", "y", cell], "b": ["u", "w", "u"]})
 
 
