@@ -36,6 +36,7 @@ SAME = {
     "test_a_mixed_template_has_what_a_template_has": "CPTs and densities are copied",
     "test_networks_with_numbers_decisions_and_time_take_codes": "equal input, with and without codes",
     "test_fit_of_numbers_takes_the_options_of_fit": "a fixed density is copied",
+    "test_arcs_over_time": "CPTs that an arc is added to and removed from are copied",
     "test_experience_is_cases_of_the_network": "no row has an x: its density is copied",
 }
 OF_NUMBERS = re.compile(r"Gaussian\(|MixedNetwork|\bbge\b|bic-cg|\.gaussian\(|numbers=")

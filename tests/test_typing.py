@@ -48,7 +48,7 @@ def test_types_of_names_are_the_names() -> None:
     assert get_args(Score) == (*SCORES, *NUMERIC_SCORES, "given")
     assert get_args(options.SearchMethod) == SEARCHES
     assert get_args(options.PosteriorMethod) == POSTERIOR_METHODS
-    assert get_args(options.MissingCells) == MISSING_CHOICES
+    assert get_args(options.MissingCells) == (*MISSING_CHOICES, "augment", "em")
     assert (*get_args(get_args(options.StructurePriorLike)[0]), "edge") == PRIORS
     assert get_args(options.Metric) == METRICS
     assert get_args(options.Scale) == SCALES

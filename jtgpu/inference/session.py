@@ -93,9 +93,9 @@ class Session:
         """
         model = self._model
         given: dict[str, Any] = {"evidence": one_case(model, evidence), **more}
-        known = {kind: {self._name(v): s for v, s in (given.get(kind) or {}).items()} for kind in KINDS}
-        self._read = self._read_known(known)
-        self._known = known
+        read = self._read_known({kind: {} if (g := given.get(kind)) is None else g for kind in KINDS})
+        self._known = {kind: {self._name(v): s for v, s in (given.get(kind) or {}).items()} for kind in KINDS}
+        self._read = read
 
     def observe(self, variable: str | int, state: Any) -> None:
         """Add or change an observation: a state, or a set of states one of which holds."""

@@ -135,7 +135,9 @@ def test_the_words_of_the_command_line_are_those_of_python() -> None:
     learned, screened = parameters("learn"), parameters("screen")
     assert learned["method"].choices == tuple(dict.fromkeys(METHODS + POSTERIOR_METHODS))
     assert learned["score"].choices == (*SCORES, *NUMERIC_SCORES)
-    assert (learned["missing"].choices, learned["constant"].choices) == (MISSING_CHOICES, CONSTANT_CHOICES)
+    assert (learned["missing"].choices, learned["constant"].choices) == (
+        (*MISSING_CHOICES, "augment", "em"), CONSTANT_CHOICES
+    )
     assert (screened["metric"].choices, screened["scale"].choices) == (METRICS, SCALES)
     assert screened["missing"].choices == MISSING_RULES
     assert ", ".join(TASKS) in parameters("solve")["task"].opt.help

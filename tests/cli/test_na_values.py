@@ -40,18 +40,19 @@ def test_fit(folder: Path) -> None:
 
 
 def test_learn(folder: Path) -> None:
+    (folder / "cases.csv").write_text("a,b\n" + ROWS * 3)
     cases = str(folder / "cases.csv")
     refused = run("learn", cases)
-    assert "12 of 28 rows have missing cells" in refused.stderr
+    assert "36 of 84 rows have missing cells" in refused.stderr
     assert "'NA', 'None' in a (na_values= or --na-values" in refused.stderr
     for more in ((), ("--method", "mcmc", "--seconds", "1")):
         done = run("learn", cases, "--missing", "drop", *more)
-        assert "12 of 28 rows left out: cells missing in 1 column (a 12)" in done.stderr
+        assert "36 of 84 rows left out: cells missing in 1 column (a 36)" in done.stderr
         assert "read as missing cells: 'NA', 'None' in a" in done.stderr
     done = run("learn", cases, "--na-values", "?", "--missing", "drop", "--json")
     found = json.loads(done.stdout)
     assert found["missing_words"] == {"a": ["?", "NA", "None"]}
-    assert (found["dropped"], found["missing_cells"]) == (16, {"a": 16})
+    assert (found["dropped"], found["missing_cells"]) == (48, {"a": 48})
     assert run("learn", cases, "--na-values", "").exit_code == 0  # no word is missing: all are states
 
 

@@ -139,7 +139,7 @@ def test_arrays_that_are_no_cases() -> None:
 
 
 def test_parameters_are_those_of_the_posterior() -> None:
-    known = {*inspect.signature(jtgpu.learn.posterior).parameters} - {"data", "score", "weights"}
+    known = {*inspect.signature(jtgpu.learn.posterior).parameters} - {"data", "score", "weights", "interventions"}
     assert known | {"family_score", "threshold"} == {*StructureLearner().get_params()}
 
 

@@ -31,7 +31,7 @@ MARKOV: Any = jtgpu.MarkovNetwork({"a": ["n", "y"]}, [(["a"], [1.0, 2.0])])
 @pytest.mark.parametrize(("net", "name", "better"), [
     (NET, "posterior", "posterior"), (NET, "query", "posterior"), (NET, "simulate", "sample"), (MARKOV, "mpe", "mpe"),
     (MIXED, "query", "posterior"), (DYNAMIC, "filter", "filter"), (DYNAMIC, "posterior", "smooth"),
-    (MIXED_DYNAMIC, "smooth", "smooth"), (MIXED_DYNAMIC, "query", "smooth"), (DECISION, "query", "posteriors"),
+    (MIXED_DYNAMIC, "smooth", "smooth"), (MIXED_DYNAMIC, "query", "smooth"), (DECISION, "query", "posterior"),
 ])  # fmt: skip
 def test_a_question_to_a_network_says_compile_first(net: Any, name: str, better: str) -> None:
     with pytest.raises(jtgpu.UnknownAttribute, match=rf"'{name}'; compile\(\) first: net.compile\(\).{better}$"):
@@ -52,7 +52,7 @@ def test_a_tree_names_what_is_meant(name: str, hint: str) -> None:
 def test_trees_of_all_kinds_take_the_place_of_query() -> None:
     for net, name in (
         (MARKOV, "posterior"), (MIXED, "posterior"), (DYNAMIC, "smooth"), (MIXED_DYNAMIC, "smooth"),
-        (DECISION, "posteriors"),
+        (DECISION, "posterior"),
     ):  # fmt: skip
         with pytest.raises(jtgpu.UnknownAttribute, match=f"did you mean '{name}'"):
             net.compile("reference").query("s")

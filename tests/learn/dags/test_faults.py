@@ -170,7 +170,7 @@ def test_available_cases_are_noted() -> None:
     table = {**DATA, "a": [None, *DATA["a"][1:]]}
     found = posterior(table, missing="available", score="bic")
     assert any("equivalent graphs then have different scores" in note for note in found.notes)
-    assert "missing='drop'" in found.describe()
+    assert "missing='augment'" in found.describe()
     assert not posterior(DATA, score="bic", missing="available").notes
     with pytest.raises(jtgpu.DataError, match="may look certain"):
         posterior(table)

@@ -249,7 +249,6 @@ def test_nodes_of_a_part_are_not_moved(visit: Visit) -> None:
     assert title(visit, "CVP") == pytest.approx((x, y), abs=1)
 
 
-@pytest.mark.slow
 def test_the_keyboard_moves_a_node(visit: Visit) -> None:
     page = begin(visit, "#n=asia&v=xray")
     y = title(visit, "xray")[1]

@@ -21,7 +21,6 @@ from .averaging import arcs_of, distinct, evenly
 if TYPE_CHECKING:
     from ....model.network import BayesianNetwork
     from ....util.arrays import Bools, Floats
-    from .result import StructurePosterior
 
 
 class EffectDraws(Result):
@@ -59,8 +58,9 @@ class EffectDraws(Result):
         return {"difference": self.draws, "weight": self.weights}
 
 
+# self: a `StructurePosterior`, whose module imports this one
 def effect_over_graphs(  # noqa: PLR0913
-    self: StructurePosterior, outcome: str, of: str, *, data: object = None, n_dags: int = 200, draws: int = 0,
+    self: Any, outcome: str, of: str, *, data: object = None, n_dags: int = 200, draws: int = 0,
     seed: int = 0, state: str | int | None = None, score: Mapping[str, float] | None = None,
     between: Sequence[str | int] | None = None,
 ) -> EffectDraws:  # fmt: skip
