@@ -186,3 +186,20 @@ def test_networks_with_numbers() -> None:
     assert tree.predict(cells, "s").tolist() == tree.predict({"x": x}, "s").tolist()
     with pytest.raises(jtgpu.DataError, match="predictive checks take states"):
         jtgpu.learn.check(net, {"s": ["a", "[0.4;0.8]"], "x": [1.0, 2.0]}, ["s", "x"])
+
+
+def test_a_frame_of_weights_is_read_by_the_names_of_states() -> None:
+    """Read by position, swapped columns gave a wrong answer without a word."""
+    pandas = pytest.importorskip("pandas")
+    tree = jtgpu.load("asia").compile("cpu")
+    cases, weights = [{"smoke": "yes"}, {}], np.array([[0.9, 0.1], [0.2, 0.7]])
+    expected = tree.posteriors_batch(cases, likelihood={"xray": weights})["lung"]
+    for frame in (
+        pandas.DataFrame({"yes": weights[:, 0], "no": weights[:, 1]}),
+        pandas.DataFrame({"no": weights[:, 1], "yes": weights[:, 0]}),
+        pandas.DataFrame(weights),
+    ):
+        found = tree.posteriors_batch(cases, likelihood={"xray": frame})["lung"]
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    with pytest.raises(jtgpu.EvidenceError, match="the columns of 'xray' are 'a', 'b'; expected its states 'yes'"):
+        tree.posteriors_batch(cases, likelihood={"xray": pandas.DataFrame(weights, columns=["a", "b"])})
