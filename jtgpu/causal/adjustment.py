@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..errors import ArgumentError, JtgpuError, NetworkError, UnknownVariable, closest
 from ..model.directed import descendants, find_cycle, reachable
 from ..util import late_imports
-from ..util.arguments import described, several, whole_number
+from ..util.arguments import described, number, several, whole_number
 from .separators import Moral, members, minimal_separator
 
 if TYPE_CHECKING:
@@ -341,7 +341,11 @@ class AdjustableGraph:
         needed = self.numbers(required, "required")
         if needed & never:
             raise ArgumentError(f"required: {self._listed(needed & never)} is an effect of the cause")
-        return parents, set(range(len(self.variables))) - never - self.numbers(forbidden, "forbidden"), needed
+        excluded = self.numbers(forbidden, "forbidden")
+        twice = sorted(self.names(needed & excluded))
+        if twice:
+            raise ArgumentError(f"{', '.join(map(repr, twice))} is required and forbidden")
+        return parents, set(range(len(self.variables))) - never - excluded, needed
 
     def adjustment_set(
         self, cause: Names, outcome: Names, *, required: Names = (), forbidden: Names = (),
@@ -366,10 +370,9 @@ class AdjustableGraph:
         if cost is None:
             result = minimal_separator(parents, x, y, allowed, needed)
         else:
-            if not all(c >= 0 for c in cost.values()):  # NaN, too
-                raise ArgumentError("costs are numbers >= 0")
             self.numbers(cost, "cost")
-            costs = {v: float(cost.get(name, 1.0)) for v, name in enumerate(self.variables)}
+            every = {name: cost.get(name, 1.0) for name in self.variables}
+            costs = {v: number(f"cost of {name!r}", c, least=0) for v, (name, c) in enumerate(every.items())}
             cut = Moral.of(parents, x, y, allowed, needed).cheapest(costs)
             result = None if cut is None else {*members(cut)} | needed
         return None if result is None else self.names(result)

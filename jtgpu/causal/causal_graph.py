@@ -12,7 +12,8 @@ from .adjustment import AdjustableGraph, Names
 from .identify import Estimand, identify
 
 EDGE = re.compile(r"\s*(<->|->|<-)\s*")
-NAME = re.compile(r'"[^"]*"|[^\s;,"<>\[\]{}]+')
+NAME = re.compile(r'"[^"]*"|(?!-)(?:(?!--)[^\s;,"<>\[\]{}])+')
+LATENT = re.compile(r"""\[(?:"[^"]*"|[^\]"])*?\b(?:latent|unobserved)\s*[,\]]""")  # dagitty: a role, no text of a label
 
 
 class CausalGraph(AdjustableGraph):
@@ -108,7 +109,7 @@ def _parsed(text: str) -> CausalGraph:
         groups = [[word.strip('"') for word in NAME.findall(group)] for group in pieces[::2]]
         if not all(groups) or any(NAME.sub("", group).strip(" ,{}\t") for group in pieces[::2]):
             raise ArgumentError(f"{part.strip()!r} is not a path such as 'a -> b <- c' or 'a <-> b'")
-        if "latent" in part and len(groups) == 1:
+        if LATENT.search(part) and len(groups) == 1:
             latent += groups[0]
         for group in groups:
             names.update(dict.fromkeys(group))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jtgpu.causal import CausalGraph, NotIdentified, graph
+from jtgpu.errors import ArgumentError
 
 
 def random_graph(seed: int) -> CausalGraph:
@@ -83,3 +84,16 @@ def test_the_reason_names_the_path() -> None:
     assert str(g.is_adjustment_set([], "x", "y")) == "the path x <-> k -> y is open"
     assert g.is_adjustment_set("k", "x", "y")
     assert g.d_separated("d", "k", "m")
+
+
+def test_a_variable_is_not_both_required_and_forbidden() -> None:
+    g = graph("a -> x; a -> y; x -> y")
+    for call in (g.adjustment_set, g.adjustment_sets):
+        with pytest.raises(ArgumentError, match="'a' is required and forbidden"):
+            call("x", "y", required="a", forbidden="a")
+
+
+@pytest.mark.parametrize("cost", ["1", None, -1, float("nan"), True])
+def test_costs_are_numbers(cost: object) -> None:
+    with pytest.raises(ArgumentError, match="cost of 'a' must be a number of at least 0"):
+        graph("a -> x; a -> y; x -> y").adjustment_set("x", "y", cost={"a": cost})

@@ -174,7 +174,7 @@ def test_an_estimate_converges_to_the_effect() -> None:
         (lambda g: g.identify("y", do=()), ArgumentError, "an outcome and a cause are needed"),
         (lambda g: g.adjustment_sets("x", "x"), ArgumentError, "the cause and the outcome"),
         (lambda g: g.adjustment_sets("x", "y", required="m"), ArgumentError, "required: m is an effect"),
-        (lambda g: g.adjustment_set("x", "y", cost={"z": float("nan")}), ArgumentError, "costs are numbers >= 0"),
+        (lambda g: g.adjustment_set("x", "y", cost={"z": float("nan")}), ArgumentError, "cost of 'z' must be a number"),
         (lambda g: graph("a -> b -> a"), jtgpu.errors.NetworkError, "the arcs form a cycle: a -> b -> a"),
         (lambda g: graph("a <-> a"), jtgpu.errors.NetworkError, "a variable is not its own cause"),
         (lambda g: graph("a -> "), ArgumentError, "is not a path such as"),
@@ -195,3 +195,16 @@ def test_graphs_are_read_and_printed() -> None:
     assert str(graph(str(graph(dagitty)))) == "X -> Y; X <-> Y"
     assert graph(nx.DiGraph([("a", "b")]), hidden="b") == CausalGraph("a")
     assert graph(jtgpu.network("h->a; h->b; a->k->b"), hidden=["h", "k"]) == graph("a -> b; a <-> b")
+
+
+def test_a_name_like_latent_is_not_hidden() -> None:
+    assert graph("latent_heat; latent; latent_heat -> melts").variables == ("latent_heat", "latent", "melts")
+    assert graph('U [label="latent"]; U -> X').variables == ("U", "X")
+    assert graph("U [unobserved]; U -> X; U -> Y").variables == ("X", "Y")
+
+
+def test_undirected_edges_of_a_text_are_refused() -> None:
+    for text in ("a -- b", "a --b", "a -> b; b--c", "a - b"):
+        with pytest.raises(ArgumentError, match="is not a path"):
+            graph(text)
+    assert graph("to-do -> done").variables == ("to-do", "done")
