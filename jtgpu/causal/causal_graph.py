@@ -88,6 +88,12 @@ def graph(source: object, *, hidden: Names = ()) -> CausalGraph:
     elif callable(getattr(source, "is_directed", None)) and hasattr(source, "edges"):
         if not source.is_directed():  # type: ignore[attr-defined]
             raise ArgumentError("a causal graph is directed; use a networkx.DiGraph")
+        both = next(((u, v) for u, v in source.edges() if source.has_edge(v, u)), None)  # type: ignore[attr-defined]
+        if both is not None:
+            raise ArgumentError(
+                f"{both[0]} and {both[1]} have arcs in both directions, as in an equivalence class (CPDAG): a causal "
+                "graph needs one direction of each arc, and '<->' for a hidden common cause"
+            )
         result = CausalGraph([str(v) for v in source], [(str(u), str(v)) for u, v in source.edges()])  # type: ignore
     else:
         raise ArgumentError(f"a causal graph is a text, a network or a networkx.DiGraph, not {described(source)}")
@@ -109,6 +115,11 @@ def _parsed(text: str) -> CausalGraph:
         groups = [[word.strip('"') for word in NAME.findall(group)] for group in pieces[::2]]
         if not all(groups) or any(NAME.sub("", group).strip(" ,{}\t") for group in pieces[::2]):
             raise ArgumentError(f"{part.strip()!r} is not a path such as 'a -> b <- c' or 'a <-> b'")
+        for names_of_one, group in zip(groups, pieces[::2], strict=True):
+            if len(groups) > 1 and len(names_of_one) > 1 and not group.strip().startswith("{"):
+                raise ArgumentError(
+                    f"{part.strip()!r}: write ; between paths, {{{' '.join(names_of_one)}}} for each of several"
+                )
         if LATENT.search(part) and len(groups) == 1:
             latent += groups[0]
         for group in groups:
@@ -116,4 +127,6 @@ def _parsed(text: str) -> CausalGraph:
         for (left, right), mark in zip(pairwise(groups), pieces[1::2], strict=True):
             pairs = [(u, v) for u in left for v in right]
             (common if mark == "<->" else arcs).extend([(v, u) for u, v in pairs] if mark == "<-" else pairs)
+    if not names:
+        raise ArgumentError("the text of a causal graph is empty; expected paths such as 'a -> b <- c; a <-> c'")
     return CausalGraph(names, arcs, common).project(latent)

@@ -179,6 +179,9 @@ def test_an_estimate_converges_to_the_effect() -> None:
         (lambda g: graph("a <-> a"), jtgpu.errors.NetworkError, "a variable is not its own cause"),
         (lambda g: graph("a -> "), ArgumentError, "is not a path such as"),
         (lambda g: graph("a -> b", hidden="c"), UnknownVariable, "hidden: there is no variable 'c'"),
+        (lambda g: graph("a -> b, c -> d"), ArgumentError, r"write ; between paths, \{b c\} for each of several"),
+        (lambda g: graph(" ; "), ArgumentError, "the text of a causal graph is empty"),
+        (lambda g: graph(nx.DiGraph([("a", "b"), ("b", "a")])), ArgumentError, r"arcs in both directions.*CPDAG"),
         (lambda g: graph(3), ArgumentError, "a causal graph is a text, a network or a networkx.DiGraph"),
         (lambda g: graph(nx.Graph([(1, 2)])), ArgumentError, "a causal graph is directed"),
     ],
@@ -192,6 +195,7 @@ def test_graphs_are_read_and_printed() -> None:
     assert graph("a -> b <- c; b <-> d; e") == CausalGraph("abcde", [("a", "b"), ("c", "b")], [("d", "b")])
     dagitty = 'dag { bb="0,0,1,1"\n U [latent,pos="0,1"]\n X [exposure]\n U -> {X Y}\n X -> Y }'
     assert graph(dagitty) == graph("X -> Y; X <-> Y")
+    assert graph("a -> {b, c} -> d") == CausalGraph("abcd", [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")])
     assert str(graph(str(graph(dagitty)))) == "X -> Y; X <-> Y"
     assert graph(nx.DiGraph([("a", "b")]), hidden="b") == CausalGraph("a")
     assert graph(jtgpu.network("h->a; h->b; a->k->b"), hidden=["h", "k"]) == graph("a -> b; a <-> b")

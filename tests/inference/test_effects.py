@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -149,3 +150,30 @@ def test_bad_questions() -> None:
         survey.effect("T", of="A").difference("car")
     with pytest.raises(ArgumentError, match="'A' has 3 states; the bounds are known"):
         survey.probability_of_causation("T", "A", states=("car", "young"))
+
+
+def test_a_twin_is_compiled_once_and_follows_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = {v: ["no", "yes"] for v in ("u", "y", "y (counterfactual)")}
+
+    def net(p: float) -> jtgpu.BayesianNetwork:
+        return jtgpu.BayesianNetwork(
+            states,
+            {"y": ["u"], "y (counterfactual)": ["y"]},
+            {"u": [1 - p, p], "y": np.eye(2), "y (counterfactual)": np.eye(2)},
+        )
+
+    made: list[object] = []
+    compiled = jtgpu.BayesianNetwork.compile
+    tree = net(0.5).compile("cpu")
+
+    def noted(*arguments: Any, **more: Any) -> Any:
+        made.append(arguments)
+        return compiled(*arguments, **more)
+
+    monkeypatch.setattr(jtgpu.BayesianNetwork, "compile", noted)
+    for state in ("no", "yes", "no"):
+        assert tree.counterfactual("y", {"y": state}, do={"u": "yes"})["yes"] == pytest.approx(1.0)
+    assert tree.counterfactual("u", do={"y": "yes"})["yes"] == pytest.approx(0.5)
+    assert len(made) == 2
+    tree.reload(net(0.9))
+    assert tree.counterfactual("u", do={"y": "yes"})["yes"] == pytest.approx(0.9)

@@ -22,11 +22,13 @@ from .joint import joint
 from .posteriors import posteriors, posteriors_batch
 
 if TYPE_CHECKING:
+    from ...util.late_imports import JunctionTree
     from ...util.options import OnProblem, TableLike
     from ..compiled import CompiledModel
     from ..evidence import Findings
 
 TWIN = "{} (counterfactual)"  # name of a variable in the other world
+MOST_TWINS = 4  # interventions whose twin networks a tree keeps
 
 
 class Effect(Result):
@@ -275,20 +277,30 @@ def probability_of_causation(
     )  # fmt: skip
 
 
-def _twin(model: object, do: Mapping[str, Any]) -> tuple[BayesianNetwork, set[int]]:
-    """Both worlds in one network, which share what the intervention does not change; and the variables that it does."""
+def _twin(tree: CompiledModel, outcome: str, do: Mapping[str, Any]) -> tuple[JunctionTree, str]:
+    """Both worlds in one network, which share what the intervention does not change; and the outcome's name in it."""
+    model = tree.model
     if not isinstance(model, BayesianNetwork):
         raise ArgumentError(f"counterfactuals need a BayesianNetwork, not {described(model)}")
-    done = {model.index(v): s for v, s in mapping("do", do).items()}
+    done = {model.index(v): model.state_position(v, s) for v, s in mapping("do", do).items()}
     if not done:
         raise ArgumentError("do= names what is different in the other world, as in do={'drug': 'no'}")
-    names = model.variables
-    changed = descendants(model._children, done)
+    key = id(model), tuple(sorted(done.items()))  # the model is kept with the answer: its id stays its own
+    _, names, compiled = tree.cached("twins", key, lambda: (model, *_twin_tree(model, done)), MOST_TWINS)
+    v = model.index(outcome)
+    return compiled, names.get(v, model.variables[v])
+
+
+def _twin_tree(model: BayesianNetwork, done: Mapping[int, int]) -> tuple[dict[int, str], JunctionTree]:
+    """Names of the variables that the intervention changes, in the other world, and the compiled twin network."""
+    names, strengths = model.variables, model.noisy
+    changed = sorted(descendants(model._children, done))
     noisy = []
-    for v in sorted(changed):
-        table = np.asarray(model.cpt(names[v]))
-        if model._parents[v] and v not in done and not ((table == 0) | (table == 1)).all():
-            noisy.append(names[v])
+    for v in changed:
+        if model._parents[v] and v not in done:
+            table = np.asarray(model.cpt(v))
+            if not ((table == 0) | (table == 1)).all():
+                noisy.append(names[v])
     if noisy:
         raise NetworkError(
             "counterfactuals need every variable that the intervention changes to be a function of its parents, some "
@@ -296,17 +308,20 @@ def _twin(model: object, do: Mapping[str, Any]) -> tuple[BayesianNetwork, set[in
             f"{', '.join(map(repr, noisy[:5]))}{f' and {len(noisy) - 5} others' if len(noisy) > 5 else ''}"
         )
     twin = {v: TWIN.format(names[v]) for v in changed}
-    states = {v: model.states(v) for v in names} | {twin[v]: model.states(names[v]) for v in sorted(changed)}
+    while {*twin.values()} & {*names}:
+        twin = {v: f"{name}'" for v, name in twin.items()}
+    states = {v: model.states(v) for v in names} | {name: model.states(v) for v, name in twin.items()}
     parents = {v: model.parents(v) for v in names}
-    cpts: dict[str, Any] = {v: np.asarray(model.cpt(v)) for v in names}
-    for v in changed:
+    cpts: dict[str, Any] = {v: strengths[v] if v in strengths else np.asarray(model.cpt(v)) for v in names}
+    for v, name in twin.items():
         if v in done:
-            parents[twin[v]] = ()
-            cpts[twin[v]] = np.eye(len(model.states(names[v])))[model.state_position(v, done[v])]
+            cpts[name] = np.eye(len(states[name]))[done[v]]
         else:
-            parents[twin[v]] = tuple(twin.get(p, names[p]) for p in model._parents[v])
-            cpts[twin[v]] = cpts[names[v]]
-    return BayesianNetwork(states, parents, cpts), changed
+            parents[name] = tuple(twin.get(p, names[p]) for p in model._parents[v])
+            cpts[name] = cpts[names[v]]
+    net = BayesianNetwork(states, parents, cpts)
+    compiled: JunctionTree = net.compile("cpu")
+    return twin, compiled
 
 
 def counterfactual(
@@ -344,12 +359,10 @@ def counterfactual(
     >>> net.compile("cpu").counterfactual("dead", {"dead": "yes"}, do={"A": "no"})["yes"]
     1.0
     """
-    net, changed = _twin(self.model, do)
-    v = self.model.index(outcome)
-    target = TWIN.format(self.model.variables[v]) if v in changed else self.model.variables[v]
-    with net.compile("cpu") as tree:
-        p = tree.posterior(target, evidence)
-    return Posterior(self.model.variables[v], p.states, np.array(p.probabilities), ends_of(self.model, outcome))
+    tree, target = _twin(self, outcome, do)
+    p = tree.posterior(target, evidence)
+    name = self.model.variables[self.model.index(outcome)]
+    return Posterior(name, p.states, np.array(p.probabilities), ends_of(self.model, name))
 
 
 def counterfactual_batch(
@@ -369,8 +382,5 @@ def counterfactual_batch(
     CasePosteriors
         With the outcome; in the other world its name is ``"NAME (counterfactual)"`` where the intervention changes it.
     """
-    net, changed = _twin(self.model, do)
-    v = self.model.index(outcome)
-    target = TWIN.format(self.model.variables[v]) if v in changed else self.model.variables[v]
-    with net.compile("cpu") as tree:
-        return posteriors_batch(tree, cases, targets=[target], on_error=on_error)
+    tree, target = _twin(self, outcome, do)
+    return posteriors_batch(tree, cases, targets=[target], on_error=on_error)
