@@ -26,7 +26,7 @@ class Distribution:
     targets: tuple[str, ...]
     given: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def free(self) -> frozenset[str]:
         """Variables that its value depends on."""
         return frozenset(self.targets + self.given)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from ..util.arrays import Floats
 
 
+MOST_TRIED, MOST_NAMED = 12, 3  # common causes that a refusal tries to measure, and that it names
+
+
 class Estimand:
     """A formula of an effect in terms of the distribution of the measured variables.
 
@@ -307,9 +310,8 @@ def _explained(
 ) -> tuple[str, tuple[frozenset[str], frozenset[str]]]:
     """The message of an effect that is not identified, and its hedge."""
     larger, smaller = (frozenset(graph.names(s)) for s in (hedge.larger, hedge.smaller))
-    inside = [pair for pair in graph.common_causes if larger >= {*pair}]
-    helps = []
-    for pair in inside:
+    helps: list[str] = []
+    for pair in [pair for pair in graph.common_causes if larger >= {*pair}][:MOST_TRIED]:
         name = f"the common cause of {pair[0]} and {pair[1]}"
         more = type(graph)(
             [*graph.variables, name], [*graph.arcs, (name, pair[0]), (name, pair[1])],
@@ -320,8 +322,10 @@ def _explained(
         except _Hedge:
             continue
         helps.append(name)
+        if len(helps) == MOST_NAMED:
+            break
     effect = Distribution(query[0]).text()[:-1] + " | " + ", ".join([f"do({', '.join(query[1])})", *query[2]]) + ")"
-    hint = f"; it would be if {' or '.join(helps[:3])} were measured" if helps else ""
+    hint = f"; it would be if {' or '.join(helps)} were measured" if helps else ""
     message = (
         f"{effect} is not determined by what is measured: hidden common causes join {', '.join(sorted(larger))}, and "
         f"within it {', '.join(sorted(smaller))} (a hedge){hint}"
