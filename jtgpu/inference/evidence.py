@@ -134,6 +134,7 @@ def weights(model: DiscreteModel, v: int, value: Mapping[Any, float] | ArrayLike
     # what: What the weights are, for messages. Default: the likelihood of the variable.
     name, card = model.variables[v], int(model.cardinality[v])
     what = what or f"the likelihood of {name!r}"
+    value = named_series(model, v, value)
     vector = _by_state(model, v, value, what) if isinstance(value, Mapping) else number_array(value, what)
     if vector.shape != (card,):
         raise EvidenceError(f"{what} has shape {vector.shape}, expected ({card},): one weight for each state")
@@ -142,6 +143,21 @@ def weights(model: DiscreteModel, v: int, value: Mapping[Any, float] | ArrayLike
     if not vector.any():
         raise ImpossibleEvidence(f"{what} is zero in every state")
     return vector
+
+
+def named_series(model: DiscreteModel, v: int, value: Any) -> Any:
+    """A mapping in place of a pandas Series whose index names the states; other values as they are."""
+    if not (hasattr(value, "to_dict") and hasattr(value, "index")) or getattr(value, "ndim", 0) != 1:
+        return value
+    labels, states = [str(s) for s in value.index], model.states(v)
+    if sorted(labels) == sorted(states):
+        return dict(zip(labels, value, strict=True))
+    if labels == [str(i) for i in range(len(labels))]:  # a Series made of an array
+        return value
+    raise EvidenceError(
+        f"the index of the weights of {model.variables[v]!r} has {', '.join(map(repr, labels[:8]))}; expected its "
+        f"states {', '.join(map(repr, states[:8]))}, or an array"
+    )
 
 
 def _by_state(model: DiscreteModel, v: int, value: Mapping[Any, float], what: str) -> Floats:

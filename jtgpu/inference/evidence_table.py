@@ -17,7 +17,7 @@ from ..columns.likelihoods import LikelihoodCells
 from ..errors import EvidenceError, ImpossibleEvidence, TableTooLarge, UnknownState
 from ..model.discrete import DiscreteModel
 from ..util.arrays import Floats, Ints
-from .evidence import SUM_TOLERANCE, Cases, by_number, check_intervention, plain, probabilities, weights
+from .evidence import SUM_TOLERANCE, Cases, by_number, check_intervention, named_series, plain, probabilities, weights
 from .sets import Sets
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def read_weights(
 def weight_rows(model: DiscreteModel, v: int, value: Any, n: int) -> Floats:
     """(n, card) likelihoods of n cases."""
     name, card = model.variables[v], int(model.cardinality[v])
+    value = named_series(model, v, value)
     if isinstance(value, Mapping):
         try:
             value = weights(model, v, value)
@@ -139,6 +140,7 @@ def _in_order(model: DiscreteModel, v: int, value: Any, table: Floats) -> Floats
 def probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str) -> Floats:
     """(n, card) probabilities of n cases; rows of NaN are kept."""
     name, card = model.variables[v], int(model.cardinality[v])
+    value = named_series(model, v, value)
     if isinstance(value, Mapping):
         return np.tile(probabilities(model, v, value, what), (n, 1))
     table = _in_order(model, v, value, number_array(value, f"{what} on {name!r}"))

@@ -203,3 +203,20 @@ def test_a_frame_of_weights_is_read_by_the_names_of_states() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-12)
     with pytest.raises(jtgpu.EvidenceError, match="the columns of 'xray' are 'a', 'b'; expected its states 'yes'"):
         tree.posteriors_batch(cases, likelihood={"xray": pandas.DataFrame(weights, columns=["a", "b"])})
+
+
+def test_a_series_of_weights_is_read_by_the_names_of_states() -> None:
+    pandas = pytest.importorskip("pandas")
+    tree = jtgpu.load("asia").compile("cpu")
+    series = pandas.Series({"no": 0.2, "yes": 0.8})
+    for kind in ("likelihood", "soft", "do"):
+        more: Any = {kind: {"xray": [0.8, 0.2]}}
+        expected = tree.posterior("lung", **more).probabilities
+        for value in (series, pandas.Series([0.8, 0.2])):
+            more = {kind: {"xray": value}}
+            one = tree.posterior("lung", **more).probabilities
+            rows = tree.posteriors_batch([{}, {}], **more)["lung"]
+            np.testing.assert_allclose(one, expected, rtol=1e-12)
+            np.testing.assert_allclose(rows, [expected, expected], rtol=1e-12)
+    with pytest.raises(jtgpu.EvidenceError, match="the index of the weights of 'xray' has 'a', 'b'; expected"):
+        tree.posterior("lung", likelihood={"xray": pandas.Series({"a": 1.0, "b": 0.5})})
