@@ -8,6 +8,7 @@ Nothing else has to know of a new one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
@@ -153,16 +154,17 @@ def _finding(net: MixedNetwork, name: str, value: Any) -> Any:
     return -np.inf if low is None else low, np.inf if high is None else high
 
 
-def decode(body: Any, model: DiscreteModel, *, has_codes: bool = False) -> None:
+def decode(body: Any, model: DiscreteModel, *, has_codes: bool = False, is_case: bool = False) -> None:
     """Put numbers of states in the place of the codes in a body's evidence, and in that of its cases and sequences."""
     # has_codes: Whether the model has those of the body that this one is part of
-    # raises JtgpuError: If a code stands for no state; the message has the number of the case.
+    # is_case: Whether this is one of many cases, each of which has an error of its own: wrong codes stay as they are
+    # raises JtgpuError: If a code stands for no state; the message has the number of the sequence.
     codes = getattr(body, "codes", None)
     coded, has_codes = model.with_codes(codes), has_codes or codes is not None
     for field in ("cases", "sequences"):
         for i, part in enumerate(getattr(body, field, None) or ()):
             try:
-                decode(part, coded, has_codes=has_codes)
+                decode(part, coded, has_codes=has_codes, is_case=field == "cases")
             except JtgpuError as error:
                 raise type(error)(f"{field[:-1]} {i}: {error}") from None
     if not has_codes:
@@ -185,7 +187,9 @@ def decode(body: Any, model: DiscreteModel, *, has_codes: bool = False) -> None:
 
     for field, convert in {"evidence": state, "likelihood": weights, "soft": weights, "do": setting}.items():
         given = getattr(body, field, None) or {}
-        given.update({name: convert(name, value) for name, value in given.items() if name in coded})
+        for name in [name for name in given if name in coded]:
+            with suppress(*[JtgpuError] if is_case else ()):
+                given[name] = convert(name, given[name])
     target = getattr(body, "target", None)
     if isinstance(target, tuple):
         body.target = target[0], coded.state_index(*target)

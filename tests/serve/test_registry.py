@@ -145,8 +145,13 @@ def test_bodies_say_what_codes_mean(asia: JunctionTree) -> None:
     ]  # fmt: skip
     for coded, plain in bodies:
         assert answer(asia, "posteriors", coded) == answer(asia, "posteriors", plain)
-    with pytest.raises(jtgpu.UnknownState, match="case 1: variable 'xray'"):
-        answer(asia, "posteriors", {"cases": [{"evidence": {"xray": 1}}, {"evidence": {"xray": 7}}], "codes": codes})
+    cases = [{"evidence": {"xray": 1}}, {"evidence": {"smoke": 1, "xray": 7}}, {"evidence": {"xray": 0}}]
+    one, wrong, last = answer(asia, "posteriors", {"cases": cases, "codes": codes})["results"]
+    assert (wrong["error"]["variable"], wrong["error"]["state"]) == ("xray", 7)  # the others have their answers
+    right = {"cases": [{"evidence": {"xray": "yes"}}, {"evidence": {"xray": "no"}}]}
+    assert [one, last] == answer(asia, "posteriors", right)["results"]
+    with pytest.raises(jtgpu.UnknownState, match="variable 'xray'"):
+        answer(asia, "posteriors", {"evidence": {"xray": 7}, "codes": codes})
     target = {"target": ["lung", 1], "evidence": {"xray": 1}, "codes": codes}
     assert answer(asia, "sensitivity", target)["target"] == ("lung", "yes")
     asked = {"question": "P(lung | xray=1)", "codes": codes}
