@@ -148,8 +148,8 @@ def test_bodies_say_what_codes_mean(asia: JunctionTree) -> None:
     cases = [{"evidence": {"xray": 1}}, {"evidence": {"smoke": 1, "xray": 7}}, {"evidence": {"xray": 0}}]
     one, wrong, last = answer(asia, "posteriors", {"cases": cases, "codes": codes})["results"]
     assert (wrong["error"]["variable"], wrong["error"]["state"]) == ("xray", 7)  # the others have their answers
-    right = {"cases": [{"evidence": {"xray": "yes"}}, {"evidence": {"xray": "no"}}]}
-    assert [one, last] == answer(asia, "posteriors", right)["results"]
+    by_name = {"cases": [{"evidence": {"xray": "yes"}}, {"evidence": {"xray": "no"}}]}
+    assert [one, last] == answer(asia, "posteriors", by_name)["results"]
     with pytest.raises(jtgpu.UnknownState, match="variable 'xray'"):
         answer(asia, "posteriors", {"evidence": {"xray": 7}, "codes": codes})
     target = {"target": ["lung", 1], "evidence": {"xray": 1}, "codes": codes}
