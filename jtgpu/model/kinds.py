@@ -12,6 +12,8 @@ _SLICES = "filter() and smooth() answer it in every slice"
 _POLICY = "under(policy) is the Bayesian network's tree under a policy, which has it"
 _UNITS = "the highest density depends on the units of the numbers; use posteriors, or sample"
 _TABLE = "filter(), smooth() and predict() take tables of sequences"
+_ARCS = "a Markov network has no arcs that an intervention could remove"
+_STATES = "it is known for variables with states only"
 _ALL = dict.fromkeys(KINDS, "")
 
 
@@ -85,6 +87,18 @@ VERBS: dict[str, dict[str, str]] = {
         mixed="densities of numbers have units, which a ratio to their product keeps",
         dynamic="dyn.unroll(n) is a Bayesian network, whose tree has it",
         mixed_dynamic="densities of numbers have units", decision=_POLICY,
+    ),
+    "effect": _but(
+        Markov=_ARCS, mixed="posteriors(do=...) for each state of the cause are it", dynamic="smooth(do=...) is it",
+        mixed_dynamic="smooth(do=...) is it", decision=_POLICY,
+    ),
+    "probability_of_causation": _but(
+        Markov=_ARCS, mixed=_STATES, dynamic="dyn.unroll(n) is a Bayesian network, whose tree has it",
+        mixed_dynamic=_STATES, decision=_POLICY,
+    ),
+    "counterfactual": _but(
+        Markov=_ARCS, mixed=_STATES, dynamic="dyn.unroll(n) is a Bayesian network, whose tree has it",
+        mixed_dynamic=_STATES, decision=_POLICY,
     ),
 }  # fmt: skip
 
