@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
 
 import jtgpu
 from jtgpu.errors import ArgumentError, EvidenceError, NetworkError
+from jtgpu.inference.queries import effects
 
 
 def test_an_effect_is_the_posterior_after_the_intervention() -> None:
@@ -126,6 +128,65 @@ def test_firing_squad() -> None:
     rows = tree.counterfactual_batch([{"dead": "yes"}, {"dead": "no"}], "dead", do={"A": "no"})
     np.testing.assert_allclose(rows["dead (counterfactual)"], [[0.0, 1.0], [1.0, 0.0]], atol=1e-12)
     assert tree.counterfactual("order", {"dead": "yes"}, do={"A": "no"})["yes"] == pytest.approx(1.0)
+
+
+def test_counterfactuals_understand_the_codes_of_the_network() -> None:
+    """Codes were read as names of states in the other world: 0 was the second state of ("1", "0")."""
+    states = {v: ["1", "0"] for v in ("order", "dead")}
+    net = jtgpu.BayesianNetwork(states, {"dead": ["order"]}, {"order": [0.3, 0.7], "dead": np.eye(2)})
+    tree = net.with_codes("index").compile("cpu")
+    assert tree.counterfactual("order", {"dead": 0}, do={"dead": 1})["1"] == pytest.approx(1.0)
+    rows = tree.counterfactual_batch([{"dead": 0}], "order", do={"dead": 1})
+    np.testing.assert_allclose(rows["order"], [[1.0, 0.0]], atol=1e-12)
+
+
+def test_the_other_world_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = functional(3).compile("cpu")
+    made = []
+    build = effects._both_worlds
+
+    def counted(model: jtgpu.BayesianNetwork, done: Mapping[int, int]) -> tuple[jtgpu.BayesianNetwork, set[int]]:
+        made.append(done)
+        return build(model, done)
+
+    monkeypatch.setattr(effects, "_both_worlds", counted)
+    first = tree.counterfactual("v3", do={"v1": "0"})
+    assert tree.counterfactual("v3", do={"v1": 0})["1"] == first["1"]
+    tree.counterfactual_batch([{}], "v2", do={"v1": "0"})
+    assert len(made) == 1
+    tree.counterfactual("v3", do={"v1": "1"})
+    assert len(made) == 2
+    again = functional(3).replace(cpt={"u0": [0.0] * (len(tree.model.states("u0")) - 1) + [1.0]})
+    tree.reload(again)
+    expected = again.compile("cpu").counterfactual("v3", do={"v1": "0"})
+    np.testing.assert_array_equal(tree.counterfactual("v3", do={"v1": "0"}).probabilities, expected.probabilities)
+    tree.close()
+    with pytest.raises(jtgpu.JtgpuError, match="this tree is closed"):
+        tree.counterfactual("v3", do={"v1": "0"})
+
+
+def test_a_variable_with_the_name_of_another_world_is_not_replaced() -> None:
+    states = {v: ["0", "1"] for v in ("x", "y", "y (counterfactual)")}
+    parents = {"y": ["x"], "y (counterfactual)": ["y"]}
+    cpts = {"x": np.array([0.5, 0.5]), "y": np.eye(2), "y (counterfactual)": np.eye(2)}
+    with pytest.raises(ArgumentError, match=r"rename 'y \(counterfactual\)'"):
+        jtgpu.BayesianNetwork(states, parents, cpts).compile("cpu").counterfactual("y", do={"x": "1"})
+
+
+def test_wrong_arguments_of_effects() -> None:
+    tree = jtgpu.load("asia").compile("cpu")
+    effect = tree.effect("dysp", of="smoke")
+    with pytest.raises(ArgumentError, match="score= needs a number for each state"):
+        effect.difference(score=["yes", "no"])  # type: ignore[arg-type]
+    for score in ({"yes": "a", "no": 1}, {"yes": float("nan"), "no": 1}):
+        with pytest.raises(ArgumentError, match="score of 'yes' must be a number"):
+            effect.difference(score=score)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="between= is a pair"):
+        effect.difference(between=3)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="states= is a pair"):
+        tree.probability_of_causation("dysp", "smoke", states=("yes",))  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="monotone must be True or False"):
+        tree.probability_of_causation("dysp", "smoke", monotone="no")  # type: ignore[arg-type]
 
 
 def test_bad_questions() -> None:

@@ -12,7 +12,7 @@ from ...errors import ArgumentError, EvidenceError, NetworkError
 from ...model.directed import descendants
 from ...model.network import BayesianNetwork
 from ...model.states import StateNumber, present_state
-from ...util.arguments import described, mapping
+from ...util.arguments import described, flag, mapping, number, several
 from ...util.arrays import Floats
 from ..results.interval_numbers import ends_of
 from ..results.marginals import CasePosteriors, Posterior
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..evidence import Findings
 
 TWIN = "{} (counterfactual)"  # name of a variable in the other world
+MOST_TWINS = 4  # networks of both worlds that a tree keeps
 
 
 class Effect(Result):
@@ -72,9 +73,10 @@ class Effect(Result):
         if state is not None and score is not None:
             raise ArgumentError("state= and score= say the same thing: give one of them")
         if score is not None:
-            if {*score} != {*states}:
+            if not hasattr(score, "keys") or {*score} != {*states}:
                 raise ArgumentError(f"score= needs a number for each state of {outcome!r}: {', '.join(states)}")
-            return np.asarray(self.table.probabilities @ np.array([float(score[s]) for s in states]))
+            scores = np.array([number(f"score of {s!r}", score[s]) for s in states])
+            return np.asarray(self.table.probabilities @ scores)
         if state is None:
             if len(states) > 2:
                 rows = [Posterior(outcome, states, row, self._ends) for row in self.table.probabilities]
@@ -85,17 +87,15 @@ class Effect(Result):
                         f"{outcome!r} has {len(states)} states: say which, as in difference({states[-1]!r}), or give "
                         "numbers, score={state: number}"
                     ) from error
-            number = present_state(states)
-            state = states[1 if number is None else number]
+            present = present_state(states)
+            state = states[1 if present is None else present]
         return self.table.probabilities[:, self.table._model.state_position(1, state)]
 
     def _ends_of_cause(self, between: Sequence[str | int] | None) -> tuple[int, int]:
         cause, states = self.table.variables[0], self.table.states[0]
         if between is not None:
-            if isinstance(between, str) or len(between) != 2:
-                raise ArgumentError(f"between= is a pair of states of {cause!r}, from and to")
-            first, last = (self.table._model.state_position(0, s) for s in between)
-            return first, last
+            first, last = pair(f"between= is a pair of states of {cause!r}, from and to", between)
+            return self.table._model.state_position(0, first), self.table._model.state_position(0, last)
         if len(states) != 2:
             raise ArgumentError(
                 f"{cause!r} has {len(states)} states: say which, between=({states[0]!r}, {states[-1]!r})"
@@ -179,6 +179,14 @@ def effect(self: CompiledModel, outcome: str, *, of: str, given: Findings | None
     return Effect(table, {str(v): str(s) for v, s in findings.items()}, ends_of(self.model, last))
 
 
+def pair(message: str, value: Any) -> list[Any]:
+    """The two elements of an argument; the message says what they are."""
+    listed = several(value)
+    if listed is None or len(listed) != 2:
+        raise ArgumentError(f"{message}, not {described(value)}")
+    return listed
+
+
 class Bounds(NamedTuple):
     """The least and the greatest probability that a model allows."""
 
@@ -242,7 +250,8 @@ def probability_of_causation(
             raise ArgumentError(f"{outcome!r} has {len(result.states[1])} states: say which, states=(outcome, cause)")
         y, x = (1 if (s := present_state(names)) is None else s for names in result.states[::-1])
     else:
-        y, x = (result._model.state_position(i, s) for i, s in zip((1, 0), states, strict=True))
+        first, last = pair("states= is a pair, a state of the outcome and one of the cause", states)
+        y, x = self.model.state_position(outcome, first), self.model.state_position(of, last)
     with_cause, without = float(result.probabilities[x, y]), float(result.probabilities[1 - x, y])
     seen = joint(self, [of, outcome]).probabilities
     xy, x_not, other_y = float(seen[x, y]), float(seen[x].sum() - seen[x, y]), float(seen[1 - x, y])
@@ -255,7 +264,7 @@ def probability_of_causation(
         least = min(max(0.0, *low) / scale, 1.0)
         return Bounds(least, max(least, min(1.0, min(high) / scale)))
 
-    if monotone:
+    if flag("monotone", monotone):
         if with_cause < without - 1e-12:
             raise EvidenceError(
                 f"monotone=True contradicts the network: P({outcome} | do({of})) is {with_cause:.6g} with the cause"
@@ -275,13 +284,28 @@ def probability_of_causation(
     )  # fmt: skip
 
 
-def _twin(model: object, do: Mapping[str, Any]) -> tuple[BayesianNetwork, set[int]]:
-    """Both worlds in one network, which share what the intervention does not change; and the variables that it does."""
+def _twin(self: CompiledModel, outcome: str, do: Mapping[str, Any]) -> tuple[Any, str, str]:
+    """A tree of both worlds, and the outcome's names in this world and in the other."""
+    model = self.model
     if not isinstance(model, BayesianNetwork):
         raise ArgumentError(f"counterfactuals need a BayesianNetwork, not {described(model)}")
-    done = {model.index(v): s for v, s in mapping("do", do).items()}
+    done = {model.index(v): model.state_position(v, s) for v, s in mapping("do", do).items()}
     if not done:
         raise ArgumentError("do= names what is different in the other world, as in do={'drug': 'no'}")
+    v = model.index(outcome)
+    self._open()  # a closed tree answers nothing
+
+    def make() -> tuple[Any, set[int]]:
+        net, changed = _both_worlds(model, done)
+        return net.compile("cpu"), changed
+
+    tree, changed = self.cached("twins", frozenset(done.items()), make, MOST_TWINS)
+    name = model.variables[v]
+    return tree, name, TWIN.format(name) if v in changed else name
+
+
+def _both_worlds(model: BayesianNetwork, done: Mapping[int, int]) -> tuple[BayesianNetwork, set[int]]:
+    """Both worlds in one network, which share what the intervention does not change; and the variables that it does."""
     names = model.variables
     changed = descendants(model._children, done)
     noisy = []
@@ -296,17 +320,20 @@ def _twin(model: object, do: Mapping[str, Any]) -> tuple[BayesianNetwork, set[in
             f"{', '.join(map(repr, noisy[:5]))}{f' and {len(noisy) - 5} others' if len(noisy) > 5 else ''}"
         )
     twin = {v: TWIN.format(names[v]) for v in changed}
+    taken = sorted({*twin.values()} & {*names})
+    if taken:
+        raise ArgumentError(f"rename {taken[0]!r}: this is the name of a variable in the other world")
     states = {v: model.states(v) for v in names} | {twin[v]: model.states(names[v]) for v in sorted(changed)}
     parents = {v: model.parents(v) for v in names}
     cpts: dict[str, Any] = {v: np.asarray(model.cpt(v)) for v in names}
     for v in changed:
         if v in done:
             parents[twin[v]] = ()
-            cpts[twin[v]] = np.eye(len(model.states(names[v])))[model.state_position(v, done[v])]
+            cpts[twin[v]] = np.eye(len(model.states(names[v])))[done[v]]
         else:
             parents[twin[v]] = tuple(twin.get(p, names[p]) for p in model._parents[v])
             cpts[twin[v]] = cpts[names[v]]
-    return BayesianNetwork(states, parents, cpts), changed
+    return BayesianNetwork(states, parents, cpts).with_codes(model.state_codes), changed
 
 
 def counterfactual(
@@ -344,12 +371,9 @@ def counterfactual(
     >>> net.compile("cpu").counterfactual("dead", {"dead": "yes"}, do={"A": "no"})["yes"]
     1.0
     """
-    net, changed = _twin(self.model, do)
-    v = self.model.index(outcome)
-    target = TWIN.format(self.model.variables[v]) if v in changed else self.model.variables[v]
-    with net.compile("cpu") as tree:
-        p = tree.posterior(target, evidence)
-    return Posterior(self.model.variables[v], p.states, np.array(p.probabilities), ends_of(self.model, outcome))
+    tree, name, target = _twin(self, outcome, do)
+    p = tree.posterior(target, evidence)
+    return Posterior(name, p.states, np.array(p.probabilities), ends_of(self.model, outcome))
 
 
 def counterfactual_batch(
@@ -369,8 +393,5 @@ def counterfactual_batch(
     CasePosteriors
         With the outcome; in the other world its name is ``"NAME (counterfactual)"`` where the intervention changes it.
     """
-    net, changed = _twin(self.model, do)
-    v = self.model.index(outcome)
-    target = TWIN.format(self.model.variables[v]) if v in changed else self.model.variables[v]
-    with net.compile("cpu") as tree:
-        return posteriors_batch(tree, cases, targets=[target], on_error=on_error)
+    tree, _, target = _twin(self, outcome, do)
+    return posteriors_batch(tree, cases, targets=[target], on_error=on_error)
