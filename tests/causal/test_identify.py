@@ -270,3 +270,10 @@ def test_the_states_of_a_fit_are_those_of_measured_variables() -> None:
         found.fit(cases).bootstrap(2, seed="one")
     with pytest.raises(ArgumentError, match="tree must be a JunctionTree"):
         found.evaluate(jtgpu.load("asia"))
+
+
+def test_a_notebook_shows_the_graph() -> None:
+    shown = graph('"my var" -> x -> y; x <-> y')._repr_html_()
+    assert shown.startswith("<div>&quot;my var&quot; -&gt; x; x -&gt; y; x &lt;-&gt; y</div>")
+    assert "<svg" in shown
+    assert "<svg" not in graph("a", hidden="a")._repr_html_()
