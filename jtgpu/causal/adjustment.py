@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ArgumentError, JtgpuError, NetworkError, UnknownVariable, closest
 from ..model.directed import descendants, find_cycle, reachable
+from ..plans.ordering.reduce import bits
 from ..util import late_imports
-from ..util.arguments import described, number, several, whole_number
-from .separators import Moral, members, minimal_separator
+from ..util.arguments import described, mapping, number, several, whole_number
+from .separators import Moral, minimal_separator
 
 if TYPE_CHECKING:
     from typing import Self
 
 Names = str | Iterable[str]
+UNDIRECTED = "; if this is an undirected edge, as in a CPDAG, use a DAG with the same skeleton and v-structures"
 
 
 class Reason(NamedTuple):
@@ -53,7 +55,7 @@ class AdjustableGraph:
         self, variables: Iterable[str], arcs: Iterable[tuple[str, str]] = (),
         common_causes: Iterable[tuple[str, str]] = (),
     ):  # fmt: skip
-        self.variables = tuple(dict.fromkeys(variables))
+        self.variables = tuple(dict.fromkeys(map(str, variables)))
         self._index = {name: v for v, name in enumerate(self.variables)}
         self.arcs = tuple(dict.fromkeys((str(u), str(v)) for u, v in arcs))
         pairs = [self._two(u, v, "<->") for u, v in common_causes]
@@ -66,7 +68,9 @@ class AdjustableGraph:
             self._children[a].append(b)
         cycle = find_cycle(self._parents, self._children)
         if cycle:
-            raise NetworkError(f"the arcs form a cycle: {' -> '.join(self.variables[v] for v in cycle)}")
+            both = next((pair for pair in self.arcs if pair[::-1] in self.arcs), None)
+            path = " -> ".join((*both, both[0]) if both else (self.variables[v] for v in cycle))
+            raise NetworkError(f"the arcs form a cycle: {path}{UNDIRECTED if both else ''}")
         # a hidden common cause is a vertex of its own, after the variables
         self._common = [(self._index[u], self._index[v]) for u, v in self.common_causes]
         self._all_parents = [list(p) for p in self._parents] + [[] for _ in self._common]
@@ -98,11 +102,6 @@ class AdjustableGraph:
     def __repr__(self) -> str:
         sizes = f"{len(self.variables)} variables, {len(self.arcs)} arcs, {len(self._common)} common causes"
         return f"{type(self).__name__}({sizes})"
-
-    def __str__(self) -> str:
-        lone = set(self.variables) - {v for pair in (*self.arcs, *self.common_causes) for v in pair}
-        parts = [f"{u} -> {v}" for u, v in self.arcs] + [f"{u} <-> {v}" for u, v in self.common_causes]
-        return "; ".join(parts + [v for v in self.variables if v in lone])
 
     def _repr_html_(self) -> str:
         return late_imports.html(self)
@@ -210,7 +209,7 @@ class AdjustableGraph:
                 joined[b].append(a)
         result = []
         while left:
-            group = descendants({v: joined[v] for v in joined}, [min(left)])  # type: ignore[arg-type]
+            group = descendants(joined, [min(left)])  # type: ignore[arg-type]
             result.append(group)
             left -= group
         return result
@@ -218,7 +217,10 @@ class AdjustableGraph:
     def d_separated(self, x: Names, y: Names, given: Names = ()) -> bool:
         """Whether the graph implies that x and y are independent given other variables."""
         a, b = self._pair(x, y)
-        return not self._connected(self._all_parents, a, b, self.numbers(given, "given"))
+        observed = self.numbers(given, "given")
+        if observed & (a | b):
+            raise NetworkError(f"d_separated takes disjoint sets: {self._listed(observed & (a | b))} is given")
+        return not self._connected(self._all_parents, a, b, observed)
 
     def connected_after(
         self, x: set[int], y: set[int], given: set[int], no_arcs_into: set[int], out_of: set[int]
@@ -370,11 +372,11 @@ class AdjustableGraph:
         if cost is None:
             result = minimal_separator(parents, x, y, allowed, needed)
         else:
-            self.numbers(cost, "cost")
+            self.numbers(mapping("cost", cost), "cost")
             every = {name: cost.get(name, 1.0) for name in self.variables}
             costs = {v: number(f"cost of {name!r}", c, least=0) for v, (name, c) in enumerate(every.items())}
             cut = Moral.of(parents, x, y, allowed, needed).cheapest(costs)
-            result = None if cut is None else {*members(cut)} | needed
+            result = None if cut is None else {*bits(cut)} | needed
         return None if result is None else self.names(result)
 
     def adjustment_sets(
@@ -410,7 +412,7 @@ class AdjustableGraph:
         x, y = self._pair(cause, outcome)
         parents, allowed, needed = self._allowed(x, y, required, forbidden)
         for result in Moral.of(parents, x, y, allowed, needed).all_minimal():
-            yield self.names({*members(result)} | needed)
+            yield self.names({*bits(result)} | needed)
 
     def best_adjustment_set(self, cause: Names, outcome: Names) -> set[str]:
         """The adjustment set by which an effect is estimated with the least asymptotic variance.

@@ -11,8 +11,11 @@ from ..util.arguments import described
 from .adjustment import AdjustableGraph, Names
 from .identify import Estimand, identify
 
-EDGE = re.compile(r"\s*(<->|->|<-)\s*")
-NAME = re.compile(r'"[^"]*"|(?!-)(?:(?!--)[^\s;,"<>\[\]{}])+')
+ATTRIBUTES = r'\[(?:"[^"]*"|[^\]"])*\]'  # dagitty: positions and roles
+BARE = r'(?!-)(?:(?!--|->)[^\s;,"<>\[\]{}])+'
+NAME = re.compile(rf'"[^"]+"|{BARE}')
+TOKEN = re.compile(rf'"[^"]+"|{ATTRIBUTES}|<->|->|<-|{BARE}|\S')
+STATEMENT = re.compile(rf'(?:"[^"]*"|{ATTRIBUTES}|[^;\n])+')
 LATENT = re.compile(r"""\[(?:"[^"]*"|[^\]"])*?\b(?:latent|unobserved)\s*[,\]]""")  # dagitty: a role, no text of a label
 
 
@@ -34,6 +37,13 @@ class CausalGraph(AdjustableGraph):
     UnknownVariable
         If an end of an arc is not among the variables.
     """
+
+    def __str__(self) -> str:
+        name = {v: v if re.fullmatch(BARE, v) else f'"{v}"' for v in self.variables}
+        lone = set(self.variables) - {v for pair in (*self.arcs, *self.common_causes) for v in pair}
+        parts = [f"{name[u]} -> {name[v]}" for u, v in self.arcs]
+        parts += [f"{name[u]} <-> {name[v]}" for u, v in self.common_causes]
+        return "; ".join(parts + [name[v] for v in self.variables if v in lone])
 
     def identify(self, outcome: Names, *, do: Names, given: Names = ()) -> Estimand:
         """Find a formula of P(outcome | do(causes), given) in terms of the distribution of the measured variables.
@@ -62,8 +72,8 @@ def graph(source: object, *, hidden: Names = ()) -> CausalGraph:
     Parameters
     ----------
     source : str, BayesianNetwork, networkx graph, or CausalGraph
-        A text such as ``"smoke -> tar -> cancer; smoke <-> cancer"``, where ``<->`` is a hidden common cause; the text
-        of a DAG by dagitty; a network; or a directed graph of networkx.
+        A text such as ``"smoke -> {tar stress} -> cancer; smoke <-> cancer"``, where ``<->`` is a hidden common cause
+        and braces contain several variables; the text of a DAG by dagitty; a network; or a directed graph of networkx.
     hidden : str or iterable of str
         Variables that are not measured. The graph is that of the others: a path through hidden variables becomes an arc
         or a hidden common cause (latent projection; Verma and Pearl, 1990).
@@ -88,15 +98,11 @@ def graph(source: object, *, hidden: Names = ()) -> CausalGraph:
     elif callable(getattr(source, "is_directed", None)) and hasattr(source, "edges"):
         if not source.is_directed():  # type: ignore[attr-defined]
             raise ArgumentError("a causal graph is directed; use a networkx.DiGraph")
-        both = next(((u, v) for u, v in source.edges() if source.has_edge(v, u)), None)  # type: ignore[attr-defined]
-        if both is not None:
-            raise ArgumentError(
-                f"{both[0]} and {both[1]} have arcs in both directions, as in an equivalence class (CPDAG): a causal "
-                "graph needs one direction of each arc, and '<->' for a hidden common cause"
-            )
         result = CausalGraph([str(v) for v in source], [(str(u), str(v)) for u, v in source.edges()])  # type: ignore
     else:
         raise ArgumentError(f"a causal graph is a text, a network or a networkx.DiGraph, not {described(source)}")
+    if not result.variables:
+        raise ArgumentError("a causal graph needs variables, as in 'a -> b'; this one has none")
     return result.project(hidden)
 
 
@@ -107,26 +113,39 @@ def _parsed(text: str) -> CausalGraph:
     arcs: list[tuple[str, str]] = []
     common: list[tuple[str, str]] = []
     latent = []
-    for part in re.split(r"[;\n]", body):
-        bare = re.sub(r"\[[^\]]*\]", "", part).strip()  # dagitty: positions and roles
-        if not bare or bare.startswith("bb="):
+    for part in STATEMENT.findall(body):
+        tokens = TOKEN.findall(part)
+        if not tokens or tokens[0] == "bb=":
             continue
-        pieces = EDGE.split(bare)
-        groups = [[word.strip('"') for word in NAME.findall(group)] for group in pieces[::2]]
-        if not all(groups) or any(NAME.sub("", group).strip(" ,{}\t") for group in pieces[::2]):
-            raise ArgumentError(f"{part.strip()!r} is not a path such as 'a -> b <- c' or 'a <-> b'")
-        for names_of_one, group in zip(groups, pieces[::2], strict=True):
-            if len(groups) > 1 and len(names_of_one) > 1 and not group.strip().startswith("{"):
-                raise ArgumentError(
-                    f"{part.strip()!r}: write ; between paths, {{{' '.join(names_of_one)}}} for each of several"
-                )
-        if LATENT.search(part) and len(groups) == 1:
+        roles = [token for token in tokens if token[0] == "["]
+        groups: list[list[str]] = [[]]
+        marks = []
+        for token in tokens[: len(tokens) - len(roles)]:
+            if token in ("<->", "->", "<-"):
+                marks.append(token)
+                groups.append([])
+            else:
+                groups[-1].append(token)
+        groups = [_variables(group) for group in groups]
+        if not all(groups):
+            raise ArgumentError(
+                f"{part.strip()!r} is not a path such as 'a -> b <- c' or 'a <-> b'; write several variables "
+                "in braces, 'a -> {b c}', a name with a space in quotes, and ';' between paths"
+            )
+        if not marks and any(map(LATENT.match, roles)):
             latent += groups[0]
         for group in groups:
             names.update(dict.fromkeys(group))
-        for (left, right), mark in zip(pairwise(groups), pieces[1::2], strict=True):
+        for (left, right), mark in zip(pairwise(groups), marks, strict=True):
             pairs = [(u, v) for u in left for v in right]
             (common if mark == "<->" else arcs).extend([(v, u) for u, v in pairs] if mark == "<-" else pairs)
-    if not names:
-        raise ArgumentError("the text of a causal graph is empty; expected paths such as 'a -> b <- c; a <-> c'")
     return CausalGraph(names, arcs, common).project(latent)
+
+
+def _variables(tokens: list[str]) -> list[str]:
+    """The names of one variable, or of several in braces; an empty list for anything else."""
+    if tokens[:1] == ["{"] and tokens[-1] == "}":
+        tokens = [token for token in tokens[1:-1] if token != ","]
+    elif len(tokens) != 1:
+        return []
+    return [token.strip('"') for token in tokens] if all(map(NAME.fullmatch, tokens)) else []

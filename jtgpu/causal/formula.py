@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,15 +32,10 @@ class Distribution:
         """Variables that its value depends on."""
         return frozenset(self.targets + self.given)
 
-    @property
-    def leaves(self) -> tuple[Distribution, ...]:
-        """Itself."""
-        return (self,)
-
     def text(self, latex: bool = False, names: Mapping[str, str] | None = None) -> str:
         """As it is written in a formula."""
         bar = r" \mid " if latex else " | "
-        targets, given = _named(self.targets, latex, names), _named(self.given, latex, names)
+        targets, given = written(self.targets, latex, names), written(self.given, latex, names)
         return f"P({targets}{bar + given if given else ''})"
 
 
@@ -53,11 +49,6 @@ class Product:
     def free(self) -> frozenset[str]:
         """Variables that its value depends on."""
         return frozenset().union(*(f.free for f in self.factors))
-
-    @property
-    def leaves(self) -> tuple[Distribution, ...]:
-        """The distributions that have to be known."""
-        return _leaves(self.factors)
 
     def text(self, latex: bool = False, names: Mapping[str, str] | None = None) -> str:
         """As it is written in a formula."""
@@ -77,11 +68,6 @@ class Sum:
         """Variables that its value depends on."""
         return self.body.free - {*self.over}
 
-    @property
-    def leaves(self) -> tuple[Distribution, ...]:
-        """The distributions that have to be known."""
-        return self.body.leaves
-
     def text(self, latex: bool = False, names: Mapping[str, str] | None = None) -> str:
         """As it is written in a formula; a variable that stands outside the sum, too, gets a prime inside."""
         inner = dict(names or _own(self))
@@ -90,7 +76,7 @@ class Sum:
             while name in inner.values():
                 name += "'"
             inner[v] = name
-        over, body = _named(self.over, latex, inner), self.body.text(latex, inner)
+        over, body = written(self.over, latex, inner), self.body.text(latex, inner)
         return rf"\sum_{{{over}}} {body}" if latex else f"[sum over {over}: {body}]"
 
 
@@ -106,11 +92,6 @@ class Quotient:
         """Variables that its value depends on."""
         return self.above.free | self.below.free
 
-    @property
-    def leaves(self) -> tuple[Distribution, ...]:
-        """The distributions that have to be known."""
-        return _leaves((self.above, self.below))
-
     def text(self, latex: bool = False, names: Mapping[str, str] | None = None) -> str:
         """As it is written in a formula."""
         names = names or _own(self)
@@ -118,6 +99,7 @@ class Quotient:
         return rf"\frac{{{above}}}{{{below}}}" if latex else f"({above} / {below})"
 
 
+SPECIAL = re.compile(r"[_#$%&{}\\^~]")  # characters that LaTeX reads as commands
 Expression = Distribution | Product | Sum | Quotient
 
 
@@ -125,16 +107,26 @@ def _own(part: Expression) -> dict[str, str]:
     return {v: v for v in sorted(part.free)}
 
 
-def _named(variables: Sequence[str], latex: bool, names: Mapping[str, str] | None) -> str:
-    written = [names.get(v, v) if names else v for v in variables]
+def written(variables: Sequence[str], latex: bool = False, names: Mapping[str, str] | None = None) -> str:
+    """Names of variables in a formula."""
+    listed = [names.get(v, v) if names else v for v in variables]
     if latex:
-        special = re.compile(r"([_#$%&{}])")
-        written = [r"\text{" + special.sub(r"\\\1", v) + "}" if len(v) > 1 else v for v in written]
-    return ", ".join(written)
+        listed = [r"\text{" + SPECIAL.sub(_escaped, v) + "}" if len(v) > 1 or SPECIAL.match(v) else v for v in listed]
+    return ", ".join(listed)
 
 
-def _leaves(parts: Iterable[Expression]) -> tuple[Distribution, ...]:
-    return tuple(dict.fromkeys(leaf for part in parts for leaf in part.leaves))
+def _escaped(match: re.Match[str]) -> str:
+    return {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\~{}"}.get(match[0], "\\" + match[0])
+
+
+def leaves(part: Expression) -> tuple[Distribution, ...]:
+    """The distributions that have to be known."""
+    if isinstance(part, Distribution):
+        return (part,)
+    if isinstance(part, Sum):
+        return leaves(part.body)
+    parts = part.factors if isinstance(part, Product) else (part.above, part.below)
+    return tuple(dict.fromkeys(leaf for inner in parts for leaf in leaves(inner)))
 
 
 def product(factors: Iterable[Expression]) -> Expression:
@@ -193,10 +185,6 @@ class Evaluation:
         self.tables: dict[Distribution, tuple[Floats, Bools]] = {}  # numbers, and whether conditions are possible
         self.uniform = False
 
-    def impossible(self) -> Distribution | None:
-        """A distribution with a condition of probability 0."""
-        return next((leaf for leaf, (_, possible) in self.tables.items() if not possible.all()), None)
-
     def configuration(self, leaf: Distribution) -> str:
         """The first condition of probability 0, in words."""
         at = np.argwhere(~self.tables[leaf][1])[0]
@@ -210,7 +198,7 @@ class Evaluation:
             names = tuple(sorted(part.free))
             above, below = self.along(part.above, names), self.along(part.below, names)
             shape = [len(self.states[v]) for v in names]
-            filler = 1.0 / max(1, self._size(part.above)) if self.uniform else 0.0
+            filler = 1.0 / math.prod(len(self.states[v]) for v in part.above.free) if self.uniform else 0.0
             result = np.divide(above, below, out=np.full(shape, filler), where=np.broadcast_to(below > 0, shape))
             return names, result
         over = part.over if isinstance(part, Sum) else ()
@@ -218,9 +206,6 @@ class Evaluation:
         factors = [self.value(f) for f in (body.factors if isinstance(body, Product) else (body,))]
         names = tuple(sorted(part.free))
         return names, self._contracted(names, over, factors)
-
-    def _size(self, part: Expression) -> int:
-        return int(np.prod([len(self.states[v]) for v in part.free]))
 
     def along(self, part: Expression, names: Sequence[str]) -> Floats:
         own, numbers = self.value(part)
@@ -259,9 +244,8 @@ class Evaluation:
 
 def evaluate(tree: JunctionTree, part: Expression, names: Sequence[str]) -> Floats:
     """The numbers of an expression, with an axis for each of these variables; it may not depend on some of them."""
-    states = {v: tree.model.states(v) for v in {*names, *(n for leaf in part.leaves for n in leaf.free)}}
+    states = {v: tree.model.states(v) for v in {*names, *(n for leaf in leaves(part) for n in leaf.free)}}
     work = Evaluation(tree, states)
-
     loose = sorted(part.free - {*names})  # the result is the same for each of their states
 
     def numbers() -> Floats:
@@ -271,7 +255,7 @@ def evaluate(tree: JunctionTree, part: Expression, names: Sequence[str]) -> Floa
         return np.broadcast_to(result, [len(states[v]) for v in names])
 
     result = numbers()
-    leaf = work.impossible()
+    leaf = next((leaf for leaf, (_, possible) in work.tables.items() if not possible.all()), None)
     if leaf is not None:
         work.uniform = True
         if not np.allclose(result, numbers(), rtol=1e-9, atol=1e-12):

@@ -6,6 +6,7 @@ J. Tian and J. Pearl, AAAI 2002; I. Shpitser and J. Pearl, AAAI and UAI 2006 (co
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,16 +14,18 @@ import numpy as np
 from ..errors import ArgumentError, UnknownVariable, closest
 from ..inference.results.tables import Conditional
 from ..learn import fit as fit_parameters
-from ..util.arguments import whole_number
+from ..util.arguments import having, mapping, random_generator, whole_number
 from .adjustment import AdjustableGraph, Names, NotIdentified
-from .formula import Distribution, Expression, evaluate, product, quotient, total
+from .formula import Distribution, Expression, evaluate, leaves, product, quotient, total, written
 
 if TYPE_CHECKING:
     from ..inference.tree import JunctionTree
     from ..util.arrays import Floats
 
+Steps = list[tuple[set[int], set[int]]]  # districts, and the ancestors of a part within each
 
-MOST_TRIED, MOST_NAMED = 12, 3  # common causes that a refusal tries to measure, and that it names
+
+MOST_NAMED = 3  # common causes of which a refusal says that measuring them would help
 
 
 class Estimand:
@@ -52,14 +55,15 @@ class Estimand:
     @property
     def latex(self) -> str:
         """The formula for LaTeX."""
-        done = [rf"\mathrm{{do}}({v})" for v in self.do]
-        left = Distribution(self.outcome).text(latex=True)[:-1] + r" \mid " + ", ".join([*done, *self.given]) + ")"
+        done, given = ([written([v], latex=True) for v in names] for names in (self.do, self.given))
+        conditions = ", ".join([*(rf"\mathrm{{do}}({v})" for v in done), *given])
+        left = f"P({written(self.outcome, latex=True)} \\mid {conditions})"
         return f"{left} = {self.expression.text(latex=True)}"
 
     @property
     def uses(self) -> tuple[str, ...]:
         """The measured variables that the formula needs, in the order of the graph."""
-        used = {v for leaf in self.expression.leaves for v in leaf.free}
+        used = {v for leaf in leaves(self.expression) for v in leaf.free}
         return tuple(v for v in self.graph.variables if v in used)
 
     def _effect(self) -> str:
@@ -95,6 +99,7 @@ class Estimand:
         UnknownVariable
             If the tree lacks a variable.
         """
+        having("tree", tree, "joint", "a JunctionTree, as net.compile() makes")
         names = (*self.do, *self.given, *self.outcome)
         for v in dict.fromkeys((*names, *self.uses)):
             if v not in tree.model.variables:
@@ -157,8 +162,10 @@ class EstimatedEffect:
     def __init__(self, estimand: Estimand, cases: Any, prior: float, states: Mapping[str, Any] | None):
         self.estimand, self._cases, self._prior = estimand, cases, prior
         self._structure = estimand.structure()
-        used = None if states is None else {v: states[v] for v in states if v in self._structure}
-        fitted = fit_parameters(self._structure, cases, pseudo_counts=prior, states=used)
+        given = mapping("states", states or {})
+        estimand.graph.numbers(given, "states")
+        used = {v: given[v] for v in given if v in self._structure}
+        fitted = fit_parameters(self._structure, cases, pseudo_counts=prior, states=used or None)
         self.network, self._n = fitted.network, fitted.n_rows
         self.table = estimand.evaluate(self.network.compile("cpu"))
 
@@ -177,7 +184,7 @@ class EstimatedEffect:
             The numbers of `table` for each resample; their quantiles are confidence intervals.
         """
         whole_number("n", n, least=1)
-        random = np.random.default_rng(seed)
+        random = random_generator(seed)
         states = {v: self.network.states(v) for v in self.network.variables}
         draws = []
         for _ in range(n):
@@ -244,37 +251,56 @@ class _Hedge(Exception):
 
 
 def _conditional_effect(graph: AdjustableGraph, y: set[int], x: set[int], z: set[int]) -> Expression:
-    """P(y | do(x), z): conditions that act like interventions become some, the others are divided by."""
-    x, z = set(x), set(z)
-    moved = True
-    while moved:
-        moved = False
-        for v in sorted(z):
-            if not graph.connected_after({v}, y, x | z - {v}, x, {v}):
-                x.add(v)
-                z.remove(v)
-                moved = True
-                break
+    """P(y | do(x), z): the conditions that do not act like interventions are divided by."""
+    x, z = _interventions(graph, y, x, z)
     joint = _effect(graph, y | z, x)
     return quotient(joint, total(sorted(graph.names(y)), joint)) if z else joint
 
 
+def _interventions(graph: AdjustableGraph, y: set[int], x: set[int], z: set[int]) -> tuple[set[int], set[int]]:
+    """The causes with the conditions that act like interventions, and the other conditions."""
+    while True:
+        v = next((v for v in sorted(z) if not graph.connected_after({v}, y, x | z - {v}, x, {v})), None)
+        if v is None:
+            return x, z
+        x, z = x | {v}, z - {v}
+
+
 def _effect(graph: AdjustableGraph, y: set[int], x: set[int]) -> Expression:
     """P(y | do(x)) by the districts of what is left without the causes."""
-    above = graph.ancestors_of(y)
-    left = graph.ancestors_of(y, without=x) - x
-    whole = graph.districts(above)
-    order = graph.in_order(above)
+    order = graph.in_order(graph.ancestors_of(y))
     factors = []
-    for part in graph.districts(left):
-        district = next(d for d in whole if part <= d)
+    for part, shrinking in _parts(graph, y, x):
+        district = shrinking[0][0]
         terms = []
         for i, v in enumerate(order):
             if v in district:
                 given = _relevant(graph, v, set(order[: i + 1]))
                 terms.append(Distribution((graph.variables[v],), tuple(graph.variables[u] for u in given)))
-        factors.append(_shrunk(graph, part, district, product(terms)))
+        factors.append(_shrunk(graph, part, shrinking, product(terms)))
+    left = graph.ancestors_of(y, without=x) - x
     return total(_sorted_names(graph, left - y), product(factors))
+
+
+def _parts(graph: AdjustableGraph, y: set[int], x: set[int]) -> list[tuple[set[int], Steps]]:
+    """The districts of what is left without the causes, and how the district of each in the graph shrinks to it.
+
+    The next district is one of the ancestors of the last step. The effect is identified unless `_Hedge` is raised.
+    """
+    whole = graph.districts(graph.ancestors_of(y))
+    result = []
+    for part in graph.districts(graph.ancestors_of(y, without=x) - x):
+        district, steps = next(d for d in whole if part <= d), []
+        while True:
+            above = graph.ancestors_within(part, district)
+            steps.append((district, above))
+            if above == part:
+                break
+            if above == district:
+                raise _Hedge(district, part)
+            district = next(d for d in graph.districts(above) if part <= d)
+        result.append((part, steps))
+    return result
 
 
 def _sorted_names(graph: AdjustableGraph, vertices: set[int]) -> list[str]:
@@ -287,22 +313,17 @@ def _relevant(graph: AdjustableGraph, v: int, before: set[int]) -> list[int]:
     return graph.in_order(({p for u in district for p in graph.parents_of(u)} | district) - {v})
 
 
-def _shrunk(graph: AdjustableGraph, part: set[int], district: set[int], whole: Expression) -> Expression:
-    """Q[part] from Q[district], where Q[S] is the distribution of S if all else is set."""
-    while True:
-        above = graph.ancestors_within(part, district)
-        if above == part:
-            return total(_sorted_names(graph, district - part), whole)
-        if above == district:
-            raise _Hedge(district, part)
+def _shrunk(graph: AdjustableGraph, part: set[int], steps: Steps, whole: Expression) -> Expression:
+    """Q[part] from Q[district], where Q[S] is the distribution of S if all else is set; see `_parts`."""
+    for (district, above), (inner, _) in pairwise(steps):
         known = total(_sorted_names(graph, district - above), whole)
-        inner = next(d for d in graph.districts(above) if part <= d)
         order, factors = graph.in_order(above), []
         for i, v in enumerate(order):
             if v in inner:
                 after = [graph.variables[u] for u in order[i + 1 :]]
                 factors.append(quotient(total(after, known), total([*after, graph.variables[v]], known)))
-        district, whole = inner, product(factors)
+        whole = product(factors)
+    return total(_sorted_names(graph, steps[-1][0] - part), whole)
 
 
 def _explained(
@@ -311,14 +332,15 @@ def _explained(
     """The message of an effect that is not identified, and its hedge."""
     larger, smaller = (frozenset(graph.names(s)) for s in (hedge.larger, hedge.smaller))
     helps: list[str] = []
-    for pair in [pair for pair in graph.common_causes if larger >= {*pair}][:MOST_TRIED]:
+    for pair in [pair for pair in graph.common_causes if larger >= {*pair}]:
         name = f"the common cause of {pair[0]} and {pair[1]}"
         more = type(graph)(
             [*graph.variables, name], [*graph.arcs, (name, pair[0]), (name, pair[1])],
             [p for p in graph.common_causes if p != pair],
         )  # fmt: skip
         try:
-            _conditional_effect(more, *sets)
+            causes, conditions = _interventions(more, *sets)
+            _parts(more, sets[0] | conditions, causes)
         except _Hedge:
             continue
         helps.append(name)

@@ -6,28 +6,11 @@ Artificial Intelligence 270 (2019); all minimal separators by K. Takata, Discret
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ..model.directed import Adjacency, descendants
-
-
-def bits(vertices: Sequence[int] | set[int] | frozenset[int]) -> int:
-    """A set of vertices as bits."""
-    chosen = 0
-    for v in vertices:
-        chosen |= 1 << v
-    return chosen
-
-
-def members(chosen: int) -> list[int]:
-    """The vertices of a set, in ascending order."""
-    listed = []
-    while chosen:
-        low = chosen & -chosen
-        listed.append(low.bit_length() - 1)
-        chosen ^= low
-    return listed
+from ..plans.ordering.reduce import bits
 
 
 class Moral(NamedTuple):
@@ -77,7 +60,7 @@ class Moral(NamedTuple):
         result, edge = start, start
         while edge:
             reached = 0
-            for v in members(edge):
+            for v in bits(edge):
                 reached |= self.neighbours[v]
             edge = reached & ~result & ~without
             result |= edge
@@ -86,7 +69,7 @@ class Moral(NamedTuple):
     def around(self, result: int) -> int:
         """Neighbours of a set outside it."""
         reached = 0
-        for v in members(result):
+        for v in bits(result):
             reached |= self.neighbours[v]
         return reached & ~result
 
@@ -130,12 +113,13 @@ class Moral(NamedTuple):
         for v, near in self.neighbours.items():
             if v not in (self.source, self.target):
                 flow.add_edge((v, 0), (v, 1), capacity=cost[v])
-            for u in members(near):
+            for u in bits(near):
                 flow.add_edge((v, 1), (u, 0))
         if (self.source, 1) not in flow or (self.target, 0) not in flow:
             return 0
         _, (reached, _) = nx.minimum_cut(flow, (self.source, 1), (self.target, 0))
-        return bits([v for v in self.neighbours if (v, 0) in reached and (v, 1) not in reached and v != self.target])
+        cut = (v for v in self.neighbours if (v, 0) in reached and (v, 1) not in reached and v != self.target)
+        return sum(1 << v for v in cut)
 
 
 def minimal_separator(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jtgpu.causal import CausalGraph, NotIdentified, graph
-from jtgpu.errors import ArgumentError
+from jtgpu.errors import ArgumentError, NetworkError
 
 
 def random_graph(seed: int) -> CausalGraph:
@@ -84,6 +84,8 @@ def test_the_reason_names_the_path() -> None:
     assert str(g.is_adjustment_set([], "x", "y")) == "the path x <-> k -> y is open"
     assert g.is_adjustment_set("k", "x", "y")
     assert g.d_separated("d", "k", "m")
+    with pytest.raises(NetworkError, match="d_separated takes disjoint sets: k is given"):
+        g.d_separated("d", "k", ["k"])
 
 
 def test_a_variable_is_not_both_required_and_forbidden() -> None:
@@ -97,3 +99,8 @@ def test_a_variable_is_not_both_required_and_forbidden() -> None:
 def test_costs_are_numbers(cost: object) -> None:
     with pytest.raises(ArgumentError, match="cost of 'a' must be a number of at least 0"):
         graph("a -> x; a -> y; x -> y").adjustment_set("x", "y", cost={"a": cost})
+
+
+def test_costs_are_a_mapping() -> None:
+    with pytest.raises(ArgumentError, match="cost must be a mapping"):
+        graph("a -> x; a -> y; x -> y").adjustment_set("x", "y", cost=["a"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
 
 import jtgpu
 from jtgpu.errors import ArgumentError, EvidenceError, NetworkError
+from jtgpu.inference.queries import effects
 
 
 def test_an_effect_is_the_posterior_after_the_intervention() -> None:
@@ -129,6 +130,65 @@ def test_firing_squad() -> None:
     assert tree.counterfactual("order", {"dead": "yes"}, do={"A": "no"})["yes"] == pytest.approx(1.0)
 
 
+def test_counterfactuals_understand_the_codes_of_the_network() -> None:
+    """Codes were read as names of states in the other world: 0 was the second state of ("1", "0")."""
+    states = {v: ["1", "0"] for v in ("order", "dead")}
+    net = jtgpu.BayesianNetwork(states, {"dead": ["order"]}, {"order": [0.3, 0.7], "dead": np.eye(2)})
+    tree = net.with_codes("index").compile("cpu")
+    assert tree.counterfactual("order", {"dead": 0}, do={"dead": 1})["1"] == pytest.approx(1.0)
+    rows = tree.counterfactual_batch([{"dead": 0}], "order", do={"dead": 1})
+    np.testing.assert_allclose(rows["order"], [[1.0, 0.0]], atol=1e-12)
+
+
+def test_the_other_world_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = functional(3).compile("cpu")
+    made = []
+    build = effects._both_worlds
+
+    def counted(model: jtgpu.BayesianNetwork, outcome: int, done: Mapping[int, int]) -> tuple[jtgpu.BayesianNetwork, set[int]]:
+        made.append(done)
+        return build(model, outcome, done)
+
+    monkeypatch.setattr(effects, "_both_worlds", counted)
+    first = tree.counterfactual("v3", do={"v1": "0"})
+    assert tree.counterfactual("v3", do={"v1": 0})["1"] == first["1"]
+    tree.counterfactual_batch([{}], "v2", do={"v1": "0"})
+    assert len(made) == 1
+    tree.counterfactual("v3", do={"v1": "1"})
+    assert len(made) == 2
+    again = functional(3).replace(cpt={"u0": [0.0] * (len(tree.model.states("u0")) - 1) + [1.0]})
+    tree.reload(again)
+    expected = again.compile("cpu").counterfactual("v3", do={"v1": "0"})
+    np.testing.assert_array_equal(tree.counterfactual("v3", do={"v1": "0"}).probabilities, expected.probabilities)
+    tree.close()
+    with pytest.raises(jtgpu.JtgpuError, match="this tree is closed"):
+        tree.counterfactual("v3", do={"v1": "0"})
+
+
+def test_a_variable_with_the_name_of_another_world_is_not_replaced() -> None:
+    states = {v: ["0", "1"] for v in ("x", "y", "y (counterfactual)")}
+    parents = {"y": ["x"], "y (counterfactual)": ["y"]}
+    cpts = {"x": np.array([0.5, 0.5]), "y": np.eye(2), "y (counterfactual)": np.eye(2)}
+    with pytest.raises(ArgumentError, match=r"rename 'y \(counterfactual\)'"):
+        jtgpu.BayesianNetwork(states, parents, cpts).compile("cpu").counterfactual("y", do={"x": "1"})
+
+
+def test_wrong_arguments_of_effects() -> None:
+    tree = jtgpu.load("asia").compile("cpu")
+    effect = tree.effect("dysp", of="smoke")
+    with pytest.raises(ArgumentError, match="score= needs a number for each state"):
+        effect.difference(score=["yes", "no"])  # type: ignore[arg-type]
+    for score in ({"yes": "a", "no": 1}, {"yes": float("nan"), "no": 1}):
+        with pytest.raises(ArgumentError, match="score of 'yes' must be a number"):
+            effect.difference(score=score)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="between= is a pair"):
+        effect.difference(between=3)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="states= is a pair"):
+        tree.probability_of_causation("dysp", "smoke", states=("yes",))  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="monotone must be True or False"):
+        tree.probability_of_causation("dysp", "smoke", monotone="no")  # type: ignore[arg-type]
+
+
 def test_bad_questions() -> None:
     tree = jtgpu.load("asia").compile("cpu")
     with pytest.raises(NetworkError, match=r"function of its parents.*of 'lung', 'bronc'"):
@@ -152,28 +212,13 @@ def test_bad_questions() -> None:
         survey.probability_of_causation("T", "A", states=("car", "young"))
 
 
-def test_a_twin_is_compiled_once_and_follows_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    states = {v: ["no", "yes"] for v in ("u", "y", "y (counterfactual)")}
-
-    def net(p: float) -> jtgpu.BayesianNetwork:
-        return jtgpu.BayesianNetwork(
-            states,
-            {"y": ["u"], "y (counterfactual)": ["y"]},
-            {"u": [1 - p, p], "y": np.eye(2), "y (counterfactual)": np.eye(2)},
-        )
-
-    made: list[object] = []
-    compiled = jtgpu.BayesianNetwork.compile
-    tree = net(0.5).compile("cpu")
-
-    def noted(*arguments: Any, **more: Any) -> Any:
-        made.append(arguments)
-        return compiled(*arguments, **more)
-
-    monkeypatch.setattr(jtgpu.BayesianNetwork, "compile", noted)
-    for state in ("no", "yes", "no"):
-        assert tree.counterfactual("y", {"y": state}, do={"u": "yes"})["yes"] == pytest.approx(1.0)
-    assert tree.counterfactual("u", do={"y": "yes"})["yes"] == pytest.approx(0.5)
-    assert len(made) == 2
-    tree.reload(net(0.9))
-    assert tree.counterfactual("u", do={"y": "yes"})["yes"] == pytest.approx(0.9)
+def test_a_counterfactual_beside_a_noisy_node_with_many_causes() -> None:
+    causes = {f"d{i}": 0.1 for i in range(40)}
+    net = jtgpu.BayesianNetwork(
+        {v: ["no", "yes"] for v in (*causes, "fever", "ill")}, {"fever": [*causes], "ill": ["d0"]},
+        {**{v: [0.9, 0.1] for v in causes}, "fever": jtgpu.NoisyOr(causes, leak=0.01), "ill": np.eye(2)},
+    )  # fmt: skip
+    tree = net.compile("cpu")
+    assert tree.counterfactual("ill", {"fever": "yes", "ill": "no"}, do={"d0": "yes"})["yes"] == pytest.approx(1.0)
+    with pytest.raises(NetworkError, match="other CPTs have those of 'fever'"):
+        tree.counterfactual("fever", {"ill": "no"}, do={"d0": "yes"})

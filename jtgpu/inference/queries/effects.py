@@ -12,7 +12,7 @@ from ...errors import ArgumentError, EvidenceError, NetworkError
 from ...model.directed import descendants
 from ...model.network import BayesianNetwork
 from ...model.states import StateNumber, present_state
-from ...util.arguments import described, mapping
+from ...util.arguments import described, flag, mapping, number, several
 from ...util.arrays import Floats
 from ..results.interval_numbers import ends_of
 from ..results.marginals import CasePosteriors, Posterior
@@ -22,13 +22,12 @@ from .joint import joint
 from .posteriors import posteriors, posteriors_batch
 
 if TYPE_CHECKING:
-    from ...util.late_imports import JunctionTree
     from ...util.options import OnProblem, TableLike
     from ..compiled import CompiledModel
     from ..evidence import Findings
 
 TWIN = "{} (counterfactual)"  # name of a variable in the other world
-MOST_TWINS = 4  # interventions whose twin networks a tree keeps
+MOST_TWINS = 4  # networks of both worlds that a tree keeps
 
 
 class Effect(Result):
@@ -74,9 +73,10 @@ class Effect(Result):
         if state is not None and score is not None:
             raise ArgumentError("state= and score= say the same thing: give one of them")
         if score is not None:
-            if {*score} != {*states}:
+            if not hasattr(score, "keys") or {*score} != {*states}:
                 raise ArgumentError(f"score= needs a number for each state of {outcome!r}: {', '.join(states)}")
-            return np.asarray(self.table.probabilities @ np.array([float(score[s]) for s in states]))
+            scores = np.array([number(f"score of {s!r}", score[s]) for s in states])
+            return np.asarray(self.table.probabilities @ scores)
         if state is None:
             if len(states) > 2:
                 rows = [Posterior(outcome, states, row, self._ends) for row in self.table.probabilities]
@@ -87,17 +87,15 @@ class Effect(Result):
                         f"{outcome!r} has {len(states)} states: say which, as in difference({states[-1]!r}), or give "
                         "numbers, score={state: number}"
                     ) from error
-            number = present_state(states)
-            state = states[1 if number is None else number]
+            present = present_state(states)
+            state = states[1 if present is None else present]
         return self.table.probabilities[:, self.table._model.state_position(1, state)]
 
     def _ends_of_cause(self, between: Sequence[str | int] | None) -> tuple[int, int]:
         cause, states = self.table.variables[0], self.table.states[0]
         if between is not None:
-            if isinstance(between, str) or len(between) != 2:
-                raise ArgumentError(f"between= is a pair of states of {cause!r}, from and to")
-            first, last = (self.table._model.state_position(0, s) for s in between)
-            return first, last
+            first, last = pair(f"between= is a pair of states of {cause!r}, from and to", between)
+            return self.table._model.state_position(0, first), self.table._model.state_position(0, last)
         if len(states) != 2:
             raise ArgumentError(
                 f"{cause!r} has {len(states)} states: say which, between=({states[0]!r}, {states[-1]!r})"
@@ -181,6 +179,14 @@ def effect(self: CompiledModel, outcome: str, *, of: str, given: Findings | None
     return Effect(table, {str(v): str(s) for v, s in findings.items()}, ends_of(self.model, last))
 
 
+def pair(message: str, value: Any) -> list[Any]:
+    """The two elements of an argument; the message says what they are."""
+    listed = several(value)
+    if listed is None or len(listed) != 2:
+        raise ArgumentError(f"{message}, not {described(value)}")
+    return listed
+
+
 class Bounds(NamedTuple):
     """The least and the greatest probability that a model allows."""
 
@@ -244,7 +250,8 @@ def probability_of_causation(
             raise ArgumentError(f"{outcome!r} has {len(result.states[1])} states: say which, states=(outcome, cause)")
         y, x = (1 if (s := present_state(names)) is None else s for names in result.states[::-1])
     else:
-        y, x = (result._model.state_position(i, s) for i, s in zip((1, 0), states, strict=True))
+        first, last = pair("states= is a pair, a state of the outcome and one of the cause", states)
+        y, x = self.model.state_position(outcome, first), self.model.state_position(of, last)
     with_cause, without = float(result.probabilities[x, y]), float(result.probabilities[1 - x, y])
     seen = joint(self, [of, outcome]).probabilities
     xy, x_not, other_y = float(seen[x, y]), float(seen[x].sum() - seen[x, y]), float(seen[1 - x, y])
@@ -257,7 +264,7 @@ def probability_of_causation(
         least = min(max(0.0, *low) / scale, 1.0)
         return Bounds(least, max(least, min(1.0, min(high) / scale)))
 
-    if monotone:
+    if flag("monotone", monotone):
         if with_cause < without - 1e-12:
             raise EvidenceError(
                 f"monotone=True contradicts the network: P({outcome} | do({of})) is {with_cause:.6g} with the cause"
@@ -277,51 +284,63 @@ def probability_of_causation(
     )  # fmt: skip
 
 
-def _twin(tree: CompiledModel, outcome: str, do: Mapping[str, Any]) -> tuple[JunctionTree, str]:
-    """Both worlds in one network, which share what the intervention does not change; and the outcome's name in it."""
-    model = tree.model
+def _twin(self: CompiledModel, outcome: str, do: Mapping[str, Any]) -> tuple[Any, str, str]:
+    """A tree of both worlds, and the outcome's names in this world and in the other."""
+    model = self.model
     if not isinstance(model, BayesianNetwork):
         raise ArgumentError(f"counterfactuals need a BayesianNetwork, not {described(model)}")
     done = {model.index(v): model.state_position(v, s) for v, s in mapping("do", do).items()}
     if not done:
         raise ArgumentError("do= names what is different in the other world, as in do={'drug': 'no'}")
-    key = id(model), tuple(sorted(done.items()))  # the model is kept with the answer: its id stays its own
-    _, names, compiled = tree.cached("twins", key, lambda: (model, *_twin_tree(model, done)), MOST_TWINS)
     v = model.index(outcome)
-    return compiled, names.get(v, model.variables[v])
+    self._open()  # a closed tree answers nothing
+
+    def make() -> tuple[Any, set[int]]:
+        net, changed = _both_worlds(model, v, done)
+        return net.compile("cpu"), changed
+
+    tree, changed = self.cached("twins", (v, frozenset(done.items())), make, MOST_TWINS)
+    name = model.variables[v]
+    return tree, name, TWIN.format(name) if v in changed else name
 
 
-def _twin_tree(model: BayesianNetwork, done: Mapping[int, int]) -> tuple[dict[int, str], JunctionTree]:
-    """Names of the variables that the intervention changes, in the other world, and the compiled twin network."""
+def _both_worlds(
+    model: BayesianNetwork, outcome: int, done: Mapping[int, int]
+) -> tuple[BayesianNetwork, set[int]]:
+    """Both worlds in one network, which share what the intervention does not change; and the variables that it does.
+
+    Of those, only what the outcome depends on is doubled.
+    """
     names, strengths = model.variables, model.noisy
-    changed = sorted(descendants(model._children, done))
-    noisy = []
-    for v in changed:
-        if model._parents[v] and v not in done:
-            table = np.asarray(model.cpt(v))
-            if not ((table == 0) | (table == 1)).all():
-                noisy.append(names[v])
+    changed = descendants(model._children, done) & descendants(model._parents, [outcome])
+    noisy = [names[v] for v in sorted(changed - {*done}) if names[v] in strengths]
+    for v in sorted(changed - {*done}):
+        if names[v] in strengths:
+            continue
+        table = np.asarray(model.cpt(v))
+        if model._parents[v] and not ((table == 0) | (table == 1)).all():
+            noisy.append(names[v])
     if noisy:
         raise NetworkError(
-            "counterfactuals need every variable that the intervention changes to be a function of its parents, some "
-            "of which may be noise; other CPTs have those of "
+            "counterfactuals need every variable between the intervention and the outcome to be a function of its "
+            "parents, some of which may be noise; other CPTs have those of "
             f"{', '.join(map(repr, noisy[:5]))}{f' and {len(noisy) - 5} others' if len(noisy) > 5 else ''}"
         )
     twin = {v: TWIN.format(names[v]) for v in changed}
-    while {*twin.values()} & {*names}:
-        twin = {v: f"{name}'" for v, name in twin.items()}
-    states = {v: model.states(v) for v in names} | {name: model.states(v) for v, name in twin.items()}
+    taken = sorted({*twin.values()} & {*names})
+    if taken:
+        raise ArgumentError(f"rename {taken[0]!r}: this is the name of a variable in the other world")
+    states = {v: model.states(v) for v in names} | {twin[v]: model.states(names[v]) for v in sorted(changed)}
     parents = {v: model.parents(v) for v in names}
     cpts: dict[str, Any] = {v: strengths[v] if v in strengths else np.asarray(model.cpt(v)) for v in names}
-    for v, name in twin.items():
+    for v in changed:
         if v in done:
-            cpts[name] = np.eye(len(states[name]))[done[v]]
+            parents[twin[v]] = ()
+            cpts[twin[v]] = np.eye(len(model.states(names[v])))[done[v]]
         else:
-            parents[name] = tuple(twin.get(p, names[p]) for p in model._parents[v])
-            cpts[name] = cpts[names[v]]
-    net = BayesianNetwork(states, parents, cpts)
-    compiled: JunctionTree = net.compile("cpu")
-    return twin, compiled
+            parents[twin[v]] = tuple(twin.get(p, names[p]) for p in model._parents[v])
+            cpts[twin[v]] = cpts[names[v]]
+    return BayesianNetwork(states, parents, cpts).with_codes(model.state_codes), changed
 
 
 def counterfactual(
@@ -330,7 +349,7 @@ def counterfactual(
     """Compute what the outcome would have been had variables been set, given what was observed.
 
     The two worlds share their noise (the twin network of Balke and Pearl, 1994). Every variable that the intervention
-    changes has to be a function of its parents.
+    changes, and that the outcome depends on, has to be a function of its parents.
 
     Parameters
     ----------
@@ -347,7 +366,7 @@ def counterfactual(
     Raises
     ------
     NetworkError
-        If the CPT of a changed variable has probabilities other than 0 and 1; the message lists them.
+        If the CPT of such a variable has probabilities other than 0 and 1; the message lists them.
 
     Examples
     --------
@@ -359,10 +378,9 @@ def counterfactual(
     >>> net.compile("cpu").counterfactual("dead", {"dead": "yes"}, do={"A": "no"})["yes"]
     1.0
     """
-    tree, target = _twin(self, outcome, do)
+    tree, name, target = _twin(self, outcome, do)
     p = tree.posterior(target, evidence)
-    name = self.model.variables[self.model.index(outcome)]
-    return Posterior(name, p.states, np.array(p.probabilities), ends_of(self.model, name))
+    return Posterior(name, p.states, np.array(p.probabilities), ends_of(self.model, outcome))
 
 
 def counterfactual_batch(
@@ -382,5 +400,5 @@ def counterfactual_batch(
     CasePosteriors
         With the outcome; in the other world its name is ``"NAME (counterfactual)"`` where the intervention changes it.
     """
-    tree, target = _twin(self, outcome, do)
+    tree, _, target = _twin(self, outcome, do)
     return posteriors_batch(tree, cases, targets=[target], on_error=on_error)

@@ -110,7 +110,8 @@ def effect_over_graphs(  # noqa: PLR0913
             result = [0.0]
         else:
             net = fitted_network(table, part, self._record.ess, known).prune([of, outcome])
-            drawn = [_drawn(net, table, self._record.ess, random) for _ in range(n_draws)] or [net]
+            dirichlet = _dirichlet(net, table, self._record.ess) if n_draws else {}
+            drawn = [_drawn(net, dirichlet, random) for _ in range(n_draws)] or [net]
             with drawn[0].compile("cpu") as tree:
                 result = []
                 for one in drawn:
@@ -137,9 +138,9 @@ def _relevant(arcs: Bools, x: int, y: int) -> Bools | None:
     return part
 
 
-def _drawn(net: BayesianNetwork, table: Any, ess: float, random: np.random.Generator) -> BayesianNetwork:
-    """The network with CPTs drawn from their Dirichlet posterior."""
-    cpts = {}
+def _dirichlet(net: BayesianNetwork, table: Any, ess: float) -> dict[str, Floats]:
+    """The parameters of the Dirichlet posterior of each CPT."""
+    result = {}
     for v in net.variables:
         family = [table.names.index(u) for u in (*net.parents(v), v)]
         cards = [len(table.states[u]) for u in family]
@@ -148,6 +149,11 @@ def _drawn(net: BayesianNetwork, table: Any, ess: float, random: np.random.Gener
         weights = None if table.weights is None else table.weights[complete]
         at = np.ravel_multi_index(tuple(rows[:, complete]), cards)
         counts = np.bincount(at, weights, math.prod(cards)).reshape(cards)
-        gamma = random.standard_gamma(counts + max(ess, 1e-3) / counts.size) + 1e-300
-        cpts[v] = gamma / gamma.sum(axis=-1, keepdims=True)
-    return net.replace(cpt=cpts)
+        result[v] = (counts + max(ess, 1e-3) / counts.size).astype(np.float64)
+    return result
+
+
+def _drawn(net: BayesianNetwork, dirichlet: Mapping[str, Floats], random: np.random.Generator) -> BayesianNetwork:
+    """The network with CPTs drawn from their posterior."""
+    gammas = {v: random.standard_gamma(parameters) + 1e-300 for v, parameters in dirichlet.items()}
+    return net.replace(cpt={v: gamma / gamma.sum(axis=-1, keepdims=True) for v, gamma in gammas.items()})
