@@ -153,6 +153,17 @@ def test_questions_of_decisions() -> None:
     session = tree.session({"test": "yes"})
     session.observe("treat", "no")
     assert session.posterior("ill")["yes"] == pytest.approx(p[1] / p.sum())
+    # the best policy treats after a positive test: in an event a decision has probabilities, among findings it is fixed
+    assert tree.policy()["treat"].tolist() == [[1, 0], [0, 1]]
+    assert tree.ask("P(treat=yes)") == pytest.approx(p.sum())
+    assert tree.ask("P(treat=yes, ill=yes)") == pytest.approx(p[1])
+    assert tree.ask("lnP(treat=yes | ill=yes)") == pytest.approx(math.log(0.9))
+    assert tree.ask("P(test=yes | treat=yes)") == pytest.approx(p.sum())
+    with pytest.raises(errors.EvidenceError, match="'treat' is in the event and in the evidence"):
+        tree.ask("P(treat=yes | treat=yes)")
+    for fixed in ({"treat": ["yes"]}, pytest.importorskip("pandas").Series({"treat": "yes"})):
+        assert tree.posterior("test", fixed)["yes"] == pytest.approx(p.sum())
+        assert tree.utility(fixed).mean == pytest.approx(0.9 * 90 + 0.1 * 80)
     tree.reload(net.replace(cpt={"ill": [0.5, 0.5], "health": [[0, 1], [0, 1]]}))
     assert tree.posterior("ill")["yes"] == pytest.approx(0.5)
     assert tree.policy().expected_utility == pytest.approx(1)
