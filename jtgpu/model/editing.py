@@ -93,7 +93,7 @@ class Parts:
             if not isinstance(table, Gaussian):
                 return table
             new = {coefficient_name(*p): coefficient_name(names[p[0]], p[1]) for p in self.parents[v]}
-            return Gaussian(table.mean, {new[p]: c for p, c in table.coefficients.items()}, table.sd)
+            return Gaussian(table.mean, {new.get(p, p): c for p, c in table.coefficients.items()}, table.sd)
 
         self.tables = {names[v]: renamed(table, v) for v, table in self.tables.items()}
         self.start = {names[v]: [renamed(table, v) for table in tables] for v, tables in self.start.items()}
@@ -169,7 +169,8 @@ class Editable:
             kind = "utility" if parts.states[name] is UTILITY else "variable"
             raise NetworkError(f"there is already a {kind} {name!r}; change it by replace(), or remove it first")
         if states is float and not hasattr(self, "is_number"):
-            raise NetworkError(f"{name!r} has the type float: numbers are in a jtgpu.MixedNetwork")
+            kind = "MixedDynamicNetwork" if isinstance(self, EditableOverTime) else "MixedNetwork"
+            raise NetworkError(f"{name!r} has the type float: numbers are in a jtgpu.{kind}")
         parts.states[name] = states if states is float or states is UTILITY else checked_states(name, states)
         parts.parents[name] = _pairs(parts, name, parents)
         parts.tables[name] = None
@@ -393,10 +394,13 @@ class Editable:
     def _reorder(self, parts: Parts, v: str, given: Any, has_table: bool) -> None:
         """Give a node other parents; its table is kept where only their order changes."""
         pairs, before = _pairs(parts, v, given), parts.axes(v)
-        if v in parts.decisions or has_table or sorted(pairs) != sorted(parts.parents[v]):
-            parts.parents[v] = pairs
+        if v in parts.decisions or sorted(pairs) != sorted(parts.parents[v]):
             if v not in parts.decisions and not has_table:
                 raise NetworkError(f"variable {v!r} has other parents than before, so it needs a new CPT")
+            old, parts.parents[v] = parts.parents[v], pairs
+            start, slices = parts.start.pop(v, []), range(parts.lag(v))
+            if all([p for p in old if p[1] <= t] == [p for p in pairs if p[1] <= t] for t in slices):
+                parts.start[v] = start[: len(slices)]
             return
         olds = {t: parts.axes(v, t) for t in range(parts.lag(v))} | {None: before}
         parts.parents[v] = pairs
@@ -406,7 +410,10 @@ class Editable:
             order = [olds[t].index(p) for p in parts.axes(v, t)]
             return _mapped(table, lambda array: array.transpose([*order, *range(len(order), len(order) + own)]))
 
-        parts.each(v, turned)
+        if has_table:  # in the new order; those of the first slices are in the old one
+            parts.start[v] = [turned(table, t) for t, table in enumerate(parts.start.get(v, []))]
+        else:
+            parts.each(v, turned)
 
     # Helpers --------------------------------------------------------------------------------------------------
 
