@@ -81,8 +81,9 @@ class CaseParser(QuestionParser):
     """The parser of questions whose evidence may be a number."""
 
     def __init__(self, net: Any, text: str):
-        super().__init__(getattr(net, "graph", net), text)
-        self.is_number: Callable[[str], bool] = getattr(net, "is_number", lambda _: False)
+        numbers = hasattr(net, "is_number")
+        super().__init__(net.graph.with_codes(net.discrete.state_codes) if numbers else net, text)
+        self.is_number: Callable[[str], bool] = net.is_number if numbers else lambda _: False
 
     def state(self, name: str, ends: str) -> Any:
         if not self.is_number(name):

@@ -389,7 +389,7 @@ class Editable:
             parts.start[v] = [table] if parts.lag(v) <= 1 else table
         parts.changed |= {*tables, *labels, *above}
         names = new_names(tuple(parts.states), new)
-        return self._changed(parts, names, name, keeps_codes=not (states or rename))
+        return self._changed(parts, names, name)
 
     def _reorder(self, parts: Parts, v: str, given: Any, has_table: bool) -> None:
         """Give a node other parents; its table is kept where only their order changes."""
@@ -433,19 +433,22 @@ class Editable:
         return {self._node(v): value for v, value in mapping(what, given).items()}
 
     def _changed(
-        self, parts: Parts, names: Mapping[str, str] | None = None, name: str | None = None, *,
-        keeps_codes: bool = False,
-    ) -> Self:  # fmt: skip
+        self, parts: Parts, names: Mapping[str, str] | None = None, name: str | None = None
+    ) -> Self:
         """A network of these parts, whose nodes have other names."""
         net: Any = self
         new = {v: v for v in parts.states} if names is None else names
         parts.attributes = renamed_attributes(getattr(net, "attributes", {}), new, [*parts.changed])
+        codes = getattr(net, "discrete", net).state_codes
+        if any(parts.states.get(v, ()) not in (net.states(v), (), float) for v in net.variables):
+            codes = "names"
+        elif isinstance(codes, Mapping):
+            codes = {v: given for v, given in codes.items() if v in parts.states}
         if any(old != v for old, v in new.items()):
             parts.rename(new)
-        made: Self = self._made(parts, net.name if name is None else name)
-        if keeps_codes:
-            made = made.with_codes(getattr(net, "discrete", net).state_codes)  # type: ignore[attr-defined]
-        return made
+            codes = "names"
+        made: Any = self._made(parts, net.name if name is None else name)
+        return made if codes == "names" else made.with_codes(codes)  # type: ignore[no-any-return]
 
     def _cut(self, parts: Parts, parent: Pair, child: str, weights: Weights) -> None:
         """Take a parent from a node, whose rows are averaged."""

@@ -75,6 +75,11 @@ def test_there_and_back(make: Any) -> None:
         net.add(above, ["a", "b"])
     with pytest.raises(errors.NetworkError, match="'new' has the parent 'nowhere', which is not declared"):
         net.add("new", ["a", "b"], ["nowhere"])
+    coded = net.with_codes({above: {"first": net.states(above)[0]}})
+    for kept in (coded.replace(name="x"), coded.add("new", ["x", "y"]), coded.add("new", ["x", "y"]).remove("new")):
+        assert getattr(kept, "discrete", kept).state_codes == {above: {"first": net.states(above)[0]}}
+    changed = coded.rename(above, "other")
+    assert getattr(changed, "discrete", changed).state_codes == "names"
     for v in net.variables:
         renamed = net.rename(v, "other")
         assert "other" in renamed.variables
