@@ -155,15 +155,10 @@ class Editable:
         >>> more.arcs, more.remove("cough") == net
         ((('smoke', 'lung'), ('lung', 'cough')), True)
         """
-        parts = self._with_node(variable, float if states is float else states, parents)
-        if cpt is not None:
-            parts.tables[variable] = cpt
-        else:
-            parts.each(variable, lambda _, t: self._default(parts, variable, t))
-        return self._changed(parts)
+        return self._changed(self._with_node(variable, states, parents, cpt))
 
-    def _with_node(self, name: str, states: Any, parents: Sequence[Parent]) -> Parts:
-        """The parts of this network and of a further node, which has no table yet."""
+    def _with_node(self, name: str, states: Any, parents: Sequence[Parent], table: Any) -> Parts:
+        """The parts of this network and of a further node; without a table it has the default one."""
         parts = self._parts()
         if name in parts.states:
             kind = "utility" if parts.states[name] is UTILITY else "variable"
@@ -173,7 +168,9 @@ class Editable:
             raise NetworkError(f"{name!r} has the type float: numbers are in a jtgpu.{kind}")
         parts.states[name] = states if states is float or states is UTILITY else checked_states(name, states)
         parts.parents[name] = _pairs(parts, name, parents)
-        parts.tables[name] = None
+        parts.tables[name] = table
+        if table is None:
+            parts.each(name, lambda _, t: self._default(parts, name, t))
         return parts
 
     def _default(self, parts: Parts, v: str, t: int | None) -> Any:
@@ -525,13 +522,9 @@ class EditableOverTime(Editable):
         static : bool
             Whether the variable exists once, for all slices.
         """
-        parts = self._with_node(variable, float if states is float else states, parents)
+        parts = self._with_node(variable, states, parents, cpt)
         if static:
             parts.static.add(variable)
-        if cpt is None:
-            parts.each(variable, lambda _, t: self._default(parts, variable, t))
-        else:
-            parts.tables[variable] = cpt
         if start is not None:
             parts.start[variable] = [start] if parts.lag(variable) <= 1 else start
         return self._changed(parts)
