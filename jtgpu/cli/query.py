@@ -141,9 +141,11 @@ def print_contributions(o: Query, findings: Any, explanations: list[Contribution
         if on_terminal() and i:
             print()
         print(bold(str(why.explained)) if on_terminal() else f"# {shown(str(why.explained))}")
-        rows: list[tuple[Cell, ...]] = [("without findings", "", why.base)]
-        rows += [(v, why.findings[v], value) for v, value in why.items()]
-        print_rows(("variable", "finding", "contribution"), [*rows, ("with findings", "", why.total)], digits=o.digits)
+        columns = why._columns()  # with the errors of estimates
+        rows: list[tuple[Cell, ...]] = [*zip(*columns.values(), strict=True)]
+        more = [""] * (len(columns) - 3)
+        rows = [("without findings", "", why.base, *more), *rows, ("with findings", "", why.total, *more)]
+        print_rows((*columns,), rows, digits=o.digits)
 
 
 def answer_questions(

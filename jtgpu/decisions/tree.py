@@ -11,12 +11,13 @@ import numpy as np
 from ..columns import at_row, read_states
 from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence
 from ..inference.compiled_network import Closing, CompiledNetwork
-from ..inference.evidence import read_findings
+from ..inference.evidence import one_case, read_findings
 from ..inference.other_kinds import CaseSession, ask_case
 from ..inference.planning import plan_options
 from ..inference.queries.posteriors import as_list
 from ..model.cpt import Axis, Cpt
 from ..model.decisions import DecisionNetwork
+from ..model.states import StateNumber
 from ..plans.compiler import MAX_TABLE
 from ..util.arguments import check_keywords, choice, number, unknown_keyword, whole_number
 from ..util.lru import LRU
@@ -224,8 +225,8 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
 
     def log_evidence(self, evidence: Findings | None = None, *, policy: Any = None) -> float:
         """Compute ln P(evidence) under a policy (default: the best one); decisions among the evidence are fixed."""
-        self._case(evidence)
-        return self.under(policy).log_evidence(**self._fixed(evidence))
+        fixed = self._fixed(evidence)
+        return self.under(policy).log_evidence(**fixed)
 
     def session(self, evidence: Findings | None = None) -> CaseSession:
         """Start a sequence of queries under the best policy with changing evidence; see `JunctionTree.session`."""
@@ -236,7 +237,7 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
 
         See `jtgpu.JunctionTree.ask`; `policy`, `options` and `utility` have what is about utilities.
         """
-        return ask_case(self, question)
+        return ask_case(self, question, lambda evidence=None: (self.under(), self._fixed(evidence)))
 
     def reload(self, net: DecisionNetwork) -> None:
         """Replace the CPTs and utilities by those of a network of the same structure.
@@ -268,16 +269,16 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
 
     def utility(self, evidence: Findings | None = None, *, policy: Any = None) -> Utility:
         """The total utility under a policy: mean, distribution, and its parts."""
-        self._case(evidence)
-        return Utility(self._net, self.under(policy), self._fixed(evidence))
+        fixed = self._fixed(evidence)
+        return Utility(self._net, self.under(policy), fixed)
 
     def _fixed(self, evidence: Findings | None) -> dict[str, Any]:
         """The evidence as keywords; decisions are set, so that their policies do not matter."""
-        if not isinstance(evidence, Mapping):
-            return {"evidence": evidence}
-        decisions = {v for v in evidence if self._net.variables[self._net.index(v)] in self._net.decisions}
-        set_to = {v: s for v, s in evidence.items() if v in decisions and isinstance(s, (str, int, np.integer))}
-        return {"evidence": {v: s for v, s in evidence.items() if v not in set_to}, "do": set_to or None}
+        net, state = self._net, self._case(evidence).state
+        given: Any = one_case(net, evidence) or {}
+        decisions = {v: state[net.index(v)] for v in given if net.variables[net.index(v)] in net.decisions}
+        set_to = {v: StateNumber(s) for v, s in decisions.items() if s >= 0}
+        return {"evidence": {v: s for v, s in given.items() if v not in set_to}, "do": set_to or None}
 
     def contributions(
         self, target: str | int | None = None, evidence: Findings | None = None, *, policy: Any = None, **more: Any
@@ -296,6 +297,8 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         -------
         Contributions
         """
+        if "do" in more:
+            raise ArgumentError("decisions in the evidence are fixed; under(policy).contributions() takes do=")
         return self.under(policy).contributions(target, **self._fixed(evidence), **more)
 
     # Value of information -------------------------------------------------------------------------------------

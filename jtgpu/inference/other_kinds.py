@@ -81,8 +81,9 @@ class CaseParser(QuestionParser):
     """The parser of questions whose evidence may be a number."""
 
     def __init__(self, net: Any, text: str):
-        super().__init__(getattr(net, "graph", net), text)
-        self.is_number: Callable[[str], bool] = getattr(net, "is_number", lambda _: False)
+        numbers = hasattr(net, "is_number")
+        super().__init__(net.graph.with_codes(net.discrete.state_codes) if numbers else net, text)
+        self.is_number: Callable[[str], bool] = net.is_number if numbers else lambda _: False
 
     def state(self, name: str, ends: str) -> Any:
         if not self.is_number(name):
@@ -97,13 +98,14 @@ class CaseParser(QuestionParser):
         """Nothing: the query reads its evidence."""
 
 
-def ask_case(tree: Any, question: str) -> Any:
+def ask_case(tree: Any, question: str, with_chance: Callable[..., Any] | None = None) -> Any:
     """Answer a question given as text; the result is that of the corresponding method of the tree."""
+    # with_chance: evidence -> a tree in which every variable has probabilities, and the keywords of the evidence
     if not isinstance(question, str):
         raise EvidenceError(f"question must be a text such as 'P(lung | xray=yes)', not {described(question)}")
     q = CaseParser(tree.network, question).question()
     if q.kind in ("P", "lnP") and q.event:
-        return _event(tree, q)
+        return _event(tree, q, with_chance)
     if q.kind == "P" and not q.given:
         return tree.joint(q.targets, **q.known) if len(q.targets) > 1 else tree.posterior(q.targets[0], **q.known)
     methods = {
@@ -115,14 +117,15 @@ def ask_case(tree: Any, question: str) -> Any:
     return method(*arguments, **q.known)
 
 
-def _event(tree: Any, q: ParsedQuestion) -> float:
+def _event(tree: Any, q: ParsedQuestion, with_chance: Callable[..., Any] | None) -> float:
     """P(event | evidence), or its logarithm."""
-    net, known = tree.network, dict(q.known)
-    before, evidence = tree.log_evidence(**known), dict(known.pop("evidence", {}))
+    net, before, given = tree.network, tree.log_evidence(**q.known), q.known.get("evidence", {})
+    tree, known = with_chance(**q.known) if with_chance else (tree, dict(q.known))
+    evidence = dict(known.pop("evidence", {}))
     for name, states in q.event.items():
         if getattr(net, "is_number", lambda _: False)(name):
             raise EvidenceError(f"{name!r} is a number, whose single values have probability 0: ask P({name} | ...)")
-        if name in evidence:
+        if name in given:
             raise EvidenceError(f"{name!r} is in the event and in the evidence of {q.text!r}")
         evidence[name] = [net.states(name)[s] for s in states] if isinstance(states, frozenset) else states
     try:

@@ -42,7 +42,7 @@ def contributions(  # noqa: PLR0913
     net, sampling = self.network, Sampling.of(max_exact, permutations, seed)
     is_number = target is not None and net.is_number(net.variables[net.index(target)])
     of = of or ("mean" if is_number else "probability")
-    t = check_target(net, of, target, ("mean", "log-evidence") if is_number else QUANTITIES)
+    t = check_target(net, of, target, ("mean", "log-evidence") if is_number else QUANTITIES, state)
     case = read_case(net, evidence, likelihood, do)
     if case.bounds:
         name = net.numbers[next(iter(case.bounds))]

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..columns import at_row
 from ..columns.names import evidence_columns as evidence_columns_of
-from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence, TableTooLarge
+from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence, TableTooLarge, UnknownVariable, closest
 from ..inference.compiled_network import CompiledNetwork
 from ..inference.other_kinds import CaseSession, ask_case
 from ..inference.queries.posteriors import as_list
@@ -378,6 +378,9 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         net = self._net
         read = read_cases(net.with_codes(codes), frame, None, None)
         assert read.table is not None
+        kept = [*map(str, as_list(keep, "keep"))] if keep else []
+        if missing := [name for name in kept if name not in read.table.names]:
+            raise UnknownVariable(f"the table has no column {missing[0]!r}{closest(missing[0], read.table.names)}")
         there = [net.variables[net.index(v)] for v in evidence_columns_of(net.graph, read.table.names)]
         asked = [] if targets is None else [net.variables[net.index(v)] for v in as_list(targets, "targets")]
         known = [v for v in there if v not in asked]
@@ -393,7 +396,7 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         likelihood = {v: w for v, w in read.likelihood.items() if v not in hidden_states}
         visible = replace(read, states=states, values=values, likelihood=likelihood)
         answers = self._batch(visible, wanted, on_error)
-        columns = {name: read.table.column(name) for name in as_list(keep, "keep")} if keep else {}
+        columns = {name: read.table.column(name) for name in kept}
         columns |= {name: column for name, column in answers._columns().items() if name != "log_evidence"}
         return make_frame(columns, cases=read.table)
 

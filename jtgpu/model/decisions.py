@@ -204,7 +204,7 @@ class DecisionNetwork(Editable, DescribedModel):
         >>> round(net.compile("reference").policy().expected_utility, 6)
         7.7
         """
-        parts = self._with_node(decision, options, parents)
+        parts = self._with_node(decision, options, parents, ())
         del parts.tables[decision]
         parts.decisions.append(decision)
         return self._changed(parts)
@@ -226,9 +226,7 @@ class DecisionNetwork(Editable, DescribedModel):
         NetworkError
             If there is a node of this name, or the parents or the table are wrong.
         """
-        parts = self._with_node(utility, UTILITY, parents)
-        parts.tables[utility] = self._default(parts, utility, None) if table is None else table
-        return self._changed(parts)
+        return self._changed(self._with_node(utility, UTILITY, parents, table))
 
     def _parts(self) -> Parts:
         parts = Parts(self)

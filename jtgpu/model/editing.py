@@ -93,7 +93,7 @@ class Parts:
             if not isinstance(table, Gaussian):
                 return table
             new = {coefficient_name(*p): coefficient_name(names[p[0]], p[1]) for p in self.parents[v]}
-            return Gaussian(table.mean, {new[p]: c for p, c in table.coefficients.items()}, table.sd)
+            return Gaussian(table.mean, {new.get(p, p): c for p, c in table.coefficients.items()}, table.sd)
 
         self.tables = {names[v]: renamed(table, v) for v, table in self.tables.items()}
         self.start = {names[v]: [renamed(table, v) for table in tables] for v, tables in self.start.items()}
@@ -155,24 +155,22 @@ class Editable:
         >>> more.arcs, more.remove("cough") == net
         ((('smoke', 'lung'), ('lung', 'cough')), True)
         """
-        parts = self._with_node(variable, float if states is float else states, parents)
-        if cpt is not None:
-            parts.tables[variable] = cpt
-        else:
-            parts.each(variable, lambda _, t: self._default(parts, variable, t))
-        return self._changed(parts)
+        return self._changed(self._with_node(variable, states, parents, cpt))
 
-    def _with_node(self, name: str, states: Any, parents: Sequence[Parent]) -> Parts:
-        """The parts of this network and of a further node, which has no table yet."""
+    def _with_node(self, name: str, states: Any, parents: Sequence[Parent], table: Any) -> Parts:
+        """The parts of this network and of a further node; without a table it has the default one."""
         parts = self._parts()
         if name in parts.states:
             kind = "utility" if parts.states[name] is UTILITY else "variable"
             raise NetworkError(f"there is already a {kind} {name!r}; change it by replace(), or remove it first")
         if states is float and not hasattr(self, "is_number"):
-            raise NetworkError(f"{name!r} has the type float: numbers are in a jtgpu.MixedNetwork")
+            kind = "MixedDynamicNetwork" if isinstance(self, EditableOverTime) else "MixedNetwork"
+            raise NetworkError(f"{name!r} has the type float: numbers are in a jtgpu.{kind}")
         parts.states[name] = states if states is float or states is UTILITY else checked_states(name, states)
         parts.parents[name] = _pairs(parts, name, parents)
-        parts.tables[name] = None
+        parts.tables[name] = table
+        if table is None:
+            parts.each(name, lambda _, t: self._default(parts, name, t))
         return parts
 
     def _default(self, parts: Parts, v: str, t: int | None) -> Any:
@@ -388,15 +386,18 @@ class Editable:
             parts.start[v] = [table] if parts.lag(v) <= 1 else table
         parts.changed |= {*tables, *labels, *above}
         names = new_names(tuple(parts.states), new)
-        return self._changed(parts, names, name, keeps_codes=not (states or rename))
+        return self._changed(parts, names, name)
 
     def _reorder(self, parts: Parts, v: str, given: Any, has_table: bool) -> None:
         """Give a node other parents; its table is kept where only their order changes."""
         pairs, before = _pairs(parts, v, given), parts.axes(v)
-        if v in parts.decisions or has_table or sorted(pairs) != sorted(parts.parents[v]):
-            parts.parents[v] = pairs
+        if v in parts.decisions or sorted(pairs) != sorted(parts.parents[v]):
             if v not in parts.decisions and not has_table:
                 raise NetworkError(f"variable {v!r} has other parents than before, so it needs a new CPT")
+            old, parts.parents[v] = parts.parents[v], pairs
+            start, slices = parts.start.pop(v, []), range(parts.lag(v))
+            if all([p for p in old if p[1] <= t] == [p for p in pairs if p[1] <= t] for t in slices):
+                parts.start[v] = start[: len(slices)]
             return
         olds = {t: parts.axes(v, t) for t in range(parts.lag(v))} | {None: before}
         parts.parents[v] = pairs
@@ -406,7 +407,10 @@ class Editable:
             order = [olds[t].index(p) for p in parts.axes(v, t)]
             return _mapped(table, lambda array: array.transpose([*order, *range(len(order), len(order) + own)]))
 
-        parts.each(v, turned)
+        if has_table:  # in the new order; those of the first slices are in the old one
+            parts.start[v] = [turned(table, t) for t, table in enumerate(parts.start.get(v, []))]
+        else:
+            parts.each(v, turned)
 
     # Helpers --------------------------------------------------------------------------------------------------
 
@@ -426,19 +430,22 @@ class Editable:
         return {self._node(v): value for v, value in mapping(what, given).items()}
 
     def _changed(
-        self, parts: Parts, names: Mapping[str, str] | None = None, name: str | None = None, *,
-        keeps_codes: bool = False,
-    ) -> Self:  # fmt: skip
+        self, parts: Parts, names: Mapping[str, str] | None = None, name: str | None = None
+    ) -> Self:
         """A network of these parts, whose nodes have other names."""
         net: Any = self
         new = {v: v for v in parts.states} if names is None else names
         parts.attributes = renamed_attributes(getattr(net, "attributes", {}), new, [*parts.changed])
+        codes = getattr(net, "discrete", net).state_codes
+        if any(parts.states.get(v, ()) not in (net.states(v), (), float) for v in net.variables):
+            codes = "names"
+        elif isinstance(codes, Mapping):
+            codes = {v: given for v, given in codes.items() if v in parts.states}
         if any(old != v for old, v in new.items()):
             parts.rename(new)
-        made: Self = self._made(parts, net.name if name is None else name)
-        if keeps_codes:
-            made = made.with_codes(getattr(net, "discrete", net).state_codes)  # type: ignore[attr-defined]
-        return made
+            codes = "names"
+        made: Any = self._made(parts, net.name if name is None else name)
+        return made if codes == "names" else made.with_codes(codes)  # type: ignore[no-any-return]
 
     def _cut(self, parts: Parts, parent: Pair, child: str, weights: Weights) -> None:
         """Take a parent from a node, whose rows are averaged."""
@@ -515,13 +522,9 @@ class EditableOverTime(Editable):
         static : bool
             Whether the variable exists once, for all slices.
         """
-        parts = self._with_node(variable, float if states is float else states, parents)
+        parts = self._with_node(variable, states, parents, cpt)
         if static:
             parts.static.add(variable)
-        if cpt is None:
-            parts.each(variable, lambda _, t: self._default(parts, variable, t))
-        else:
-            parts.tables[variable] = cpt
         if start is not None:
             parts.start[variable] = [start] if parts.lag(variable) <= 1 else start
         return self._changed(parts)

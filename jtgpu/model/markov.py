@@ -101,7 +101,8 @@ class MarkovNetwork(DiscreteModel):
         names = new_names(self._variables, new)
         made = {names[v]: new_states(v, self.states(v), labels[v]) if v in labels else self.states(v) for v in self}
         factors = [(f.scope, f.table) for f in self._factors]
-        return MarkovNetwork(made, factors, name=self._name if name is None else name)
+        net = MarkovNetwork(made, factors, name=self._name if name is None else name)
+        return net if states or rename else net.with_codes(self.state_codes)
 
     @classmethod
     def of_checked(

@@ -257,7 +257,7 @@ def test_query_answers_questions(asia: jtgpu.JunctionTree) -> None:
     assert "gain" in everything.stdout
 
 
-def test_query_why(asia: jtgpu.JunctionTree) -> None:
+def test_query_why(asia: jtgpu.JunctionTree, tmp_path: Path) -> None:
     findings = ("-e", "xray=yes", "-e", "smoke=no")
     why = asia.contributions("lung", {"xray": "yes", "smoke": "no"})
     result = run("query", ASIA, *findings, "-t", "lung,tub", "--why", *REFERENCE)
@@ -268,6 +268,12 @@ def test_query_why(asia: jtgpu.JunctionTree) -> None:
     assert "# P(tub = yes)" in lines
     result = run("query", ASIA, *findings, "-t", "lung", "--why", "--json", *REFERENCE)
     assert json.loads(result.stdout)["contributions"][0]["contributions"] == dict(why)
+    net = tmp_path / "many.net"
+    jtgpu.write(jtgpu.network("; ".join(f"a->b{i}" for i in range(17)), "{yes|no}", seed=1), net)
+    found = [x for i in range(17) for x in ("-e", f"b{i}=yes")]
+    lines = run("query", str(net), *found, "-t", "a", "--why", "--backend", "cpu").stdout.splitlines()
+    assert lines[1] == "variable\tfinding\tcontribution\terror"  # they are estimates
+    assert all(0 < float(line.split("\t")[3]) < 0.01 for line in lines[3:20])
     for wrong in (("-t", "lung"), findings, (*findings, "H(lung)")):
         result = run("query", ASIA, *wrong, "--why", *REFERENCE)
         assert result.exit_code == 2

@@ -214,6 +214,8 @@ def test_mixed_and_decision_networks() -> None:
             tree.contributions("a", wrong)
     with pytest.raises(errors.ArgumentError, match="'mean' or 'log-evidence'"):
         tree.contributions("u", seen, of="probability")
+    with pytest.raises(errors.ArgumentError, match="of='mean' takes no state"):
+        tree.contributions("u", {"b": "yes"}, state="y")
 
     decisions = jtgpu.DecisionNetwork(
         {"ill": ["yes", "no"], "test": ["positive", "negative"], "treat": ["yes", "no"]},
@@ -223,6 +225,8 @@ def test_mixed_and_decision_networks() -> None:
     )  # fmt: skip
     why = decisions.compile().contributions("ill", {"test": "positive", "treat": "no"})
     assert [*why] == ["test"]
+    with pytest.raises(errors.ArgumentError, match=r"under\(policy\).contributions\(\) takes do="):
+        decisions.compile().contributions("ill", {"test": "positive"}, do={"treat": "no"})
     assert why.total == pytest.approx(0.09 / 0.27)
 
 
@@ -247,6 +251,7 @@ def test_pictures_frames_and_pickles(asia: jtgpu.JunctionTree) -> None:
     ({"target": "lung", "evidence": {"lung": "yes", "xray": "no"}}, errors.EvidenceError, "leave it out"),
     ({"evidence": SEEN}, errors.ArgumentError, "needs a target"),
     ({"target": "lung", "evidence": SEEN, "of": "log-evidence"}, errors.ArgumentError, "no target"),
+    ({"evidence": SEEN, "of": "log-evidence", "state": "yes"}, errors.ArgumentError, "no state"),
     ({"target": "lung", "evidence": SEEN, "of": "odds"}, errors.ArgumentError, "log-odds"),
     ({"target": "lung", "evidence": SEEN, "state": "perhaps"}, errors.UnknownState, "perhaps"),
     ({"target": "either", "evidence": {"lung": "yes"}, "of": "log-odds"}, errors.EvidenceError, "infinite"),

@@ -75,6 +75,11 @@ def test_there_and_back(make: Any) -> None:
         net.add(above, ["a", "b"])
     with pytest.raises(errors.NetworkError, match="'new' has the parent 'nowhere', which is not declared"):
         net.add("new", ["a", "b"], ["nowhere"])
+    coded = net.with_codes({above: {"first": net.states(above)[0]}})
+    for kept in (coded.replace(name="x"), coded.add("new", ["x", "y"]), coded.add("new", ["x", "y"]).remove("new")):
+        assert getattr(kept, "discrete", kept).state_codes == {above: {"first": net.states(above)[0]}}
+    changed = coded.rename(above, "other")
+    assert getattr(changed, "discrete", changed).state_codes == "names"
     for v in net.variables:
         renamed = net.rename(v, "other")
         assert "other" in renamed.variables
@@ -152,6 +157,8 @@ def test_arcs_of_numbers() -> None:
     with pytest.raises(errors.NetworkError, match="'height' is a parent of 'sex'"):
         net.remove_arc("sex", "height").remove_arc("sex", "weight").add_arc("height", "sex")
     assert net.remove("weight").remove("height").discrete == net.discrete
+    with pytest.raises(errors.NetworkError, match="no coefficient for its numeric parent 'size'"):
+        net.replace(rename={"height": "size"}, cpt={"weight": Gaussian([1, 2], {"length": [1, 1]})})
 
 
 def joint(dyn: DynamicNetwork, n: int) -> Any:
@@ -176,6 +183,18 @@ def test_arcs_over_time() -> None:
     assert far.remove_arc(("wet", 3), "rain") == dyn
     turned = dyn.replace(parents={"rain": [("rain", 2), "kind", ("rain", 1)]})
     assert np.allclose(joint(turned, 3), joint(dyn, 3))
+    # a new CPT is in the new order, and those of the first slices are turned; of other parents there are none
+    cpt = np.random.default_rng(3).dirichlet([1, 1], (2, 2, 2))
+    given = dyn.replace(parents={"rain": [("rain", 2), "kind", ("rain", 1)]}, cpt={"rain": cpt})
+    assert np.array_equal(given.cpt("rain"), cpt)
+    assert [np.array_equal(a, b) for a, b in zip(given.start("rain"), turned.start("rain"), strict=True)] == [True] * 2
+    assert dyn.replace(parents={"rain": ["kind"]}, cpt={"rain": np.eye(2)}).start("rain") == ()
+    shorter = dyn.replace(parents={"rain": ["kind", ("rain", 1)]}, cpt={"rain": cpt[:, :, 0]})
+    assert [np.array_equal(a, b) for a, b in zip(shorter.start("rain"), dyn.start("rain")[:1], strict=True)] == [True]
+    with pytest.raises(errors.NetworkError, match="start must give its CPTs in the first 2 slices"):
+        dyn.add("city", NO).replace(parents={"rain": ["city", ("rain", 1), ("rain", 2)]}, cpt={"rain": cpt})
+    with pytest.raises(errors.NetworkError, match=r"numbers are in a .*MixedDynamicNetwork"):
+        dyn.add("speed", float)
     # without the second lag, slice 2 has the mean over P(rain[0])
     before = dyn.unroll(1).compile("reference").posterior("rain[0]")
     less = dyn.remove_arc(("rain", 2), "rain")
@@ -187,6 +206,8 @@ def test_arcs_over_time() -> None:
     with pytest.raises(errors.NetworkError, match=r"there is no arc \('wet', 1\) -> 'rain'"):
         dyn.remove_arc(("wet", 1), "rain")
     numbers = mixed_dynamic()
+    alone = numbers.replace(parents={"load": ["state"]}, cpt={"load": Gaussian([1, 4])})
+    assert alone.start("load") == ()
     assert numbers.add_arc(("load", 2), "load").remove_arc(("load", 2), "load") == numbers
     cut = numbers.remove_arc(("load", 1), "load").gaussian("load")
     assert np.allclose(cut.mean, np.array([1, 4]) + np.array([0.5, 0.2]) * 2.5)

@@ -94,6 +94,7 @@ def test_questions_of_numbers() -> None:
     assert tree.ask("P(height | sex=m)").mean == pytest.approx(179)
     assert tree.ask("P(sex | do(height=180))")["f"] == pytest.approx(0.4)
     assert tree.ask("MI(sex; height)")["height"] > 0
+    assert net.with_codes("index").compile("reference").ask("P(height | sex=1)").mean == pytest.approx(179)
     with tree.session({"height": 180.0}) as session:
         assert session.posterior("sex")["m"] == pytest.approx(p[1])
         session.observe("smoke", "yes")
@@ -140,6 +141,8 @@ def test_a_table_of_numbers() -> None:
     assert "height.mean" in tree.predict_proba(frame, evidence_columns=["sex"]).columns
     with pytest.raises(errors.EvidenceError, match="'weight', which is no column"):
         tree.predict_proba(frame, evidence_columns=["weight"])
+    with pytest.raises(errors.UnknownVariable, match="the table has no column 'ids'; did you mean 'id'"):
+        tree.predict_proba(frame, keep=["ids"])
 
 
 def test_questions_of_decisions() -> None:
@@ -153,6 +156,17 @@ def test_questions_of_decisions() -> None:
     session = tree.session({"test": "yes"})
     session.observe("treat", "no")
     assert session.posterior("ill")["yes"] == pytest.approx(p[1] / p.sum())
+    # the best policy treats after a positive test: in an event a decision has probabilities, among findings it is fixed
+    assert tree.policy()["treat"].tolist() == [[1, 0], [0, 1]]
+    assert tree.ask("P(treat=yes)") == pytest.approx(p.sum())
+    assert tree.ask("P(treat=yes, ill=yes)") == pytest.approx(p[1])
+    assert tree.ask("lnP(treat=yes | ill=yes)") == pytest.approx(math.log(0.9))
+    assert tree.ask("P(test=yes | treat=yes)") == pytest.approx(p.sum())
+    with pytest.raises(errors.EvidenceError, match="'treat' is in the event and in the evidence"):
+        tree.ask("P(treat=yes | treat=yes)")
+    for fixed in ({"treat": ["yes"]}, pytest.importorskip("pandas").Series({"treat": "yes"})):
+        assert tree.posterior("test", fixed)["yes"] == pytest.approx(p.sum())
+        assert tree.utility(fixed).mean == pytest.approx(0.9 * 90 + 0.1 * 80)
     tree.reload(net.replace(cpt={"ill": [0.5, 0.5], "health": [[0, 1], [0, 1]]}))
     assert tree.posterior("ill")["yes"] == pytest.approx(0.5)
     assert tree.policy().expected_utility == pytest.approx(1)
@@ -179,6 +193,7 @@ def test_names_of_a_markov_network() -> None:
     net = jtgpu.MarkovNetwork({"a": ["0", "1"], "b": ["0", "1"]}, [(("a", "b"), [[4.0, 1.0], [1.0, 4.0]])])
     new = net.replace(rename={"a": "x"}, states={"b": {"1": "yes"}}, name="pair")
     assert (new.variables, new.states("b"), new.name) == (("x", "b"), ("0", "yes"), "pair")
+    assert net.with_codes("index").replace(name="pair").state_codes == "index"
     assert new.compile("reference").posterior("x", {"b": "yes"})["1"] == pytest.approx(0.8)
     with pytest.raises(errors.NetworkError, match="both have the name 'b'"):
         net.replace(rename={"a": "b"})

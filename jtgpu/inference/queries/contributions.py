@@ -98,7 +98,7 @@ def contributions(  # noqa: PLR0913
     """
     sampling = Sampling.of(max_exact, permutations, seed)
     known = read_known(self.model, evidence, likelihood, None, do)
-    case, t = as_table(known), check_target(self.model, of, target, QUANTITIES)
+    case, t = as_table(known), check_target(self.model, of, target, QUANTITIES, state)
     findings = findings_of(case)
     if not findings:
         raise EvidenceError("contributions require at least one finding")
@@ -136,7 +136,7 @@ def contributions_batch(  # noqa: PLR0913
     """
     sampling = Sampling.of(max_exact, permutations, seed)
     choice("on_error", on_error, ("error", "flag"))
-    model, t = self.model, check_target(self.model, of, target, QUANTITIES)
+    model, t = self.model, check_target(self.model, of, target, QUANTITIES, state)
     known = read_known_cases(model.with_codes(codes), cases, likelihood, None, do)
     states, s = known.states.copy(), -1
     if t >= 0:
@@ -224,9 +224,11 @@ def _connected(model: DiscreteModel, known: BatchEvidence, t: int) -> set[int]:
     return reached
 
 
-def check_target(net: Any, of: str, target: str | int | None, quantities: Sequence[str]) -> int:
+def check_target(net: Any, of: str, target: str | int | None, quantities: Sequence[str], state: object) -> int:
     """The number of the target; -1 where the quantity has none."""
-    if choice("of", of, quantities) == "log-evidence":
+    if choice("of", of, quantities) in ("log-evidence", "mean") and state is not None:
+        raise ArgumentError(f"of={of!r} takes no state")
+    if of == "log-evidence":
         if target is not None:
             raise ArgumentError("of='log-evidence' divides ln P(findings) and takes no target")
         return -1
