@@ -154,19 +154,13 @@ def _finding(net: MixedNetwork, name: str, value: Any) -> Any:
 
 
 def decode(body: Any, model: DiscreteModel, *, has_codes: bool = False) -> None:
-    """Put numbers of states in the place of the codes in a body's evidence, and in that of its cases and sequences."""
+    """Put numbers of states in the place of the codes in a body's evidence; `answer_each` does so in its parts."""
     # has_codes: Whether the model has those of the body that this one is part of
-    # raises JtgpuError: If a code stands for no state; the message has the number of the case.
+    # raises JtgpuError: If a code stands for no state.
     codes = getattr(body, "codes", None)
-    coded, has_codes = model.with_codes(codes), has_codes or codes is not None
-    for field in ("cases", "sequences"):
-        for i, part in enumerate(getattr(body, field, None) or ()):
-            try:
-                decode(part, coded, has_codes=has_codes)
-            except JtgpuError as error:
-                raise type(error)(f"{field[:-1]} {i}: {error}") from None
-    if not has_codes:
+    if codes is None and not has_codes:
         return
+    coded = model.with_codes(codes)
 
     def state(name: str, value: Any) -> Any:
         if isinstance(value, list):
@@ -365,23 +359,28 @@ def states_and_weights(
 
 
 def answer_each(
-    parts: Sequence[Any], net: AnyNetwork, read: Callable[[Any], Any], alone: Callable[[Any], Any],
+    parts: Sequence[Any], net: AnyNetwork, codes: Any, read: Callable[[Any], Any], alone: Callable[[Any], Any],
     together: Callable[[list[Any]], Iterable[Any]],
 ) -> list[Any]:  # fmt: skip
     """The results, or problems, of many cases or sequences: one that is bad harms no other."""
+    # codes: of the body that they are part of
     # read: of a part, which `together` takes then; None: it is answered alone
     # together: the results of many parts, in their order; errors of those that have none
     results: list[Any] = [None] * len(parts)
     given: dict[int, Any] = {}
+    model = states_of(net).with_codes(codes)
     for i, part in enumerate(parts):
+        known: AnyNetwork = model  # with the codes of the body
         try:
+            decode(part, model, has_codes=codes is not None)
+            known = net
             one = read(part)
             if one is None:
                 results[i] = alone(part)
             else:
                 given[i] = one
         except JtgpuError as error:
-            results[i] = {"error": problem(error, net, part)}
+            results[i] = {"error": problem(error, known, part)}
     if given:
         for i, made in zip(given, together([*given.values()]), strict=True):
             results[i] = {"error": problem(made, net, parts[i])} if isinstance(made, JtgpuError) else made
