@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -177,8 +177,16 @@ def log_copy(array: np.ndarray[Any, Any], dtype: Any, what: str) -> None:
         )
 
 
-def number_array(value: Any, what: str, expected: str = "an array of numbers", *, copy: bool = True) -> Floats:
+def number_array(
+    value: Any,
+    what: str,
+    expected: str = "an array of numbers",
+    *,
+    copy: bool = True,
+    states: Mapping[str, Sequence[str]] | None = None,
+) -> Floats:
     """`value` as an array of float64: a copy, or `value` itself where that is one and `copy` is False."""
+    # states: Of the variables of the last axes. A data frame or series that names them may have another order.
     # raises EvidenceError: If anything in it is not a real number; texts of digits are not.
     if is_tensor(value):
         value = as_array(value, what)
@@ -187,7 +195,29 @@ def number_array(value: Any, what: str, expected: str = "an array of numbers", *
     try:
         array = np.array(value) if copy else np.asarray(value)
         if array.dtype.kind in "biuf" or (array.dtype.kind == "O" and not any(isinstance(x, str) for x in array.flat)):
-            return array.astype(np.float64, copy=False)
+            array = array.astype(np.float64, copy=False)
+            return _in_order(value, array, states) if states and type(value) is not np.ndarray else array
     except (TypeError, ValueError, OverflowError):
         pass
     raise EvidenceError(f"{what} must be {expected}, got {shown(value)}")
+
+
+def _in_order(value: Any, table: Floats, states: Mapping[str, Sequence[str]]) -> Floats:
+    """The numbers of a data frame or series in the order of the states that its labels name."""
+    own_names = getattr(value, "column_names", None)  # of Arrow
+    labels = [getattr(value, "index", None), getattr(value, "columns", None) if own_names is None else own_names]
+    labels = labels[: table.ndim]
+    for axis, name in zip(range(-1, -1 - len(labels), -1), reversed([*states]), strict=False):
+        names = labels[axis]
+        if names is None or callable(names) or (getattr(names, "start", None) == 0 and names.step == 1):
+            continue  # a method of a list or of polars; a frame made of an array
+        given, own = [*map(str, names)], states[name]
+        if sorted(given) == sorted(own):
+            table = np.take(table, [given.index(s) for s in own], axis)
+        elif given != [str(i) for i in range(len(own))]:
+            kind = "labels" if axis < -1 or len(labels) == 1 else "columns"
+            raise EvidenceError(
+                f"the {kind} of {name!r} are {', '.join(map(repr, given[:8]))}; expected its states "
+                f"{', '.join(map(repr, own[:8]))}, or an array"
+            )
+    return table

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..errors import EvidenceError
 from ..model.discrete import DiscreteModel
 from ..model.states import NOT_OBSERVED, REJECTED, StateLookup, likelihood_of
 from ..util.arrays import Floats, Ints
-from ..util.cells import is_likelihood
+from ..util.cells import as_text, is_likelihood
 from ..util.rows import Mapper, find_equal_rows
 from .coded import Encoded, Encoder
 from .column import Column, distinct
@@ -77,8 +78,9 @@ class LikelihoodCells:
         read = distinct(lookup.name, column)
         codes = np.zeros(len(read.cells) + 1, np.int64)
         for i, value in enumerate(read.cells):
-            if is_likelihood(value) and lookup.number(value) == REJECTED:
-                codes[i] = self._code(v, value)
+            text = as_text(value)
+            if is_likelihood(text) and lookup.number(value) == REJECTED:
+                codes[i] = self._code(v, text)
         if not codes.any():
             return column, None
         rows = codes[read.index]  # of an index of -1, the last one
@@ -101,7 +103,7 @@ class LikelihoodCells:
         weights = np.array(given)
         soft, observed = present <= FIRST, present >= 0
         if soft.any():
-            weights[soft] *= self.vectors(v)[FIRST - present[soft]]
+            weights[soft] = product(self._model, v, weights[soft], self.vectors(v)[FIRST - present[soft]])
         weights[observed] *= np.eye(weights.shape[1])[present[observed]]
         says = (given != 1.0).any(axis=1) & (weights.shape[1] > 0)
         if not says.any():
@@ -135,7 +137,7 @@ class LikelihoodCells:
         if not self:
             return codes
         states, own = self.decode(codes)
-        likelihood |= {v: w * likelihood[v] if v in likelihood else w for v, w in own.items()}
+        likelihood |= {v: product(self._model, v, w, likelihood[v]) if v in likelihood else w for v, w in own.items()}
         return states
 
     def digest(self) -> str:
@@ -145,3 +147,14 @@ class LikelihoodCells:
             digest.update(repr((v, self.vectors(v).shape)).encode())
             digest.update(np.ascontiguousarray(self.vectors(v)).tobytes())
         return digest.hexdigest()
+
+
+def product(model: DiscreteModel, v: int, a: Floats, b: Floats) -> Floats:
+    """The product of two likelihoods of a variable."""
+    with np.errstate(over="ignore"):
+        both: Floats = a * b
+    if not np.isfinite(both).all():
+        raise EvidenceError(
+            f"the product of the likelihoods of {model.variables[v]!r} is too large for a number; scale one of them"
+        )
+    return both

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..columns import as_array, cells_of, is_frame, is_tensor, open_table, read_states
-from ..columns.likelihoods import LikelihoodCells
+from ..columns.likelihoods import LikelihoodCells, product
 from ..errors import ArgumentError, DataError, EvidenceError, UnknownState, UnknownVariable, shown
 from ..inference.evidence_table import weight_rows
 from ..inference.results.frames import unused_name
@@ -317,7 +317,7 @@ def with_likelihood(net: DynamicNetwork, made: Sequences, likelihood: Mapping[An
             table = rows
         if net.variables[v] in net.static:
             table = np.where(made.slices[:, None] > 0, 1.0, table)
-        weights[v] = table * weights[v] if v in weights else table
+        weights[v] = product(net, v, table, weights[v]) if v in weights else table
     return replace(made, likelihood=weights)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from ..backends.base import Evidence
 from ..columns import is_frame, read_states
 from ..columns.arrow import number_array
+from ..columns.likelihoods import product
 from ..columns.names import reject_repeated
 from ..errors import EvidenceError, ImpossibleEvidence, shown
 from ..model.discrete import DiscreteModel
@@ -134,8 +135,10 @@ def weights(model: DiscreteModel, v: int, value: Mapping[Any, float] | ArrayLike
     # what: What the weights are, for messages. Default: the likelihood of the variable.
     name, card = model.variables[v], int(model.cardinality[v])
     what = what or f"the likelihood of {name!r}"
-    value = named_series(model, v, value)
-    vector = _by_state(model, v, value, what) if isinstance(value, Mapping) else number_array(value, what)
+    if isinstance(value, Mapping):
+        vector = _by_state(model, v, value, what)
+    else:
+        vector = number_array(value, what, states={name: model.states(v)})
     if vector.shape != (card,):
         raise EvidenceError(f"{what} has shape {vector.shape}, expected ({card},): one weight for each state")
     if not np.isfinite(vector).all() or (vector < 0).any():
@@ -143,21 +146,6 @@ def weights(model: DiscreteModel, v: int, value: Mapping[Any, float] | ArrayLike
     if not vector.any():
         raise ImpossibleEvidence(f"{what} is zero in every state")
     return vector
-
-
-def named_series(model: DiscreteModel, v: int, value: Any) -> Any:
-    """A mapping in place of a pandas Series whose index names the states; other values as they are."""
-    if not (hasattr(value, "to_dict") and hasattr(value, "index")) or getattr(value, "ndim", 0) != 1:
-        return value
-    labels, states = [str(s) for s in value.index], model.states(v)
-    if sorted(labels) == sorted(states):
-        return dict(zip(labels, value, strict=True))
-    if labels == [str(i) for i in range(len(labels))]:  # a Series made of an array
-        return value
-    raise EvidenceError(
-        f"the index of the weights of {model.variables[v]!r} has {', '.join(map(repr, labels[:8]))}; expected its "
-        f"states {', '.join(map(repr, states[:8]))}, or an array"
-    )
 
 
 def _by_state(model: DiscreteModel, v: int, value: Mapping[Any, float], what: str) -> Floats:
@@ -195,17 +183,6 @@ def probabilities(model: DiscreteModel, v: int, value: Any, what: str) -> Floats
     if abs(total - 1.0) > SUM_TOLERANCE:
         raise EvidenceError(f"the probabilities of {what} on {name!r} must sum to 1, but sum to {total:.9g}")
     return np.asarray(vector / total, np.float64)
-
-
-def product(model: DiscreteModel, v: int, a: Floats, b: Floats) -> Floats:
-    """The product of two likelihoods of a variable."""
-    with np.errstate(over="ignore"):
-        both: Floats = a * b
-    if not np.isfinite(both).all():
-        raise EvidenceError(
-            f"the product of the likelihoods of {model.variables[v]!r} is too large for a number; scale one of them"
-        )
-    return both
 
 
 def plain(likelihood: Any, sets: Sets | None) -> Any:

@@ -17,7 +17,7 @@ from ..columns.likelihoods import LikelihoodCells
 from ..errors import EvidenceError, ImpossibleEvidence, TableTooLarge, UnknownState
 from ..model.discrete import DiscreteModel
 from ..util.arrays import Floats, Ints
-from .evidence import SUM_TOLERANCE, Cases, by_number, check_intervention, named_series, plain, probabilities, weights
+from .evidence import SUM_TOLERANCE, Cases, by_number, check_intervention, plain, probabilities, weights
 from .sets import Sets
 
 if TYPE_CHECKING:
@@ -104,13 +104,12 @@ def read_weights(
 def weight_rows(model: DiscreteModel, v: int, value: Any, n: int) -> Floats:
     """(n, card) likelihoods of n cases."""
     name, card = model.variables[v], int(model.cardinality[v])
-    value = named_series(model, v, value)
     if isinstance(value, Mapping):
         try:
             value = weights(model, v, value)
         except ImpossibleEvidence:  # every case is impossible
             value = np.zeros(card)
-    table = _in_order(model, v, value, number_array(value, f"the likelihood of {name!r}", copy=False))
+    table = number_array(value, f"the likelihood of {name!r}", copy=False, states={name: model.states(v)})
     if table.shape not in ((card,), (n, card)):
         raise EvidenceError(
             f"the likelihood of {name!r} has shape {table.shape}, expected ({n}, {card}) or ({card},) for {n} cases "
@@ -121,29 +120,12 @@ def weight_rows(model: DiscreteModel, v: int, value: Any, n: int) -> Floats:
     return np.ascontiguousarray(np.broadcast_to(table, (n, card)))
 
 
-def _in_order(model: DiscreteModel, v: int, value: Any, table: Floats) -> Floats:
-    """The columns of a data frame in the order of the states that they name; other tables as they are."""
-    names = getattr(value, "column_names", None) or getattr(value, "columns", None)
-    if names is None or table.ndim != 2:
-        return table
-    labels, states = [str(name) for name in names], model.states(v)
-    if sorted(labels) == sorted(states):
-        return np.ascontiguousarray(table[:, [labels.index(s) for s in states]])
-    if labels == [str(i) for i in range(len(states))]:  # a frame made of an array
-        return table
-    raise EvidenceError(
-        f"the columns of {model.variables[v]!r} are {', '.join(map(repr, labels[:8]))}; expected its states "
-        f"{', '.join(map(repr, states[:8]))}, or an array"
-    )
-
-
 def probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str) -> Floats:
     """(n, card) probabilities of n cases; rows of NaN are kept."""
     name, card = model.variables[v], int(model.cardinality[v])
-    value = named_series(model, v, value)
     if isinstance(value, Mapping):
         return np.tile(probabilities(model, v, value, what), (n, 1))
-    table = _in_order(model, v, value, number_array(value, f"{what} on {name!r}"))
+    table = number_array(value, f"{what} on {name!r}", states={name: model.states(v)})
     if table.ndim == 1:
         return np.tile(probabilities(model, v, table, what), (n, 1))
     if table.shape != (n, card):

@@ -150,7 +150,7 @@ def set_weights(model: DiscreteModel, scope: Scope, value: Any, n: int | None = 
     """Weights of the configurations of several variables, of one case or of n cases (n, extents)."""
     what = f"the likelihood of {', '.join(repr(model.variables[v]) for v in scope)}"
     shape = tuple(int(model.cardinality[v]) for v in scope)
-    table = number_array(value, what, copy=False)
+    table = number_array(value, what, copy=False, states={model.variables[v]: model.states(v) for v in scope})
     if table.shape != shape and (n is None or table.shape != (n, *shape)):
         more = "" if n is None else f" or {(n, *shape)}"
         raise EvidenceError(f"{what} has shape {table.shape}, expected {shape}{more}: an axis for each variable")

@@ -123,7 +123,10 @@ def read_cases(net: MixedNetwork, cases: Any, likelihood: Any, do: Any) -> Mixed
     given: dict[int, Floats] = {}
     for variable, value in mapping("likelihood", likelihood).items():
         _reject_number(net, variable, "likelihood")
-        v = net.discrete.index(net.variables[net.index(variable)])
+        name = net.variables[net.index(variable)]
+        v = net.discrete.index(name)
+        if v in given:
+            raise EvidenceError(f"likelihood has the variable {name!r} twice, by name and by number")
         given[v] = weight_rows(net.discrete, v, value, table.n)
     states = cells.taken(states, given)
     cut, set_states = _interventions(net, do, values, {})

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import NetworkError, UnknownState, UnknownVariable, closest, shown
 from ..util import late_imports
 from ..util.arguments import check_keywords, choice, mapping
-from ..util.cells import is_likelihood
+from ..util.cells import as_text, is_likelihood
 from .states import (
     Codes,
     CodesByVariable,
@@ -162,7 +162,8 @@ class DiscreteModel:
         """
         v = self.index(variable)
         labels = self._states[v]
-        if isinstance(state, str):
+        if isinstance(text := as_text(state), str):
+            state = text
             if state not in labels:
                 values = self.state_values(v)
                 number = values.find_text(state)

@@ -30,6 +30,7 @@ from ..util.cells import (
     NA_VALUES,
     POINT,
     Marks,
+    as_text,
     decimal_text,
     is_likelihood,
     is_missing,
@@ -288,7 +289,7 @@ def likelihood_of(text: str, states: Sequence[str]) -> Floats | str:
     assert match is not None
     what = f"the likelihood {text.strip()[:60]!r}"
     try:
-        weights = np.array([float(x) for x in match[1].split(";")])
+        weights = np.array([float(x if x.isascii() and "_" not in x else "") for x in match[1].split(";")])
     except ValueError:
         return f"{what} has parts that are not numbers"
     if len(weights) != len(states):
@@ -349,8 +350,7 @@ class StateLookup:
     def _look_up(self, value: object) -> int:
         if is_missing(value):
             return NOT_OBSERVED
-        if isinstance(value, bytes):
-            value = value.decode("utf-8", "replace")
+        value = as_text(value)
         if isinstance(value, str):
             for text in (value, value.strip()):
                 if text in self._values.names:
@@ -370,6 +370,7 @@ class StateLookup:
 
     def reason(self, value: object) -> str:
         """Why a value was rejected, with the closest state."""
+        value = as_text(value)
         text = value if isinstance(value, str) else str(value)
         cell = shown(value if len(text) <= MAX_SHOWN else text, MAX_SHOWN)
         if isinstance(value, str) and self.states.count(value.strip()) > 1:

@@ -64,7 +64,7 @@ class MixedAnswers:
         """The answer of a case by itself."""
         return self._result(self._tree.posteriors(**case.known(self._tree), targets=self._names))
 
-    def many(self, cases: Sequence[Case]) -> list[Result]:
+    def many(self, cases: Sequence[Case], codes: Any) -> list[Result]:
         """The answers of many: those without intervals, sets, likelihoods and interventions in one call."""
         net = self._net
 
@@ -86,7 +86,7 @@ class MixedAnswers:
                 own = {v: answer[v].case(row) if net.is_number(v) else answer[v][row] for v in self._names}
                 yield self._result(own) | {"log_evidence": float(answer.log_evidence[row])}
 
-        return answer_each(cases, net, read, self.one, together)
+        return answer_each(cases, net, codes, read, self.one, together)
 
     def _result(self, posteriors: Mapping[str, Any]) -> Result:
         result: Result = {"posteriors": {}, "numbers": {}}

@@ -83,11 +83,12 @@ class Posteriors(Case, kw_only=True):
             quantiles = QUANTILES if self.quantiles is None else self.quantiles
             answers = MixedAnswers(tree, self.targets, quantiles, self.points, form)
             answers.check(self.n_cases)
-            result: Any = answers.one(self) if self.cases is None else {"results": answers.many(self.cases)}
+            cases = self.cases
+            result: Any = answers.one(self) if cases is None else {"results": answers.many(cases, self.codes)}
         elif self.cases is None:
             result = _one(tree, self, self.targets, form)
         else:
-            result = {"results": answer_cases(tree, self.cases, self.targets, form)}
+            result = {"results": answer_cases(tree, self.cases, self.targets, self.codes, form)}
         return result  # type: ignore[no-any-return]
 
     def seconds(self, tree: JunctionTree | MixedTree, rates: Rates) -> float:
@@ -97,7 +98,7 @@ class Posteriors(Case, kw_only=True):
         return rates.seconds(len(self.cases) - hard) + 3 * hard * rates.single
 
 
-def answer_cases(tree: JunctionTree, cases: Sequence[Case], targets: Any, form: Form) -> list[Result]:
+def answer_cases(tree: JunctionTree, cases: Sequence[Case], targets: Any, codes: Any, form: Form) -> list[Result]:
     """Posteriors, or a problem, of each of many cases."""
     # raises UnknownVariable: If there is no such target.
     # raises TableTooLarge: If the answer would have too many numbers.
@@ -127,7 +128,7 @@ def answer_cases(tree: JunctionTree, cases: Sequence[Case], targets: Any, form: 
                     },
                 }
 
-    return answer_each(cases, model, read, lambda case: _one(tree, case, wanted, form), together)
+    return answer_each(cases, model, codes, read, lambda case: _one(tree, case, wanted, form), together)
 
 
 def _one(tree: JunctionTree, case: Case, targets: Any, form: Form) -> Result:

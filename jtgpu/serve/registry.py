@@ -8,7 +8,6 @@ Nothing else has to know of a new one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
@@ -154,21 +153,14 @@ def _finding(net: MixedNetwork, name: str, value: Any) -> Any:
     return -np.inf if low is None else low, np.inf if high is None else high
 
 
-def decode(body: Any, model: DiscreteModel, *, has_codes: bool = False, is_case: bool = False) -> None:
-    """Put numbers of states in the place of the codes in a body's evidence, and in that of its cases and sequences."""
+def decode(body: Any, model: DiscreteModel, *, has_codes: bool = False) -> None:
+    """Put numbers of states in the place of the codes in a body's evidence; `answer_each` does so in its parts."""
     # has_codes: Whether the model has those of the body that this one is part of
-    # is_case: Whether this is one of many cases, each of which has an error of its own: wrong codes stay as they are
-    # raises JtgpuError: If a code stands for no state; the message has the number of the sequence.
+    # raises JtgpuError: If a code stands for no state.
     codes = getattr(body, "codes", None)
-    coded, has_codes = model.with_codes(codes), has_codes or codes is not None
-    for field in ("cases", "sequences"):
-        for i, part in enumerate(getattr(body, field, None) or ()):
-            try:
-                decode(part, coded, has_codes=has_codes, is_case=field == "cases")
-            except JtgpuError as error:
-                raise type(error)(f"{field[:-1]} {i}: {error}") from None
-    if not has_codes:
+    if codes is None and not has_codes:
         return
+    coded = model.with_codes(codes)
 
     def state(name: str, value: Any) -> Any:
         if isinstance(value, list):
@@ -187,9 +179,7 @@ def decode(body: Any, model: DiscreteModel, *, has_codes: bool = False, is_case:
 
     for field, convert in {"evidence": state, "likelihood": weights, "soft": weights, "do": setting}.items():
         given = getattr(body, field, None) or {}
-        for name in [name for name in given if name in coded]:
-            with suppress(*[JtgpuError] if is_case else ()):
-                given[name] = convert(name, given[name])
+        given.update({name: convert(name, value) for name, value in given.items() if name in coded})
     target = getattr(body, "target", None)
     if isinstance(target, tuple):
         body.target = target[0], coded.state_index(*target)
@@ -369,23 +359,28 @@ def states_and_weights(
 
 
 def answer_each(
-    parts: Sequence[Any], net: AnyNetwork, read: Callable[[Any], Any], alone: Callable[[Any], Any],
+    parts: Sequence[Any], net: AnyNetwork, codes: Any, read: Callable[[Any], Any], alone: Callable[[Any], Any],
     together: Callable[[list[Any]], Iterable[Any]],
 ) -> list[Any]:  # fmt: skip
     """The results, or problems, of many cases or sequences: one that is bad harms no other."""
+    # codes: of the body that they are part of
     # read: of a part, which `together` takes then; None: it is answered alone
     # together: the results of many parts, in their order; errors of those that have none
     results: list[Any] = [None] * len(parts)
     given: dict[int, Any] = {}
+    model = states_of(net).with_codes(codes)
     for i, part in enumerate(parts):
+        known: AnyNetwork = model  # with the codes of the body
         try:
+            decode(part, model, has_codes=codes is not None)
+            known = net
             one = read(part)
             if one is None:
                 results[i] = alone(part)
             else:
                 given[i] = one
         except JtgpuError as error:
-            results[i] = {"error": problem(error, net, part)}
+            results[i] = {"error": problem(error, known, part)}
     if given:
         for i, made in zip(given, together([*given.values()]), strict=True):
             results[i] = {"error": problem(made, net, parts[i])} if isinstance(made, JtgpuError) else made

@@ -87,7 +87,7 @@ def _answer_all(tree: Tree, body: Sequences, result_of: Any, **more: Any) -> Any
     if body.sequences is None:
         return alone(body)
     read = functools.partial(read_sequence, net)
-    return {"results": answer_each(parts, net, lambda part: None if part.do else read(part), alone, together)}
+    return {"results": answer_each(parts, net, body.codes, lambda x: None if x.do else read(x), alone, together)}
 
 
 def _slices_of(

@@ -69,6 +69,11 @@ def is_na_word(value: object, words: frozenset[str]) -> bool:
     return isinstance(value, str) and value.strip() in words
 
 
+def as_text(value: object) -> object:
+    """A cell; bytes as the text that they are."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
 def is_likelihood(value: object) -> TypeGuard[str]:
     """Whether a cell is written as a likelihood, with a weight for each state."""
     return isinstance(value, str) and LIKELIHOOD.fullmatch(value) is not None

@@ -205,18 +205,75 @@ def test_a_frame_of_weights_is_read_by_the_names_of_states() -> None:
         tree.posteriors_batch(cases, likelihood={"xray": pandas.DataFrame(weights, columns=["a", "b"])})
 
 
-def test_a_series_of_weights_is_read_by_the_names_of_states() -> None:
+@pytest.mark.parametrize("labels", [["no", "yes"], ["yes", "no"], None])
+def test_a_series_of_weights_is_read_by_the_names_of_states(labels: list[str] | None) -> None:
     pandas = pytest.importorskip("pandas")
-    tree = jtgpu.load("asia").compile("cpu")
-    series = pandas.Series({"no": 0.2, "yes": 0.8})
-    for kind in ("likelihood", "soft", "do"):
-        more: Any = {kind: {"xray": [0.8, 0.2]}}
-        expected = tree.posterior("lung", **more).probabilities
-        for value in (series, pandas.Series([0.8, 0.2])):
-            more = {kind: {"xray": value}}
-            one = tree.posterior("lung", **more).probabilities
-            rows = tree.posteriors_batch([{}, {}], **more)["lung"]
-            np.testing.assert_allclose(one, expected, rtol=1e-12)
-            np.testing.assert_allclose(rows, [expected, expected], rtol=1e-12)
-    with pytest.raises(jtgpu.EvidenceError, match="the index of the weights of 'xray' has 'a', 'b'; expected"):
-        tree.posterior("lung", likelihood={"xray": pandas.Series({"a": 1.0, "b": 0.5})})
+    net = jtgpu.load("asia")
+    tree, known = net.compile("cpu"), {"yes": 0.9, "no": 0.1}
+    series = pandas.Series([known[s] for s in labels or ["yes", "no"]], labels)
+    for question in ({"likelihood": {"xray": series}}, {"soft": {"xray": series}}, {"do": {"smoke": series}}):
+        [(how, given)] = question.items()
+        exact: Any = {how: dict.fromkeys(given, known)}
+        asked: Any = question
+        expected = tree.posteriors({}, **exact)["lung"]
+        np.testing.assert_allclose(tree.posteriors({}, **asked)["lung"], expected, rtol=1e-12)
+        np.testing.assert_allclose(tree.posteriors_batch([{}], **asked)["lung"], [expected], rtol=1e-12)
+    with pytest.raises(jtgpu.EvidenceError, match="the labels of 'xray' are 'a', 'b'; expected its states 'yes'"):
+        tree.posteriors({}, likelihood={"xray": pandas.Series([0.9, 0.1], ["a", "b"])})
+
+
+def test_a_frame_of_a_likelihood_of_two_variables_is_read_by_the_names_of_states() -> None:
+    pandas = pytest.importorskip("pandas")
+    tree = jtgpu.load("asia").compile("cpu", together=[("lung", "bronc")])
+    frame = pandas.DataFrame([[0.1, 0.9], [0.3, 0.7]], index=["no", "yes"], columns=["no", "yes"])
+    expected = tree.posteriors({}, likelihood={("lung", "bronc"): [[0.7, 0.3], [0.9, 0.1]]})["lung"]
+    np.testing.assert_allclose(tree.posteriors({}, likelihood={("lung", "bronc"): frame})["lung"], expected)
+    turned = {("bronc", "lung"): frame.T}
+    np.testing.assert_allclose(tree.posteriors_batch([{}], likelihood=turned)["lung"][0], expected)
+
+
+def test_a_frame_without_names_is_read_by_position() -> None:
+    """Its columns 0 and 1 were read as the states of these names."""
+    pandas = pytest.importorskip("pandas")
+    net = jtgpu.BayesianNetwork(
+        {"a": ["1", "0"], "b": ["x", "y"]}, {"b": ["a"]}, {"a": [0.3, 0.7], "b": [[0.2, 0.8], [0.6, 0.4]]}
+    )
+    tree, weights = net.compile("cpu"), np.array([[0.9, 0.1], [0.2, 0.8]])
+    expected = tree.posteriors_batch([{}, {}], likelihood={"a": weights})["b"]
+    named = pandas.DataFrame(weights[:, ::-1], columns=pandas.Index([0, 1], dtype=object))
+    for frame in (pandas.DataFrame(weights), named):
+        np.testing.assert_allclose(tree.posteriors_batch([{}, {}], likelihood={"a": frame})["b"], expected)
+
+
+def test_gradients_read_weights_by_the_names_of_states() -> None:
+    pandas = pytest.importorskip("pandas")
+    function = jtgpu.load("asia").compile("cpu").evidence_function([{"smoke": "yes"}])
+    frame = pandas.DataFrame({"no": [0.2], "yes": [0.7]})
+    found, exact = (function.posterior_gradient({"lung": w}).cpts["lung"] for w in (frame, [[0.7, 0.2]]))
+    np.testing.assert_allclose(found, exact)
+
+
+def test_products_of_weights_that_are_too_large_are_errors() -> None:
+    """They were said to have probability 0."""
+    cells: Any = ["[1e200;1e200]"]
+    mixed = jtgpu.MixedNetwork({"s": ["a", "b"], "x": float}, {}, {"s": [0.5, 0.5], "x": jtgpu.Gaussian(0.0, sd=1)})
+    asked: list[Callable[[], Any]] = [
+        lambda: jtgpu.load("asia").compile("cpu").posteriors_batch({"xray": cells}, likelihood={"xray": [1e200] * 2}),
+        lambda: mixed.compile("cpu").posteriors_batch({"s": cells}, likelihood={"s": [1e200] * 2}),
+        lambda: umbrella().compile("cpu").smooth({"umbrella": cells}, likelihood={"umbrella": [1e200] * 2}),
+    ]
+    for ask in asked:
+        with pytest.raises(jtgpu.EvidenceError, match=r"the product of the likelihoods of '.*' is too large"):
+            ask()
+    with pytest.raises(jtgpu.EvidenceError, match="the variable 's' twice, by name and by number"):
+        mixed.compile("cpu").posteriors_batch({"x": [0.5]}, likelihood={"s": [0.1, 0.9], 0: [0.9, 0.1]})
+
+
+def test_bytes_are_texts_in_tables_and_in_single_cases(tree: Any) -> None:
+    expected = tree.posteriors_batch({"xray": ["yes", "[0.4;0.8]"]})["lung"]
+    np.testing.assert_allclose(tree.posteriors_batch({"xray": [b"yes", b"[0.4;0.8]"]})["lung"], expected)
+    np.testing.assert_allclose(tree.posteriors({"xray": b"yes"})["lung"], expected[0])
+    with pytest.raises(UnknownState, match="variable 'xray' has no state 'yse'; did you mean 'yes'"):
+        tree.posteriors({"xray": b"yse"})
+    with pytest.raises(UnknownState, match="parts that are not numbers"):
+        tree.posteriors_batch({"xray": ["[1_0;0.8]"]})  # read as 10

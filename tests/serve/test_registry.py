@@ -145,13 +145,10 @@ def test_bodies_say_what_codes_mean(asia: JunctionTree) -> None:
     ]  # fmt: skip
     for coded, plain in bodies:
         assert answer(asia, "posteriors", coded) == answer(asia, "posteriors", plain)
-    cases = [{"evidence": {"xray": 1}}, {"evidence": {"smoke": 1, "xray": 7}}, {"evidence": {"xray": 0}}]
-    one, wrong, last = answer(asia, "posteriors", {"cases": cases, "codes": codes})["results"]
-    assert (wrong["error"]["variable"], wrong["error"]["state"]) == ("xray", 7)  # the others have their answers
-    by_name = {"cases": [{"evidence": {"xray": "yes"}}, {"evidence": {"xray": "no"}}]}
-    assert [one, last] == answer(asia, "posteriors", by_name)["results"]
-    with pytest.raises(jtgpu.UnknownState, match="variable 'xray'"):
-        answer(asia, "posteriors", {"evidence": {"xray": 7}, "codes": codes})
+    some = {"cases": [{"evidence": {"xray": 1}}, {"evidence": {"smoke": 2, "xray": 7}}], "codes": codes}
+    found, refused = answer(asia, "posteriors", some)["results"]  # the second refused the first, too
+    assert found == answer(asia, "posteriors", {"evidence": {"xray": "yes"}})
+    assert (refused["error"]["variable"], refused["error"]["state"]) == ("xray", 7)
     target = {"target": ["lung", 1], "evidence": {"xray": 1}, "codes": codes}
     assert answer(asia, "sensitivity", target)["target"] == ("lung", "yes")
     asked = {"question": "P(lung | xray=1)", "codes": codes}
@@ -166,6 +163,14 @@ def test_bodies_say_what_codes_mean(asia: JunctionTree) -> None:
     given = {"evidence": {"wet": [1, None, [0, 1]]}, "do": {"rain": {0: "yes"}}}
     right = {"evidence": {"wet": ["yes", None, ["no", "yes"]]}, "do": {"rain": {0: "yes"}}}
     assert answer(slices, "smooth", {**given, "codes": wet}) == answer(slices, "smooth", right)
+    many = answer(slices, "smooth", {"sequences": [given, {"evidence": {"wet": [7]}}], "codes": wet})["results"]
+    assert many[0] == answer(slices, "smooth", right)
+    assert many[1]["error"]["variable"] == "wet"
+    mixed = jtgpu.MixedNetwork({"s": ["a", "b"], "x": float}, {}, {"s": [0.5, 0.5], "x": jtgpu.Gaussian(0.0, sd=1)})
+    some = {"cases": [{"evidence": {"s": 7}}, {"evidence": {"s": 1, "x": 0.5}}], "codes": {"s": {"1": "b"}}}
+    refused, found = answer(mixed.compile("cpu"), "posteriors", some)["results"]
+    assert refused["error"]["variable"] == "s"
+    assert found["posteriors"]["s"] == [0, 1]
     app = App({"asia": asia})
     app.warm()
     client = Client(app)

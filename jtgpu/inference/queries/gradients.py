@@ -181,9 +181,10 @@ class EvidenceFunction:
         by_likelihood = {v: np.zeros(w.shape) for v, w in known.likelihood.items()}
         shares = np.zeros(self.n_cases)
         for v, value in by_number(self.model, weights, "weights"):
-            each = number_array(value, f"the weights of {self.model.variables[v]!r}")
+            name = self.model.variables[v]
+            each = number_array(value, f"the weights of {name!r}", states={name: self.model.states(v)})
             if each.shape != (self.n_cases, int(self.model.cardinality[v])):
-                raise EvidenceError(f"the weights of {self.model.variables[v]!r} have the wrong shape {each.shape}")
+                raise EvidenceError(f"the weights of {name!r} have the wrong shape {each.shape}")
             each, is_constant = _positive(each, known.states[:, v] >= 0)
             more = BatchEvidence(known.states, {**known.likelihood, v: known.likelihood.get(v, 1.0) * each})
             with self._numbers().using(factors) as backend:

@@ -183,9 +183,9 @@ def posteriors_batch(  # noqa: PLR0913
         contains it; in arrays it is the number of a state, and -1 means "not observed". Columns that are not variables
         are ignored, but a column whose name is almost that of a variable is an error.
     likelihood : mapping, optional
-        Variable to weights >= 0: (B, n_states), or for all cases (n_states,) or a mapping from state to weight.
-        Several variables, a tuple: an array with an axis for each, or with B of these. The tree has to keep them
-        together: ``net.compile(together=[("lung", "bronc")])``.
+        Variable to weights >= 0: (B, n_states), or for all cases (n_states,) or a mapping from state to weight. A data
+        frame or series that names the states may have them in another order. Several variables, a tuple: an array with
+        an axis for each, or with B of these; the tree keeps them: ``net.compile(together=[("lung", "bronc")])``.
     soft : mapping, optional
         Soft evidence: variable to probabilities, (B, n_states) or (n_states,); a row of NaN: none in this case.
     do : mapping, optional

@@ -96,6 +96,9 @@ def test_weights_and_complete_tables() -> None:
     weighed = jtgpu.learn.posterior(data, missing="augment", weights=[2] * 40, chains=chains)
     assert weighed.cells is not None
     assert len(weighed.cells.rows) == 12
+    plain = jtgpu.learn.posterior(data, missing="augment", chains=chains).cells
+    assert plain is not None
+    assert weighed.cells.rows.tolist() == np.repeat(plain.rows, 2).tolist()  # they were rows of a longer table
 
 
 @pytest.mark.parametrize(("options", "match"), [
@@ -104,6 +107,7 @@ def test_weights_and_complete_tables() -> None:
     ({"method": "exact"}, "method='exact'"),
     ({"compute": "gpu"}, "GPU"),
     ({"chains": jtgpu.learn.Chains(tempering=4)}, "tempering"),
+    ({"chains": jtgpu.learn.Chains(blocks=4)}, "blocks"),
     ({"interventions": {"a": np.arange(40) < 5}}, "no interventions"),
 ])  # fmt: skip
 def test_what_augmentation_does_not_take(options: dict[str, Any], match: str) -> None:

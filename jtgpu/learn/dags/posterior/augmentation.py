@@ -162,8 +162,9 @@ def drawn_cpts(task: LearningTask, arcs: Bools, rng: np.random.Generator) -> tup
 class AugmentedSource:
     """Graphs of chains that draw the gaps of the table, too."""
 
-    def __init__(self, task: LearningTask, n_chains: int, tolerance: float):
-        self._task, self._tolerance = task, tolerance
+    def __init__(self, task: LearningTask, n_chains: int, tolerance: float, rows: Ints):
+        # rows: of the data, of each row of the task's table
+        self._task, self._tolerance, self._rows = task, tolerance, rows
         self._candidates: Ints | None = None  # of many variables, chosen once
         self._chains = [_Chain(task, c) for c in range(n_chains)]
 
@@ -232,7 +233,7 @@ class AugmentedSource:
         columns, rows = np.nonzero(self._chains[0].gaps)
         card = int(self._task.coded.cardinality.max())
         shares = np.stack([(drawn == s).mean(axis=0) for s in range(card)], axis=1)
-        return Cells(self._task.coded.names, rows, columns, shares)
+        return Cells(self._task.coded.names, self._rows[rows], columns, shares)
 
     def posterior(self) -> StructurePosterior:
         """The posterior that the chains estimate."""
@@ -277,10 +278,11 @@ def augmented_posterior(task: LearningTask, n_chains: int, stop: Stop, steps: in
     unknown = np.flatnonzero((table.codes == NO_STATE).all(axis=1))
     if len(unknown):
         raise DataError(f"column {table.names[unknown[0]]!r} has no known cell")
+    rows = np.arange(table.codes.shape[1])
     if table.weights is not None:  # each case has gaps of its own
-        codes = np.repeat(table.codes, table.weights, axis=1)
-        task = replace(task, coded=replace(table, codes=codes, weights=None))
-    source = AugmentedSource(task, n_chains, stop.tolerance)
+        rows = np.repeat(rows, table.weights)
+        task = replace(task, coded=replace(table, codes=table.codes[:, rows], weights=None))
+    source = AugmentedSource(task, n_chains, stop.tolerance, rows)
     made = source.advance(steps or MOST, stop.seconds, stop.tolerance)
     if not made.converged:
         warnings.warn(

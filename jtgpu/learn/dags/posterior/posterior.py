@@ -176,10 +176,11 @@ def posterior(  # noqa: PLR0913
         search=search, read=read, compute=compute,
     )  # fmt: skip
     if missing == "augment" and task.coded.has_gaps:
-        if method == "exact" or cluster is not None or checkpoint is not None or backend == "gpu" or chains.tempering:
+        other = cluster is not None or checkpoint is not None or backend == "gpu" or chains.tempering or n_blocks
+        if method == "exact" or other:
             raise ArgumentError(
                 "missing='augment' runs chains of its own on this machine's CPU: it takes no method='exact', cluster=, "
-                "checkpoint, tempering or GPU"
+                "checkpoint, tempering, blocks or GPU"
             )
         own = AUGMENTED if chains.n_chains == "auto" else n_chains
         task = replace(task.restricted(search.candidates), say=cast(Any, compute.progress or task.say))

@@ -105,7 +105,7 @@ class Cells(NamedTuple):
     ----------
     names : tuple of str
     rows, columns : (M,) ndarray of int64
-        Places of the cells in the table that was used.
+        Places of the cells in the data without rows of weight 0. A cell of a row with weight k has k entries.
     probabilities : (M, S) ndarray of float64
         Shares of the states in the draws of each cell, in the order of the states.
     missing_mean : dict of str to float

@@ -82,7 +82,7 @@ class StructurePosterior(ArcProbabilities):
     trace : (C, T) ndarray of float64
         ln weight of the states of the chains; empty if exact.
     cells : Cells or None
-        With ``missing="augment"``, the probabilities of the missing cells: ``cells.missing_mean``.
+        With ``missing="augment"``, the probabilities of the missing cells: ``cells.missing_mean``. None if loaded.
     """
 
     cells: Cells | None = None
