@@ -212,7 +212,7 @@ def test_bad_questions() -> None:
         survey.probability_of_causation("T", "A", states=("car", "young"))
 
 
-def test_a_counterfactual_beside_a_noisy_node_with_many_causes() -> None:
+def test_a_counterfactual_with_a_noisy_node_with_many_causes() -> None:
     causes = {f"d{i}": 0.1 for i in range(40)}
     net = jtgpu.BayesianNetwork(
         {v: ["no", "yes"] for v in (*causes, "fever", "ill")}, {"fever": [*causes], "ill": ["d0"]},

@@ -50,7 +50,7 @@ def test_answers_of_a_hostile_network(visit: Any) -> None:
     page.locator(f'.map .box[data-v="{v}"] .row').first.click()
     visit.ready()
     found = net.compile("reference").posteriors({PROTO: "constructor"})
-    shown = page.locator(f'.map .box[data-v="{net.index(EQUAL)}"] .number').all_text_contents()
+    shown = page.locator(f'.map .box[data-v="{net.index(EQUAL)}"] .row .number').all_text_contents()
     assert shown == [f"{100 * p:.1f}" for p in found[EQUAL].probabilities]
     page.locator(f'.map .box[data-v="{net.index(EQUAL)}"] .row').nth(1).click()
     visit.ready()
