@@ -198,10 +198,11 @@ class Table(NamedTuple, Generic[A]):
 
     @classmethod
     def of(
-        cls, states: NDArray[Any], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
-    ) -> Table[TableAnswer]:
+        cls, states: NDArray[Any], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None, *,
+        recurs: bool = True,
+    ) -> Table[TableAnswer]:  # fmt: skip
         """Posteriors of cases by rows, (B, V)."""
-        return Table(RowCases(states), ROWS, likelihood or _NOTHING, targets)
+        return Table(RowCases(states), ROWS, likelihood or _NOTHING, targets, None, recurs)
 
     @classmethod
     def by_columns(

@@ -75,7 +75,7 @@ def measure(tree: JunctionTree, seed: int = 0) -> Rates:
         return backend.run_case(Evidence(table[0]), targets)
 
     def run_table(recurs: bool, states: NDArray[np.int32], targets: list[int] | None) -> object:
-        return backend.run(Table.of(states, None, targets)._replace(recurs=recurs))
+        return backend.run(Table.of(states, None, targets, recurs=recurs))
 
     rates = _rates(all_targets, run, partial(run_table, False))
     if not n_variables:
@@ -321,7 +321,7 @@ class Batcher:
             targets = sorted({v for item in items for v in item.targets or ()})
             result = backend.run(Table.of(states, weights, targets))
         else:
-            result = backend.run(Table.of(states, weights)._replace(recurs=False))
+            result = backend.run(Table.of(states, weights, recurs=False))
         results: list[tuple[Floats, float] | BaseException] = []
         for item, row, log_evidence in zip(items, result.posterior, result.log_evidence.tolist(), strict=True):
             if log_evidence == -math.inf:

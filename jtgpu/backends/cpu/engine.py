@@ -173,14 +173,14 @@ class Cpu(Backend):
         refuse(self, table, ON_DEVICE)
         if table.deliver is COUNTS:
             return cast("A", count_cases(self.families, table))
-        states, few = table.feed.rows(), None
-        if not table.recurs and table.targets is None and not any(v >= self.plan.n_variables for v in table.likelihood):
+        states, likelihood, targets = table.feed.rows(), table.likelihood, table.targets
+        if not table.recurs and targets is None and max(likelihood, default=0) < self.plan.n_variables:
             few = self._few
             if few is None or few.model is not self.runner.model:
                 self._few = few = FewCases(self.runner, self.runner.model)
-        if few is not None and few.is_suitable:
-            return table.delivered(few.run(states, table.likelihood))
-        return table.delivered(answer_batch(self.runner, states, table.likelihood, table.targets))
+            if few.is_suitable:
+                return table.delivered(few.run(states, likelihood))
+        return table.delivered(answer_batch(self.runner, states, likelihood, targets))
 
     @cached_property
     def _families(self) -> Runner:

@@ -259,7 +259,7 @@ def test_tables_go_to_the_gpu_and_not_a_row_a_launch(emulated_gpu: Device, monke
     with monkeypatch.context() as patched:
         patched.setattr(RestrictedBackend, "run_case", refuse)
         patched.setattr(ColumnJob, "host_chunk", by_columns)
-        for found in (cache.run(Table.of(states)), cache.run(Table.of(states)._replace(recurs=False))):
+        for found in (cache.run(Table.of(states)), cache.run(Table.of(states, recurs=False))):
             np.testing.assert_array_equal(found.posterior, expected.posterior)
         assert not read
         columns = cache.run(Table.by_columns([0], states[:, :1].T.astype(np.int8), len(net)))
