@@ -48,6 +48,7 @@ from jtgpu.backends.gpu import backend as resident
 from jtgpu.backends.gpu.batch.records import LOOK
 from jtgpu.backends.gpu.batch.sparsity import find_sparsity
 from jtgpu.backends.gpu.lower import lowered
+from jtgpu.backends.table import Table
 from jtgpu.device.context import open_device
 from jtgpu.errors import ImpossibleEvidence, JtgpuError
 from jtgpu.plans import compiler
@@ -280,23 +281,23 @@ def measure_batch(given: Loaded, share: float, options: dict[str, Any]) -> dict[
     batch = len(states)
     start = time.perf_counter()
     backend = resident.prepare(plan, given.tables, **options)
-    found = backend.run_batch(states)
+    found = backend.run(Table.of(states))
     first = time.perf_counter() - start
     worst = 0.0
     for i in range(0, batch, -(-batch // 4)):
         worst = max(worst, float(np.abs(found.posterior[i] - judge.run_case(Evidence(states[i])).posterior).max()))
     few = states[: max(16, min(batch, int(CPU_FLOPS // plan.cost().flops)))]
-    judge.run_batch(few)
+    judge.run(Table.of(few))
     start = time.perf_counter()
-    judge.run_batch(few)
+    judge.run(Table.of(few))
     on_cpu = len(few) / (time.perf_counter() - start)
-    calls, device = in_turns(backend, lambda: backend.run_batch(states))
+    calls, device = in_turns(backend, lambda: backend.run(Table.of(states)))
     limit = batch_limit(plan, given.tables)
     rate = batch / statistics.median(device) * 1e6
     row = {
         "network": given.name,
         "batch": batch,
-        "kernels": "warps" if backend.tables.share(states, None, None).by_warps else backend.batch_kind,
+        "kernels": "warps" if backend.tables.share(Table.of(states)).by_warps else backend.batch_kind,
         "batch_us": spread(device),
         "batch_call_us": spread(calls),
         "cases_per_s": round(batch / statistics.median(calls) * 1e6),
@@ -308,9 +309,10 @@ def measure_batch(given: Loaded, share: float, options: dict[str, Any]) -> dict[
         "error": worst,
     }
     if int(plan.cardinality.max()) <= np.iinfo(np.int8).max:
-        every, codes = list(range(plan.n_variables)), np.ascontiguousarray(states.T.astype(np.int8))
-        gap = float(np.abs(backend.run_columns(every, codes).posterior.T - found.posterior).max())
-        calls, device = in_turns(backend, lambda: backend.run_columns(every, codes))
+        codes = np.ascontiguousarray(states.T.astype(np.int8))
+        by_columns = Table.by_columns(range(plan.n_variables), codes, plan.n_variables)
+        gap = float(np.abs(backend.run(by_columns).posterior.T - found.posterior).max())
+        calls, device = in_turns(backend, lambda: backend.run(by_columns))
         row |= {
             "columns_us": spread(device),
             "columns_call_us": spread(calls),

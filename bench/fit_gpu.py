@@ -19,6 +19,7 @@ from rows import row
 import jtgpu
 from jtgpu import timing
 from jtgpu.backends.gpu.counts import generated, warps
+from jtgpu.backends.table import Table
 from jtgpu.inference.queries.counts import counting_backend
 from jtgpu.learn import fit
 from jtgpu.plans.compiler import model_factors
@@ -80,8 +81,8 @@ def on_gpu(smoke: bool, runs: int, devices: int, wide: bool = False) -> Iterator
         tables = [0.999 * t + 0.001 / t.shape[-1] for t in tables]  # as in EM with a prior, without zeros
         few = states[:n_cpu].astype(np.int32)
         cpu = counting_backend("cpu", plan, tables)
-        exact = cpu.run_counts(few)
-        on_cpu = wall(lambda cpu=cpu, few=few: cpu.run_counts(few), 2)  # type: ignore[misc]
+        exact = cpu.run(Table.counts(few))
+        on_cpu = wall(lambda cpu=cpu, few=few: cpu.run(Table.counts(few)), 2)  # type: ignore[misc]
         cpu.close()
         yield row("em", name, "cpu", on_cpu, rows=n_cpu, missing=0.1, per_row=on_cpu.minimum / n_cpu)
         for kind in ("tables", "warps") if wide or name == "munin2" else ("lanes", "tables"):
@@ -135,9 +136,9 @@ def kernels(
     states, few, exact = data
     begin = time.perf_counter()
     backend = counting_backend("gpu", plan, tables, devices=where)
-    gap = compared(name, backend.run_counts(few).families, exact.families, TOLERANCE)
+    gap = compared(name, backend.run(Table.counts(few)).families, exact.families, TOLERANCE)
     first = time.perf_counter() - begin
-    held = backend.hold_cases(states)
+    held: Any = backend.hold(Table.counts(states)).feed
     once = held.sums()
     compared(name, held.sums().families, once.families, 0.0)
     device: list[float] = []
@@ -189,7 +190,7 @@ def large(where: Any, runs: int) -> Iterator[dict[str, Any]]:
     many = np.tile(states, (LARGE // len(states), 1))
     backend = counting_backend("gpu", plan, tables, devices=where)
     begin = time.perf_counter()
-    held = backend.hold_cases(many)
+    held: Any = backend.hold(Table.counts(many)).feed
     upload = time.perf_counter() - begin
     held.sums()
     spread = wall(held.sums, min(runs, 3))

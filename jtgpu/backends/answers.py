@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,63 +52,6 @@ class Result:
             object.__setattr__(self, "log_evidence", 0.0)
 
 
-@dataclass(frozen=True)
-class BatchResult:
-    """Posteriors of a table of B cases. A case whose evidence has probability zero is flagged, not fatal."""
-
-    posterior: NDArray[np.float64]  # (B, sum of the targets' cardinalities), target after target; 0 if impossible
-    log_evidence: NDArray[np.float64]  # (B,) natural logarithms of P(e); -inf if impossible
-    impossible: NDArray[np.bool_]  # (B,)
-
-
-@dataclass(frozen=True)
-class ColumnResult:
-    """A `BatchResult` by columns: each column of a frame is one piece of memory."""
-    posterior: NDArray[np.float64]  # (sum of the targets' cardinalities, B), target after target; 0 if impossible
-    log_evidence: NDArray[np.float64]  # (B,) natural logarithms of P(e); -inf if impossible
-    impossible: NDArray[np.bool_]  # (B,)
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Expected counts of every family, summed over a table of cases; one of probability zero adds nothing."""
-
-    # ``sum_b weight[b] * P(x | case b)``: one array a factor, of the factor's shape, in the order of plan.factor_var
-    families: list[NDArray[np.float64]]
-    log_evidence: NDArray[np.float64]  # (B,) natural logarithms of P(e); -inf if impossible
-    impossible: NDArray[np.bool_]  # (B,)
-
-
-@dataclass(frozen=True)
-class CountSums:
-    """Expected counts of a table of cases that a backend holds; see `HeldCases`."""
-    families: list[NDArray[np.float64]]  # as of `Counts`
-    log_likelihood: float  # sum of ln P(e) times weight over the possible cases
-    n_impossible: int  # cases of probability zero
-
-
-class HeldCases(Protocol):
-    """A table of cases in a backend's memory, whose expected counts are wanted repeatedly; see `Backend.hold_cases`."""
-
-    def sums(self) -> CountSums:
-        """Expected counts with the present numbers."""
-
-    def log_evidence(self) -> NDArray[np.float64]:
-        """(B,) ln P(e) of each case as of the last `sums`; -inf if impossible."""
-
-    def close(self) -> None:
-        """Free the memory. May be called twice."""
-
-
-@dataclass(frozen=True)
-class DeviceResult:
-    """Posteriors of a table of B cases in the memory of a device, as arrays with ``__dlpack__`` and ``to_host()``."""
-
-    posterior: Any  # (B, sum of the targets' cardinalities) float64, target after target; 0 if impossible
-    log_evidence: Any  # (B,) float64; -inf if impossible
-    device_us: float = 0.0  # microseconds that the kernels took
-
-
 class Session(Protocol):
     """Successive queries whose evidence changes little; see `Backend.session`."""
 
@@ -117,10 +60,6 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Free the session's memory. May be called twice."""
-
-
-# variable -> finite weights >= 0, (B, card); ones where a case has none; a set variable: (B, cells)
-Likelihood = Mapping[int, "NDArray[np.float64]"]
 
 
 class HeldCase(Protocol):

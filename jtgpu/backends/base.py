@@ -6,25 +6,23 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from ..errors import BackendUnavailable, ImpossibleEvidence
-from .answers import (
-    BatchResult,
-    ColumnResult,
-    Counts,
+from .answers import Evidence, HeldCase, Result, Session, without_rounding
+from .table import (
+    COUNTS,
+    ON_DEVICE,
     CountSums,
-    DeviceResult,
-    Evidence,
-    HeldCase,
-    HeldCases,
+    DeviceAnswer,
+    Job,
     Likelihood,
-    Result,
-    Session,
-    without_rounding,
-)
+    Table,
+    TableAnswer,
+    refuse,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,10 +31,12 @@ if TYPE_CHECKING:
     from .slices import SlicePasses
     from .state_map import StateMap
 
+A = TypeVar("A")
+
 __all__ = [
-    "Backend", "BatchResult", "Capabilities", "ColumnResult", "CountSums", "Counts", "DeviceResult",
-    "Evidence", "HeldCase", "HeldCases", "Likelihood", "PlainHeldCase", "PlainSession", "Prepare", "Result", "Session",
-    "Tables", "columns_of", "slice_of", "without_rounding",
+    "Backend", "Capabilities", "CountSums", "DeviceAnswer", "Evidence", "HeldCase", "Job", "Likelihood",
+    "PlainHeldCase", "PlainSession", "Prepare", "Result", "Session", "Table", "TableAnswer", "columns_of", "slice_of",
+    "without_rounding",
 ]  # fmt: skip
 
 
@@ -45,12 +45,11 @@ class Capabilities:
     """Properties of a backend that the core asks for; it never tests the backend's class."""
 
     device_name: str = ""  # of the GPU that runs single cases; empty for the CPU
-    device_number: int | None = None  # of the GPU that `Backend.run_device` uses; None: it is not supported
+    device_number: int | None = None  # of the GPU on which answers can stay; None: it is not supported
     concurrent_tables: int = 1  # tables of cases that can usefully be queried at the same time, from as many threads
-    native_columns: bool = False  # whether `run_columns` is at least as fast as `run_batch`: no table is transposed
+    native_columns: bool = False  # whether tables by columns are at least as fast as by rows: none is transposed
     is_adaptive: bool = False  # whether the last digits may depend on earlier queries, as plans for patterns do
-    holds_cases: bool = False  # whether `hold_cases` is supported, and worth while for cases counted repeatedly
-    shares_tables: bool = False  # whether several of its kind answer a table together: `share`, `hold_share`
+    holds_cases: bool = False  # whether `Backend.hold` is worth while for cases that are counted repeatedly
 
 
 class Backend(ABC):
@@ -74,11 +73,6 @@ class Backend(ABC):
         """Properties that the core asks for."""
         return Capabilities()
 
-    @property
-    def tables(self) -> Tables:
-        """The object that answers tables of cases: this one, or an engine of its own."""
-        return self
-
     takes_maps = False  # whether `run_case` takes a map of states
 
     @abstractmethod
@@ -90,63 +84,31 @@ class Backend(ABC):
         # states: the case is one of the outer model of this map, without likelihoods; targets are of this model
         # raises ImpossibleEvidence: if P(e) = 0
 
-    def run_batch(
-        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
-    ) -> BatchResult:
-        """Propagate B cases, trusted to be valid: `jtgpu.inference.evidence` checks what users give."""
-        # states: (B, V), -1 = not observed
-        # targets: variables whose posteriors are computed, in the order of the result's columns; default: all
+    def run(self, table: Table[A]) -> A:
+        """Answer a table of cases, trusted to be valid: `jtgpu.inference.evidence` checks what users give."""
+        # raises BackendUnavailable: if it does not support what the table wants
+        # raises EvidenceError, UnknownState: for cases on a device of a wrong shape, type or state
+        refuse(self, table, ON_DEVICE, COUNTS)
+        states, targets = table.feed.rows(), table.targets
         columns = columns_of(self.posterior_ptr if targets is None else self.cell_ptr, targets)
-        n = len(states)
-        answer = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.zeros(n, np.bool_))
-        for i in range(n):
-            weights = {v: w[i] for v, w in likelihood.items()} if likelihood else {}
+        answer = TableAnswer.impossible_cases(len(states), len(columns))
+        for i, row in enumerate(states):
             try:
-                result = self.run_case(Evidence(states[i], weights), targets)
+                result = self.run_case(Evidence(row, {v: w[i] for v, w in table.likelihood.items()}), targets)
             except ImpossibleEvidence:
-                answer.impossible[i] = True
                 continue
             answer.posterior[i] = result.posterior[columns]
-            answer.log_evidence[i] = result.log_evidence
-        return answer
+            answer.log_evidence[i], answer.impossible[i] = result.log_evidence, False
+        return table.delivered(answer)
 
-    def run_few(self, states: NDArray[np.int32], likelihood: Likelihood | None = None) -> BatchResult:
-        """`run_batch`, but for the last digits, of a few cases whose patterns will not recur, as a server gets them."""
-        return self.run_batch(states, likelihood)
+    def hold(self, table: Table[CountSums]) -> Table[CountSums]:
+        """The same table, stored where that makes counting it repeatedly, with changing numbers, faster."""
+        # its states have to stay unchanged until its feed is closed
+        return table
 
-    def run_columns(
-        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
-    ) -> ColumnResult:
-        """Propagate B cases given and answered column by column, as data frames store them."""
-        # variables: the E variables that some case observes
-        # codes: (E, B), -1 = not observed, trusted to be valid; int8 is fastest
-        states = np.full((codes.shape[1], len(self.posterior_ptr) - 1), -1, np.int32)
-        states[:, list(variables)] = codes.T
-        answer = self.run_batch(states, None, targets)
-        return ColumnResult(np.ascontiguousarray(answer.posterior.T), answer.log_evidence, answer.impossible)
-
-    def run_device(
-        self, states: Any, likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
-    ) -> DeviceResult:
-        """Propagate B cases and leave the answers on the device; arguments as of `run_batch`."""
-        # states: or a tensor on the device, (B, V) signed integers, which is not copied if it is contiguous
-        # raises EvidenceError: if it is on another device or of a wrong shape or type; UnknownState: for a wrong state
-        raise BackendUnavailable(f"{type(self).__name__} does not leave answers on a device; use backend='gpu'")
-
-    def run_counts(
-        self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
-        likelihood: Likelihood | None = None,
-    ) -> Counts:  # fmt: skip
-        """Expected counts of every family, summed over a table of cases."""
-        # weights: (B,) finite weights of the cases, of any sign; default: ones
-        raise BackendUnavailable(f"{type(self).__name__} does not support expected counts; use backend='cpu'")
-
-    def hold_cases(
-        self, states: NDArray[Any], weights: NDArray[np.float64] | None = None, likelihood: Likelihood | None = None
-    ) -> HeldCases:
-        """Store a table of cases for expected counts with changing numbers; arguments as of `run_counts`."""
-        # states: of any signed integer type; they have to stay unchanged while the cases are held
-        raise BackendUnavailable(f"{type(self).__name__} does not hold cases; use run_counts")
+    def share(self, table: Table[Any]) -> Job | None:
+        """A table that several backends of this kind answer together; None if they do not."""
+        return None
 
     def slices(self, *with_sets: Any) -> SlicePasses | None:
         """Compiled passes through slices of a dynamic network; None: not supported."""
@@ -186,18 +148,6 @@ class Backend(ABC):
 def slice_of(scope: Sequence[int], state: NDArray[np.int32]) -> tuple[Any, ...]:
     """Index of the cells of a table that agree with the observed states."""
     return tuple(slice(None) if state[v] < 0 else int(state[v]) for v in scope)
-
-
-class Tables(Protocol):
-    """A backend, or an engine of it, that answers tables of cases; see `Backend`."""
-
-    def run_batch(
-        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
-    ) -> BatchResult: ...
-
-    def run_columns(
-        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
-    ) -> ColumnResult: ...
 
 
 class PlainSession:

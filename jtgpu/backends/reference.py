@@ -13,20 +13,23 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from ..errors import ImpossibleEvidence, JtgpuError
 from ..plans.plan import Plan
 from ..plans.program import UNIT, Program, family_program, posterior_program
-from .base import Backend, Counts, Evidence, Likelihood, Result
+from .base import Backend, Evidence, Result
 from .sweep import Best, Derivatives, Uniforms
+from .table import COUNTS, CountSums, Table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .state_map import StateMap
+
+A = TypeVar("A")
 
 
 def contract(
@@ -210,24 +213,24 @@ class Reference(Backend):
         parts = [by_variable[v].ravel() for v in range(self._posteriors.n_variables)]
         return Result(np.concatenate(parts) if parts else np.zeros(0), tables.log_root)
 
-    def run_counts(
-        self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
-        likelihood: Likelihood | None = None,
-    ) -> Counts:  # fmt: skip
-        plan, n, factors = self._plan, len(states), self._numbers()
-        counts = Counts([np.zeros(f.shape) for f in factors], np.full(n, -np.inf), np.zeros(n, np.bool_))
-        for row, weight in enumerate(np.ones(n) if weights is None else weights):
+    def run(self, table: Table[A]) -> A:
+        return cast("A", self._count(table)) if table.deliver is COUNTS else super().run(table)
+
+    def _count(self, table: Table[Any]) -> CountSums:
+        plan, states, factors = self._plan, table.feed.rows(), self._numbers()
+        families, log_evidence = [np.zeros(f.shape) for f in factors], np.full(len(states), -np.inf)
+        weights = table.weights_or_ones
+        for row, weight in enumerate(weights):
             try:
-                case = Evidence(states[row], {v: w[row] for v, w in (likelihood or {}).items()})
+                case = Evidence(states[row], {v: w[row] for v, w in table.likelihood.items()})
                 tables = _Tables(self._families, factors, case)
             except ImpossibleEvidence:
-                counts.impossible[row] = True
                 continue
-            counts.log_evidence[row] = tables.log_root
-            for f, table in tables.distributions().items():
+            log_evidence[row] = tables.log_root
+            for f, distribution in tables.distributions().items():
                 axes = [plan.table_scopes[f].index(v) for v in plan.factor_scopes[f]]
-                counts.families[f][...] += weight * np.transpose(table, axes)
-        return counts
+                families[f][...] += weight * np.transpose(distribution, axes)
+        return CountSums.of(families, log_evidence, weights)
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         self._factors = factors

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from ..backends.base import without_rounding
+from ..backends.base import Table, without_rounding
 from ..columns.coded import Encoder
 from ..columns.likelihoods import FIRST, LikelihoodCells
 from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError, TableTooLarge, UnknownState
@@ -160,7 +160,8 @@ class CaseSolver:
         sets = [self.tree.plan.sets.number(scope, "joint posterior") for scope in self.query.joints]
         targets = [*self.query.targets, *dict.fromkeys(sets)]
         if self.by_columns and not cells:  # such a backend merges equal cases itself
-            columns = self.tree.intervened().backend.run_columns(self.query.evidence, codes, targets)
+            table = Table.by_columns(self.query.evidence, codes, len(self.model), targets)
+            columns = self.tree.intervened().backend.run(table)
             posterior = self._with_joints(columns.posterior.T)
             return CaseAnswers(posterior, without_rounding(columns.log_evidence), columns.impossible)
         equal = find_equal_rows(codes.T, min_saving=MIN_EQUAL, mapper=self.each)
@@ -175,7 +176,8 @@ class CaseSolver:
         states = states if cells is None else cells.taken(states, likelihood)
         known = read_known_cases(self._coded, states, likelihood, do=self._do)
         with naming_rows(None, None if equal is None else equal.first):
-            result = self.tree.intervened(known.intervened).backend.run_batch(known.states, known.likelihood, targets)
+            backend = self.tree.intervened(known.intervened).backend
+            result = backend.run(Table.of(known.states, known.likelihood, targets))
             posterior = self._with_joints(result.posterior)
             answers = CaseAnswers(posterior, without_rounding(result.log_evidence), result.impossible, inverse)
             if self.query.mpe:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from click import BadParameter
 
+from ..backends.table import Table
 from ..cases.files import Report, run_file
 from ..cases.solver import progress_of
 from ..cases.writing import writer_for
@@ -106,7 +107,7 @@ def _load_kernels(tree: JunctionTree) -> None:
 
     small = BayesianNetwork({"a": ["0", "1"], "b": ["0", "1"]}, {"b": ["a"]}, {"a": [0.5, 0.5], "b": [[0.5, 0.5]] * 2})
     with small.plan("min-fill", cache=False).compile("cpu") as other:
-        other.intervened().backend.run_batch(np.full((ENOUGH, 2), -1, np.int32))
+        other.intervened().backend.run(Table.of(np.full((ENOUGH, 2), -1, np.int32)))
 
 
 def _answer_on_cluster(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from ..backends.table import CountSums, Table
 from ..backends.wrappers.cutset import in_order
 from ..errors import JtgpuError
 from ..inference.queries.counts import counting_backend
@@ -15,9 +16,7 @@ from ..util.arrays import Floats
 from .connect import Cluster, Share, as_cluster, completed, connect, connected, import_ray
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
-    from ..backends.base import Counts
     from ..plans.plan import Plan
 
 S = TypeVar("S")
@@ -85,7 +84,7 @@ TASKS_PER_ACTOR = 2  # one runs and one waits
 
 Tables = Sequence[Floats]
 # rows that are counted in one call: states (n, V), weights (n,), and likelihoods (n, card) by variable
-Piece = tuple["NDArray[np.int32]", Floats, Mapping[int, Floats]]
+Piece = Table[CountSums]
 
 
 class CountJob(NamedTuple):
@@ -104,14 +103,18 @@ class CountWorker:
         self._backend = counting_backend(job.backend, job.plan, [*job.tables], job.threads)
         self._pass = -1
 
-    def count(self, number: int, tables: Tables, part: Sequence[Piece]) -> list[Counts]:
+    def count(self, number: int, tables: Tables, part: Sequence[Piece]) -> list[CountSums]:
         """Expected counts of the pieces of a part in pass `number`."""
         if number != self._pass:
             self._backend.reload([np.array(t) for t in tables])
             self._pass = number
-        # arrays of the object store are read-only, which compiled loops do not take
-        return [self._backend.run_counts(np.array(states), np.array(weights), {v: np.array(w) for v, w in soft.items()})
-                for states, weights, soft in part]  # fmt: skip
+        return [self._backend.run(_writable(piece)) for piece in part]
+
+
+def _writable(piece: Table[CountSums]) -> Table[CountSums]:
+    """A copy: arrays of the object store are read-only, which compiled loops do not take."""
+    likelihood = {v: np.array(w) for v, w in piece.likelihood.items()}
+    return Table.counts(np.array(piece.feed.rows()), np.array(piece.weights_or_ones), likelihood)
 
 
 class _CountActor:
@@ -122,7 +125,7 @@ class _CountActor:
 
         self._worker = CountWorker(ray.get(job[0]))
 
-    def count(self, number: int, tables: Any, part: Any) -> list[Counts]:
+    def count(self, number: int, tables: Any, part: Any) -> list[CountSums]:
         return self._worker.count(number, tables, part)
 
 
@@ -148,7 +151,7 @@ class ClusterCounts:
             raise
         self._passes = 0
 
-    def count(self, tables: Tables) -> Iterator[list[Counts]]:
+    def count(self, tables: Tables) -> Iterator[list[CountSums]]:
         """Expected counts of the pieces of each part, part after part."""
         if not self._actors:
             raise JtgpuError("these workers are closed")

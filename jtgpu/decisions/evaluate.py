@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ..backends.base import Evidence
+from ..backends.table import Table
 from ..errors import ImpossibleEvidence
 from ..plans.compiler import order_graph, plan_tables
 from ..plans.ordering.anneal import RULES, greedy_order
@@ -21,7 +22,7 @@ from .goal import TRUE, goal_network
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..backends.base import BatchResult, HeldCase
+    from ..backends.base import HeldCase, TableAnswer
     from ..inference.network_plan import NetworkPlan
     from ..model.decisions import DecisionNetwork
     from ..model.network import BayesianNetwork
@@ -155,7 +156,7 @@ class Evaluator:
         utilities[possible] = self.goal.offset + self.goal.scale * reached[possible] / base[possible] * scale
         return utilities, impossible
 
-    def _cases(self, d: int, policies: Policies, states: NDArray[np.int32], goal: bool) -> BatchResult:
+    def _cases(self, d: int, policies: Policies, states: NDArray[np.int32], goal: bool) -> TableAnswer:
         """Posteriors of a decision in cases, if every option has the same weight."""
         n = len(states)
         places: dict[int, Floats] = {}
@@ -169,7 +170,7 @@ class Evaluator:
         full[:, : states.shape[1]] = states
         if goal:
             full[:, list(self.goal.nodes)] = TRUE
-        return self._backend.run_batch(full, places, [d])
+        return self._backend.run(Table.of(full, places, [d]))
 
     def rows(
         self, d: int, policies: Policies, state: NDArray[np.int32] | None, rows: NDArray[np.bool_], goal: bool

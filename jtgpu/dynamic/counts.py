@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..backends.table import Table
 from .propagation import Propagation, case_of, chunks
 from .side_by_side import GroupPasses, extended_table, table_of
 
@@ -142,7 +143,7 @@ class _Counting(GroupPasses):
             cut = self.read.cut(first)
             states, likelihood = case_of(step, self.read, group.first[lane] + t, *both)
             tree = step.tree(first, cut)
-            counts = step.backend_of(tree).run_counts(states, self._weights[part[lane]], likelihood)
+            counts = step.backend_of(tree).run(Table.counts(states, self._weights[part[lane]], likelihood))
             total.add(min(first, step.order), counts.families, cut)
 
 
@@ -191,7 +192,7 @@ def _count_slices(run: Propagation, weights: Floats, total: _Sum) -> None:
         each = np.concatenate([weights[run.chosen[which]] for _, which, _, _ in waiting])
         kind, cut = group
         tree = step.tree(kind, cut)
-        total.add(kind, step.backend_of(tree).run_counts(states, each, likelihood).families, cut)
+        total.add(kind, step.backend_of(tree).run(Table.counts(states, each, likelihood)).families, cut)
         waiting.clear()
 
     for t, which, alpha, beta in run.backward():

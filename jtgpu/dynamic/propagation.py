@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..backends.table import Table
 from ..errors import ImpossibleEvidence
 
 if TYPE_CHECKING:
-    from ..backends.base import BatchResult
+    from ..backends.base import TableAnswer
     from ..util.arrays import Bools, Floats, Ints
     from .sequences import Sequences
     from .step import Step
@@ -70,11 +71,11 @@ class Propagation:
 
     def run(
         self, t: int, which: Ints, alpha: Floats | None, beta: Floats | None, targets: Sequence[int]
-    ) -> BatchResult:
+    ) -> TableAnswer:
         """Run slice t with weights of the interfaces; the answer has the targets' cells side by side."""
         states, weights = self.case(t, which, alpha, beta)
         tree = self.step.tree(t, self.sequences.cut(t))
-        return self.step.backend_of(tree, self.maximal).tables.run_batch(states, weights, list(targets))
+        return self.step.backend_of(tree, self.maximal).run(Table.of(states, weights, list(targets)))
 
     def case(
         self, t: int, which: Ints, alpha: Floats | None, beta: Floats | None

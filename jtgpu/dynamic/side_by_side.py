@@ -11,6 +11,7 @@ import numpy as np
 
 from ..backends.cpu.extended_slices import ExtendedSliceTable
 from ..backends.slices import Between, Side
+from ..backends.table import Table
 from . import propagation
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ class SideBySide(GroupPasses):
             messages = [kept[t - begin, :, lane], None if later is None else later[t - begin, :, lane]]
             states, weights = propagation.case_of(self.step, self.read, group.first[lane] + t, *messages)
             tree = self.step.tree(first, self.read.cut(first))
-            cells = self.step.backend_of(tree).tables.run_batch(states, weights, self.rest).posterior
+            cells = self.step.backend_of(tree).run(Table.of(states, weights, self.rest)).posterior
             where = (part[lane],) if self.slices is None else (part[lane], self.place[t])
             at = 0
             for v in self.rest:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..backends.base import Backend, BatchResult, Evidence, Result
+from ..backends.base import Backend, Evidence, Result, Table, TableAnswer
 from ..columns import at_row
 from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError
 from ..model.noisy import is_noisy
@@ -44,7 +44,7 @@ SHRINK = 0.97  # ... to this fraction of what it was
 MAX_PROPAGATIONS = 20_000
 
 # (rows, weights of the soft variables in these rows) -> posteriors of the soft variables in these rows
-Run = Callable[[Ints, Mapping[int, Floats]], BatchResult]
+Run = Callable[[Ints, Mapping[int, Floats]], TableAnswer]
 
 
 @dataclass
@@ -60,7 +60,7 @@ class SoftFit:
     propagations: int = 0
     reasons: dict[int, tuple[int, int]] = field(default_factory=dict)  # row -> soft variable, its impossible state
 
-    def step(self, rows: Ints, result: BatchResult) -> Ints:
+    def step(self, rows: Ints, result: TableAnswer) -> Ints:
         """Correct the worst variable of each row."""
         # rows: (R,) array of int: Rows that were computed with their current weights
         # result: Their posteriors
@@ -161,9 +161,9 @@ def fit_case(
             given[v] = given[v] * w[0] if v in given else w[0]
         return Evidence(case.state, given)
 
-    def run_row(_: Ints, weights: Mapping[int, Floats]) -> BatchResult:
+    def run_row(_: Ints, weights: Mapping[int, Floats]) -> TableAnswer:
         result = run(weighted(weights), targets)
-        return BatchResult(
+        return TableAnswer(
             result.posterior[columns][None], np.array([result.log_evidence]), np.zeros(1, np.bool_)
         )
 
@@ -175,10 +175,10 @@ def fit_case(
 
 def answer_cases(
     model: DiscreteModel,
-    run_batch: Callable[..., BatchResult],
+    backend: Backend,
     known: BatchEvidence,
     targets: list[int] | None,
-) -> tuple[BatchResult, dict[int, str]]:
+) -> tuple[TableAnswer, dict[int, str]]:
     """Run a table of cases with soft evidence."""
     # returns dict of int to str: For each row whose soft evidence is impossible, the reason.
     # raises EvidenceError: If soft evidence does not converge; the message names the case.
@@ -190,9 +190,9 @@ def answer_cases(
             given[v] = given[v] * w if v in given else np.ascontiguousarray(w)
         return given
 
-    def run(rows: Ints, weights: Mapping[int, Floats], wanted: list[int] | None) -> BatchResult:
+    def run(rows: Ints, weights: Mapping[int, Floats], wanted: list[int] | None) -> TableAnswer:
         with naming_rows(known.table, rows):
-            return run_batch(known.states[rows], weighted(rows, weights), wanted)
+            return backend.run(Table.of(known.states[rows], weighted(rows, weights), wanted))
 
     try:
         fit = fit_cases(lambda rows, w: run(rows, w, variables), known.soft)
@@ -204,7 +204,7 @@ def answer_cases(
     posterior = np.where(impossible[:, None], 0.0, result.posterior)
     log_evidence = np.where(impossible, -np.inf, fit.log_evidence)
     reasons = {row: _impossible_state(model, variables, fit, row) for row in fit.reasons}
-    return BatchResult(posterior, log_evidence, impossible), reasons
+    return TableAnswer(posterior, log_evidence, impossible), reasons
 
 
 def _impossible_state(model: DiscreteModel, targets: list[int], fit: SoftFit, row: int) -> str:

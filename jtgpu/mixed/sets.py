@@ -11,6 +11,7 @@ import numpy as np
 
 from ..backends.answers import Evidence
 from ..backends.reference import ExtendedEvidence, Reference
+from ..backends.table import Table
 from ..errors import EvidenceError, ImpossibleEvidence
 from ..inference.evidence_table import BatchEvidence, read_known_cases
 from ..inference.queries.counts import counts_of_case, host_backend
@@ -146,7 +147,7 @@ class SetEngine:
                 cells = {v: np.zeros((1, ptr[v + 1] - ptr[v])) for v in wanted}
                 log_evidence[0], impossible[0] = -np.inf, True
         else:
-            result = backend.tables.run_batch(known.states, known.likelihood, wanted)
+            result = backend.run(Table.of(known.states, known.likelihood, wanted))
             log_evidence, impossible = result.log_evidence, result.impossible
             ends = np.cumsum([0, *(kept.size(v) if v >= kept.first else int(self._net.cardinality[v]) for v in wanted)])
             cells = {v: result.posterior[:, a:b] for v, a, b in zip(wanted, ends[:-1], ends[1:], strict=True)}

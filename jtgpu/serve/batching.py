@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from ..backends.base import Evidence
+from ..backends.table import Table
 from ..dynamic.tree import DynamicTree
 from ..errors import BackendUnavailable, ImpossibleEvidence, TableTooLarge
 from ..inference.tree import JunctionTree
@@ -73,13 +74,13 @@ def measure(tree: JunctionTree, seed: int = 0) -> Rates:
     def run(table: NDArray[np.int32], targets: list[int] | None) -> object:
         return backend.run_case(Evidence(table[0]), targets)
 
-    def run_batch(is_few: bool, table: NDArray[np.int32], targets: list[int] | None) -> object:
-        return backend.run_few(table) if is_few else backend.run_batch(table, None, targets)
+    def run_table(recurs: bool, states: NDArray[np.int32], targets: list[int] | None) -> object:
+        return backend.run(Table.of(states, None, targets, recurs=recurs))
 
-    rates = _rates(all_targets, run, partial(run_batch, True))
+    rates = _rates(all_targets, run, partial(run_table, False))
     if not n_variables:
         return rates
-    return rates._replace(small=_rates(few_targets, run, partial(run_batch, rates.threshold == 1)))
+    return rates._replace(small=_rates(few_targets, run, partial(run_table, rates.threshold > 1)))
 
 
 def measure_others(tree: AnyTree) -> Rates:
@@ -103,11 +104,11 @@ def measure_others(tree: AnyTree) -> Rates:
 
 
 def _rates(
-    make: Callable[[int], tuple[Any, ...]], run: Callable[..., object], run_batch: Callable[..., object]
+    make: Callable[[int], tuple[Any, ...]], run: Callable[..., object], run_table: Callable[..., object]
 ) -> Rates:
     """Measure single cases and batches."""
     # make: The arguments of n new cases
-    # run, run_batch: Compute one case, and any number of cases
+    # run, run_table: Compute one case, and any number of cases
 
     def shortest(n: int, run: Callable[..., object]) -> float:
         run(*make(n))  # loads what the first call needs, which is not measured
@@ -127,7 +128,7 @@ def _rates(
     for n in SIZES:
         if single > PATIENCE:
             break
-        seconds[n] = shortest(n, run_batch)
+        seconds[n] = shortest(n, run_table)
         if seconds[n] > PATIENCE or (n > 1 and seconds[n] > SLOWER * n * single):
             break
     return _fit(single, seconds)
@@ -318,9 +319,9 @@ class Batcher:
         backend = tree.intervened().backend
         if self.rates.threshold > 1 and all(item.targets is not None for item in items):
             targets = sorted({v for item in items for v in item.targets or ()})
-            result = backend.run_batch(states, weights, targets)
+            result = backend.run(Table.of(states, weights, targets))
         else:
-            result = backend.run_few(states, weights)
+            result = backend.run(Table.of(states, weights, recurs=False))
         results: list[tuple[Floats, float] | BaseException] = []
         for item, row, log_evidence in zip(items, result.posterior, result.log_evidence.tolist(), strict=True):
             if log_evidence == -math.inf:

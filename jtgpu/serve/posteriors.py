@@ -9,6 +9,7 @@ from typing import Annotated, Any, NotRequired
 from msgspec import Meta
 
 from ..backends.base import Evidence
+from ..backends.table import Table
 from ..errors import ArgumentError, ImpossibleEvidence
 from ..inference.evidence import read_findings
 from ..inference.queries.posteriors import as_list, targets_of
@@ -115,7 +116,7 @@ def answer_cases(tree: JunctionTree, cases: Sequence[Case], targets: Any, codes:
     def together(known: list[Evidence]) -> Iterator[Result | ImpossibleEvidence]:
         for first in range(0, len(known), CHUNK):
             rows = known[first : first + CHUNK]
-            table = tree.intervened().backend.run_batch(*states_and_weights(len(model), rows), wanted)
+            table = tree.intervened().backend.run(Table.of(*states_and_weights(len(model), rows), wanted))
             impossible, log_evidence = table.impossible.tolist(), table.log_evidence.tolist()
             for k, flat in enumerate(table.posterior.tolist()):
                 if impossible[k]:

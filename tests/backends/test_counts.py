@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu.backends import cpu, reference
-from jtgpu.backends.base import Backend, Counts, Evidence, Result
+from jtgpu.backends.base import Backend, CountSums, Evidence, Result
 from jtgpu.backends.cpu import batch, programs
+from jtgpu.backends.table import Table
 from jtgpu.errors import BackendUnavailable
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.model.network import BayesianNetwork
@@ -64,7 +65,7 @@ def test_counts_agree_with_brute_force(data: st.DataObject, name: str) -> None:
     weights = np.random.default_rng(seed).random(n) * 3
     weights[: n // 3] = 0.0
     expected, impossible = oracle.expected_counts(model, states, weights)
-    found = backend_of(model, name).run_counts(states, weights)
+    found = backend_of(model, name).run(Table.counts(states, weights))
     np.testing.assert_array_equal(found.impossible, impossible)
     # a variable without factors gets one of ones, behind the others
     for mine, exact in zip(found.families, expected, strict=False):
@@ -76,7 +77,7 @@ def test_counts_agree_with_brute_force(data: st.DataObject, name: str) -> None:
         assert found.log_evidence[b] == pytest.approx(exact_log, abs=1e-10)
 
 
-def assert_same(a: Counts, b: Counts) -> None:
+def assert_same(a: CountSums, b: CountSums) -> None:
     for x, y in zip(a.families, b.families, strict=True):
         np.testing.assert_array_equal(x, y)
     np.testing.assert_array_equal(a.log_evidence, b.log_evidence)
@@ -89,7 +90,7 @@ def test_counts_have_the_same_bits_for_any_number_of_threads(missing: float, mon
     net = bundled("alarm")
     states = random_states(net, 700, missing, 3)
     weights = np.random.default_rng(1).random(700)
-    found = [backend_of(net, "cpu", threads).run_counts(states, weights) for threads in (1, 2, 3)]
+    found = [backend_of(net, "cpu", threads).run(Table.counts(states, weights)) for threads in (1, 2, 3)]
     assert_same(found[0], found[1])
     assert_same(found[0], found[2])
     possible = float(weights[~found[0].impossible].sum())
@@ -102,8 +103,8 @@ def test_counts_of_real_networks_agree_with_the_definition() -> None:
     for name in ("insurance", "water"):
         net = bundled(name)
         states = random_states(net, 6, 0.95, 7)
-        exact = backend_of(net, "reference").run_counts(states)
-        found = backend_of(net, "cpu").run_counts(states)
+        exact = backend_of(net, "reference").run(Table.counts(states))
+        found = backend_of(net, "cpu").run(Table.counts(states))
         np.testing.assert_array_equal(found.impossible, exact.impossible)
         for mine, theirs in zip(found.families, exact.families, strict=True):
             np.testing.assert_allclose(mine, theirs, atol=1e-12)
@@ -115,7 +116,7 @@ def test_an_impossible_row_adds_nothing() -> None:
     )
     states = np.array([[0, 1], [1, 1], [-1, 0], [1, -1]], np.int32)
     for name in ("reference", "cpu"):
-        found = backend_of(net, name).run_counts(states)
+        found = backend_of(net, name).run(Table.counts(states))
         assert found.impossible.tolist() == [False, True, False, True]
         assert found.log_evidence[[1, 3]].tolist() == [-np.inf] * 2
         assert found.families[0].tolist() == [2.0, 0.0]
@@ -127,7 +128,7 @@ def test_a_variable_of_one_state() -> None:
         {"a": ["only"], "b": ["no", "yes"]}, {"b": ["a"]}, {"a": [1.0], "b": [[0.25, 0.75]]}
     )  # fmt: skip
     for name in ("reference", "cpu"):
-        found = backend_of(net, name).run_counts(np.array([[-1, -1], [0, 1]], np.int32), np.array([2.0, 1.0]))
+        found = backend_of(net, name).run(Table.counts(np.array([[-1, -1], [0, 1]], np.int32), np.array([2.0, 1.0])))
         assert found.families[0].tolist() == [3.0]
         assert found.families[1].tolist() == [[0.5, 2.5]]
 
@@ -138,7 +139,7 @@ def test_other_backends_refuse() -> None:
             raise AssertionError
 
     with pytest.raises(BackendUnavailable, match="backend='cpu'"):
-        Other().run_counts(np.zeros((0, 0), np.int32))
+        Other().run(Table.counts(np.zeros((0, 0), np.int32)))
 
 
 # New numbers --------------------------------------------------------------------------------------------------------
@@ -175,8 +176,8 @@ def test_reload_is_a_fresh_backend(name: str, zeros_too: bool, monkeypatch: pyte
                 backend.run_case(case)
             except jtgpu.errors.ImpossibleEvidence:
                 continue
-        backend.run_batch(states)
-        backend.run_counts(states)
+        backend.run(Table.of(states))
+        backend.run(Table.counts(states))
         changed = other_numbers(net, seed, zeros_too)
         backend.reload([f.table for f in model_factors(changed)])
         fresh = backend_of(changed, name)
@@ -190,10 +191,10 @@ def test_reload_is_a_fresh_backend(name: str, zeros_too: bool, monkeypatch: pyte
             found = backend.run_case(case)
             np.testing.assert_array_equal(found.posterior, expected.posterior)
             assert found.log_evidence == expected.log_evidence
-        mine, theirs = backend.run_batch(states), fresh.run_batch(states)
+        mine, theirs = backend.run(Table.of(states)), fresh.run(Table.of(states))
         np.testing.assert_array_equal(mine.posterior, theirs.posterior)
         np.testing.assert_array_equal(mine.log_evidence, theirs.log_evidence)
-        assert_same(backend.run_counts(states), fresh.run_counts(states))
+        assert_same(backend.run(Table.counts(states)), fresh.run(Table.counts(states)))
 
 
 def test_factors_that_are_no_densities_after_a_reload() -> None:

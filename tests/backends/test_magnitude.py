@@ -19,6 +19,7 @@ from jtgpu import errors
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import engine, programs, runner
 from jtgpu.backends.cpu.workspace import ModelNumbers, Workspace
+from jtgpu.backends.table import Table
 from jtgpu.model.markov import MarkovNetwork
 from jtgpu.model.network import BayesianNetwork
 from jtgpu.util.options import BackendName
@@ -97,7 +98,7 @@ def test_rows_side_by_side_with_ordinary_ones() -> None:
 
 def test_a_few_rows_as_a_server_gets_them() -> None:
     tree = naive_bayes(300, 1e-4).compile("cpu")
-    few = tree._open().run_few(rows_of(300, [151, 300, 149, 10, 150]))
+    few = tree._open().run(Table.of(rows_of(300, [151, 300, 149, 10, 150]), recurs=False))
     for row, k in enumerate([151, 300, 149, 10, 150]):
         posterior, log_evidence = expected(300, 1e-4, k)
         np.testing.assert_allclose(few.posterior[row, :2], posterior, rtol=1e-11, atol=1e-300)

@@ -14,6 +14,7 @@ import jtgpu
 from jtgpu.backends import make, reference
 from jtgpu.backends.base import Backend, Evidence
 from jtgpu.backends.cpu import prepare as prepare_cpu
+from jtgpu.backends.table import Table
 from jtgpu.backends.wrappers import pattern_cache
 from jtgpu.backends.wrappers.devices import DevicePool
 from jtgpu.backends.wrappers.pattern import PatternBackend
@@ -98,8 +99,8 @@ def answers(backend: Backend, net: BayesianNetwork) -> list[NDArray[Any]]:
             for result in (backend.run_case(Evidence(state, weights)), session.run(Evidence(state))):
                 found += [result.posterior, np.array(result.log_evidence)]
     states = np.where(rng.random((70, len(net))) < 0.2, 0, -1).astype(np.int32)
-    rows = backend.run_batch(states)
-    columns = backend.run_columns([2, 3], np.ascontiguousarray(states[:, [2, 3]].T))
+    rows = backend.run(Table.of(states))
+    columns = backend.run(Table.by_columns([2, 3], np.ascontiguousarray(states[:, [2, 3]].T), len(net)))
     session.close()
     return [*found, rows.posterior, rows.log_evidence, columns.posterior, columns.log_evidence]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.backends.base import Backend, Capabilities, ColumnResult
+from jtgpu.backends.base import Backend, Capabilities
+from jtgpu.backends.table import ColumnCases, Table
 from jtgpu.cases.answer_table import highest
 from jtgpu.cases.query import resolve_query
 from jtgpu.cases.solver import CaseAnswers, CaseSolver
@@ -36,15 +36,11 @@ class Columns:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
 
-    def run_columns(
-        self, variables: Sequence[int], codes: np.ndarray, targets: Sequence[int] | None = None
-    ) -> ColumnResult:
-        self.calls += 1
-        assert codes.dtype == np.int8
-        states = np.full((codes.shape[1], self._n), -1, np.int32)
-        states[:, list(variables)] = codes.T
-        found = self._backend.run_batch(states, None, targets)
-        return ColumnResult(np.ascontiguousarray(found.posterior.T), found.log_evidence, found.impossible)
+    def run(self, table: Table[Any]) -> Any:
+        if isinstance(table.feed, ColumnCases):
+            self.calls += 1
+            assert table.feed.codes.dtype == np.int8
+        return self._backend.run(table)
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import pytest
 import jtgpu
 from jtgpu.backends.cpu import slices
 from jtgpu.backends.cpu.runner import on_all_cores
+from jtgpu.backends.table import Table
 from jtgpu.dynamic import explain, posteriors, propagation
 from tests.dynamic.random_templates import random_codes, random_question, random_template
 from tests.dynamic.test_posteriors import umbrella
@@ -144,7 +145,7 @@ def test_a_joint_of_the_interface_itself_where_a_member_is_observed() -> None:
     number = step.after_number
     rows = np.full((1, step.n_variables), -1, np.int32)
     rows[0, 0] = 1
-    twice = backend.run_batch(rows, {step.before_number: np.full((1, 4), 0.25)}, [number, number]).posterior
+    twice = backend.run(Table.of(rows, {step.before_number: np.full((1, 4), 0.25)}, [number, number])).posterior
     assert np.array_equal(twice[:, :4], twice[:, 4:])
     assert twice.sum() == pytest.approx(2.0)
     made = tree.filter(codes, joints=[("a[t]", "b[t]")])

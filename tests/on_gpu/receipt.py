@@ -32,6 +32,7 @@ WATCHED = (
     "jtgpu/backends/make.py",
     "jtgpu/backends/answers.py",
     "jtgpu/backends/base.py",
+    "jtgpu/backends/table.py",
     "jtgpu/published/**/*.py",
     "jtgpu/backends/wrappers/**/*.py",
     "jtgpu/**/gpu.py",

@@ -22,6 +22,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from jtgpu.backends.table import Table
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
@@ -118,7 +120,7 @@ class Small:
         self.cases = [Evidence(self.states[0], soft), *(Evidence(s) for s in self.states[:3]), Evidence(self.states[0])]
         judge = get("reference")(self.plan, self.factors)
         self.answers = [judge.run_case(case).posterior for case in self.cases]
-        self.table = judge.run_batch(self.states).posterior
+        self.table = judge.run(Table.of(self.states)).posterior
 
 
 def single(**options: Any) -> float:
@@ -154,7 +156,7 @@ def reloaded() -> float:
         backend.reload(small.factors)
         for case, answer in zip(small.cases, small.answers, strict=True):
             error = max(error, float(np.abs(backend.run_case(case).posterior - answer).max()))
-        error = max(error, float(np.abs(backend.run_batch(small.states).posterior - small.table).max()))
+        error = max(error, float(np.abs(backend.run(Table.of(small.states)).posterior - small.table).max()))
         backend.close()
     return error
 
@@ -166,7 +168,7 @@ def batch(written: bool, dtype: str = "float64") -> float:
     with changed(batch_engine, GENERATED_FLOPS=batch_engine.GENERATED_FLOPS if written else 0):
         backend = gpu_backend.prepare(small.plan, small.factors, single=False, dtype=dtype)
         for _ in range(2):
-            worst = max(worst, float(np.abs(backend.run_batch(small.states).posterior - small.table).max()))
+            worst = max(worst, float(np.abs(backend.run(Table.of(small.states)).posterior - small.table).max()))
     assert backend.batch_kind == ("lanes" if written else "tables")
     backend.close()
     return worst

@@ -11,9 +11,10 @@ import pytest
 
 import jtgpu
 from jtgpu.backends import reference
-from jtgpu.backends.base import BatchResult, Evidence
+from jtgpu.backends.base import Evidence, TableAnswer
 from jtgpu.backends.gpu import backend as gpu_backend
 from jtgpu.backends.gpu.batch import engine, levels, tiling
+from jtgpu.backends.table import Table
 from jtgpu.device.context import Device
 from jtgpu.errors import EvidenceError, ImpossibleEvidence, JtgpuError, UnknownState
 from jtgpu.model.discrete import DiscreteModel
@@ -62,7 +63,7 @@ def some_cases(model: DiscreteModel, n: int, seed: int, share: float = 0.1) -> t
 
 
 def hold_rows(
-    plan: Plan, factors: list[np.ndarray], states: np.ndarray, soft: dict[int, np.ndarray], got: BatchResult,
+    plan: Plan, factors: list[np.ndarray], states: np.ndarray, soft: dict[int, np.ndarray], got: TableAnswer,
     rows: range | None = None,
 ) -> int:  # fmt: skip
     """Compare with the reference; the number of rows of probability above zero."""
@@ -90,8 +91,8 @@ def test_random_networks(gpu: Device, seed: int) -> None:
     backend = gpu_backend.prepare(plan, tables(model))
     for n in (1, 45):
         states, soft = some_cases(model, n, seed, 0.25)
-        hold_rows(plan, tables(model), states, {}, backend.run_batch(states))
-        hold_rows(plan, tables(model), states, soft, backend.run_batch(states, soft))
+        hold_rows(plan, tables(model), states, {}, backend.run(Table.of(states)))
+        hold_rows(plan, tables(model), states, soft, backend.run(Table.of(states, soft)))
     backend.close()
 
 
@@ -114,7 +115,7 @@ def test_products(gpu: Device, cards: tuple[int, ...], shape: int, real: str, mo
     monkeypatch.setattr(levels, "MANY", 1)
     backend = gpu_backend.prepare(plan, tables(model), dtype=real)
     states, _ = some_cases(model, 32 * 21, 5, 0.2)
-    found, again = backend.run_batch(states), backend.run_batch(states)
+    found, again = backend.run(Table.of(states)), backend.run(Table.of(states))
     assert backend.batch_kind == "tables"
     np.testing.assert_array_equal(found.posterior, again.posterior)
     expected_by = reference.prepare(plan, tables(model))
@@ -133,19 +134,19 @@ def test_networks(gpu: Device, name: str) -> None:
     n = 40 if plan.cost().entries < 100_000 else 6
     states, soft = some_cases(model, n, 5, 0.05)
     states[0] = -1
-    plain, weighed = backend.run_batch(states), backend.run_batch(states, soft)
+    plain, weighed = backend.run(Table.of(states)), backend.run(Table.of(states, soft))
     assert hold_rows(plan, tables(model), states, {}, plain)
     hold_rows(plan, tables(model), states, soft, weighed)
-    again = backend.run_batch(states)
+    again = backend.run(Table.of(states))
     np.testing.assert_array_equal(again.posterior, plain.posterior)  # bit-identical in every run
     np.testing.assert_array_equal(again.log_evidence, plain.log_evidence)
     last = len(model) - 1
     ptr = plan.posterior_ptr
-    some = backend.run_batch(states, soft, [last, 0, last])
+    some = backend.run(Table.of(states, soft, [last, 0, last]))
     parts = [weighed.posterior[:, ptr[v] : ptr[v + 1]] for v in (last, 0, last)]
     np.testing.assert_array_equal(some.posterior, np.hstack(parts))
     np.testing.assert_array_equal(some.log_evidence, weighed.log_evidence)
-    nothing = backend.run_batch(states, None, [])
+    nothing = backend.run(Table.of(states, None, []))
     assert nothing.posterior.shape == (n, 0)
     np.testing.assert_array_equal(nothing.log_evidence, plain.log_evidence)
     backend.close()
@@ -160,25 +161,25 @@ def test_chunks_and_equal_rows(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> 
     backend = gpu_backend.prepare(plan, tables(model))
     states, soft = some_cases(model, 1003, 9)
     for given in ({}, soft):
-        whole = backend.run_batch(states, given)
+        whole = backend.run(Table.of(states, given))
         hold_rows(plan, tables(model), states, given, whole, range(0, 1003, 51))
         for n in (1, 31, 33, 64, 65, 400, 1003):  # fewer cases, more cases: memory is reused or allocated again
-            part = backend.run_batch(states[:n], {v: w[:n] for v, w in given.items()})
+            part = backend.run(Table.of(states[:n], {v: w[:n] for v, w in given.items()}))
             np.testing.assert_array_equal(part.posterior, whole.posterior[:n])
     pick = np.random.default_rng(1).integers(0, 20, 5000)
-    few = backend.run_batch(states[:20])
+    few = backend.run(Table.of(states[:20]))
     monkeypatch.setattr(engine, "SEARCH_FLOPS", 1)  # else a search for equal rows does not pay for so few operations
     merging = gpu_backend.prepare(plan, tables(model))
     for made in (backend, merging):
-        np.testing.assert_array_equal(made.run_batch(states[pick]).posterior, few.posterior[pick])
-        columns = made.run_columns(range(len(model)), states[pick].T.astype(np.int8))
+        np.testing.assert_array_equal(made.run(Table.of(states[pick])).posterior, few.posterior[pick])
+        columns = made.run(Table.by_columns(range(len(model)), states[pick].T.astype(np.int8), len(model)))
         np.testing.assert_array_equal(columns.posterior, few.posterior[pick].T)
         np.testing.assert_array_equal(columns.log_evidence, few.log_evidence[pick])
     merging.close()
-    assert backend.run_batch(states[:0]).posterior.shape == (0, int(plan.posterior_ptr[-1]))
+    assert backend.run(Table.of(states[:0])).posterior.shape == (0, int(plan.posterior_ptr[-1]))
     backend.close()
     with pytest.raises(JtgpuError, match="closed"):
-        backend.run_batch(states)
+        backend.run(Table.of(states))
 
 
 @pytest.mark.parametrize("name", ["alarm.net", "andes.net"])
@@ -196,18 +197,18 @@ def test_columns(gpu: Device, name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     states, _ = some_cases(model, 1003, 9, 0.2)
     states[:, [v for v in range(len(model)) if v not in seen]] = -1
     for targets in (None, [3, 0], [5, 5], []):
-        whole = backend.run_batch(states, None, targets)
+        whole = backend.run(Table.of(states, None, targets))
         for n, kind in ((1003, np.int8), (500, np.int32), (33, np.int16), (1, np.int64), (0, np.int8)):
-            found = backend.run_columns(seen, states[:n, seen].T.astype(kind), targets)
+            found = backend.run(Table.by_columns(seen, states[:n, seen].T.astype(kind), len(model), targets))
             np.testing.assert_array_equal(found.posterior, whole.posterior[:n].T)
             np.testing.assert_array_equal(found.log_evidence, whole.log_evidence[:n])
             np.testing.assert_array_equal(found.impossible, whole.impossible[:n])
-    nothing = backend.run_columns([], np.zeros((0, 40), np.int8))
-    np.testing.assert_array_equal(nothing.posterior.T, backend.run_batch(np.full((40, len(model)), -1)).posterior)
+    nothing = backend.run(Table.by_columns([], np.zeros((0, 40), np.int8), len(model)))
+    np.testing.assert_array_equal(nothing.posterior.T, backend.run(Table.of(np.full((40, len(model)), -1))).posterior)
     assert backend.batch_device_us > 0
     backend.close()
     with pytest.raises(JtgpuError, match="closed"):
-        backend.run_columns([1], np.zeros((1, 3), np.int8))
+        backend.run(Table.by_columns([1], np.zeros((1, 3), np.int8), len(model)))
 
 
 @pytest.mark.parametrize("name", ["andes.net", "water.net", "pigs.net"])
@@ -220,12 +221,12 @@ def test_float32(gpu: Device, name: str) -> None:
     states, soft = some_cases(model, 300, 5, 0.1)
     states[0] = -1
     for given in ({}, soft):
-        expected, got = exact.run_batch(states, given), single.run_batch(states, given)
+        expected, got = exact.run(Table.of(states, given)), single.run(Table.of(states, given))
         np.testing.assert_array_equal(got.impossible, expected.impossible)
         np.testing.assert_allclose(got.posterior, expected.posterior, rtol=0, atol=2e-3)
         np.testing.assert_allclose(got.log_evidence, expected.log_evidence, rtol=1e-5, atol=2e-3)
-    plain = single.run_batch(states)
-    columns = single.run_columns(range(len(model)), states.T.astype(np.int8))
+    plain = single.run(Table.of(states))
+    columns = single.run(Table.by_columns(range(len(model)), states.T.astype(np.int8), len(model)))
     np.testing.assert_array_equal(columns.posterior.T, plain.posterior)
     np.testing.assert_array_equal(columns.log_evidence, plain.log_evidence)
     single.close()
@@ -255,7 +256,7 @@ def test_a_chain_does_not_underflow(gpu: Device) -> None:
     plan = net.plan(order=list(range(n))).plan
     backend = gpu_backend.prepare(plan, tables(net))
     states = np.stack([np.arange(n) % 3, np.zeros(n, int), np.full(n, -1)]).astype(np.int32)
-    got = backend.run_batch(states)
+    got = backend.run(Table.of(states))
     assert got.log_evidence[0] == pytest.approx(math.log(1 / 3) + (n - 1) * math.log(0.1), rel=1e-12)
     assert got.log_evidence[2] == pytest.approx(0.0, abs=1e-11)
     backend.close()
@@ -271,7 +272,7 @@ def test_small_weights_do_not_underflow(gpu: Device) -> None:
     for v in range(10):
         soft[v] = np.full((40, int(plan.cardinality[v])), 1e-250)
         soft[v][:, 0] = 1.0
-    hold_rows(plan, tables(model), states, soft, backend.run_batch(states, soft), range(2))
+    hold_rows(plan, tables(model), states, soft, backend.run(Table.of(states, soft)), range(2))
     backend.close()
 
 
@@ -312,9 +313,9 @@ def test_tables_that_are_refused(gpu: Device) -> None:
             tree.posteriors_batch(np.full((2, 8), -1), likelihood={0: np.ones((2, 3))})
     backend = gpu_backend.prepare(model.plan(order="min-fill").plan, tables(model))
     with pytest.raises(EvidenceError, match="shape"):
-        backend.run_batch(np.zeros((2, 3), np.int32))
+        backend.run(Table.of(np.zeros((2, 3), np.int32)))
     with pytest.raises(EvidenceError, match="shape"):
-        backend.run_columns([0, 1], np.zeros((3, 2), np.int8))
+        backend.run(Table.by_columns([0, 1], np.zeros((3, 2), np.int8), len(model)))
     backend.close()
 
 
@@ -326,8 +327,8 @@ def test_memory_comes_back(gpu: Device) -> None:
     free = []
     for _ in range(6):
         backend = gpu_backend.prepare(plan, tables(model))
-        backend.run_batch(states)
-        backend.run_batch(states, soft, [0, 1])
+        backend.run(Table.of(states))
+        backend.run(Table.of(states, soft, [0, 1]))
         backend.close()
         with gpu.active():
             free.append(gpu.free_memory())
@@ -341,6 +342,6 @@ def test_benchmark_networks(gpu: Device, nets: Path, name: str) -> None:
     backend = gpu_backend.prepare(plan, tables(model))
     states, soft = some_cases(model, 6, 3, 0.05)
     states[0] = -1
-    assert hold_rows(plan, tables(model), states, {}, backend.run_batch(states))
-    hold_rows(plan, tables(model), states, soft, backend.run_batch(states, soft))
+    assert hold_rows(plan, tables(model), states, {}, backend.run(Table.of(states)))
+    hold_rows(plan, tables(model), states, soft, backend.run(Table.of(states, soft)))
     backend.close()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 import pytest
 
 from jtgpu.backends.gpu.backend import Gpu
 from jtgpu.backends.gpu.counts import engine, generated, held, warps
+from jtgpu.backends.table import Table
 from jtgpu.device.context import Device, device_numbers
 from jtgpu.inference.queries.counts import counting_backend
 from jtgpu.learn import fit
@@ -43,19 +45,19 @@ def test_counts_agree_with_the_cpu(name: str, n: int, kind: str, gpu: Device, mo
     made = (closing(counting_backend(where, plan, tables)) for where in ("gpu", "cpu"))
     with next(made) as mine, next(made) as theirs:
         assert isinstance(mine, Gpu)
-        found = mine.run_counts(states.astype(np.int32), weights)
+        found = mine.run(Table.counts(states.astype(np.int32), weights))
         assert mine.counting.kind == kind
-        assert_same(found, mine.run_counts(states.astype(np.int32), weights))
-        expected = theirs.run_counts(states.astype(np.int32), weights)
+        assert_same(found, mine.run(Table.counts(states.astype(np.int32), weights)))
+        expected = theirs.run(Table.counts(states.astype(np.int32), weights))
         for a, b in zip(found.families, expected.families, strict=True):
             np.testing.assert_allclose(a, b, atol=1e-12 * n)
         np.testing.assert_allclose(found.log_evidence, expected.log_evidence, atol=1e-10)
-        cases = mine.hold_cases(states, weights)
+        cases: Any = mine.hold(Table.counts(states, weights)).feed
         changed = other_numbers(net, 1, zeros_too=False)  # the same zeros: no kernel is made again
         before = dict(mine.counting._made)
         for backend in (mine, theirs):
             backend.reload([f.table for f in model_factors(changed)])
-        sums, expected = cases.sums(), theirs.run_counts(states.astype(np.int32), weights)
+        sums, expected = cases.sums(), theirs.run(Table.counts(states.astype(np.int32), weights))
         assert before == mine.counting._made
         assert sums.n_impossible == expected.impossible.sum()
         for a, b in zip(sums.families, expected.families, strict=True):
@@ -73,7 +75,7 @@ def test_large_tables_have_the_same_bits_for_any_chunks(gpu: Device, monkeypatch
         monkeypatch.setattr(engine, "SCRATCH_BYTES", scratch)
         monkeypatch.setattr(held, "HELD_SHARE", share)  # below 0: no rows stay on the device
         with closing(counting_backend("gpu", plan, tables, devices=devices)) as backend:
-            found.append(backend.run_counts(states))
+            found.append(backend.run(Table.counts(states)))
     for other in found[1:]:
         assert_same(found[0], other)
 

@@ -14,6 +14,7 @@ from jtgpu import backends
 from jtgpu.backends import make
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu_backend
+from jtgpu.backends.table import Table
 from jtgpu.backends.wrappers.devices import MultiDevice
 from jtgpu.backends.wrappers.row_queue import RowQueue
 from jtgpu.device.context import Device, device_numbers, open_device
@@ -63,12 +64,14 @@ def test_tables_have_the_bits_of_one_gpu(name: str, devices: Any) -> None:
     states, soft = evidence(net, 3000, 5)
     for weights in (None, soft):
         for targets in (None, [2, 0, 2]):
-            expected, found = one.run_batch(states, weights, targets), backend.run_batch(states, weights, targets)
+            table: Table[Any] = Table.of(states, weights, targets)
+            expected, found = one.run(table), backend.run(table)
             for field in ("posterior", "log_evidence", "impossible"):
                 np.testing.assert_array_equal(getattr(found, field), getattr(expected, field))
     columns = list(range(0, len(net), 2))
     codes = np.ascontiguousarray(states[:, columns].T.astype(np.int8))
-    by_column, given = one.run_columns(columns, codes, [1, 3]), backend.run_columns(columns, codes, [1, 3])
+    table = Table.by_columns(columns, codes, len(net), [1, 3])
+    by_column, given = one.run(table), backend.run(table)
     for field in ("posterior", "log_evidence", "impossible"):
         np.testing.assert_array_equal(getattr(given, field), getattr(by_column, field))
     one.close()
@@ -81,9 +84,9 @@ def test_a_table_larger_than_the_chunks_of_all_gpus(monkeypatch: pytest.MonkeyPa
     net, backend = several("alarm.net", [0, 0])
     one = gpu_backend.prepare(net.plan("min-fill", cache=False).plan, tables(net))
     states = evidence(net, 50_000, 6)[0]
-    expected = one.run_batch(states)
+    expected = one.run(Table.of(states))
     for _ in range(2):  # the second call reuses the first one's memory
-        found = backend.run_batch(states)
+        found = backend.run(Table.of(states))
         np.testing.assert_array_equal(found.posterior, expected.posterior)
         np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
     one.close()
@@ -98,7 +101,7 @@ def test_chunks_that_were_not_answered_are_put_back(monkeypatch: pytest.MonkeyPa
 
     net, backend = several("alarm.net", [0, 0])
     states = evidence(net, 50_000, 7)[0]
-    expected = backend.run_batch(states)
+    expected = backend.run(Table.of(states))
     send, sent = BatchEngine._upload, [0]
     broken: list[Any] = []
 
@@ -112,11 +115,11 @@ def test_chunks_that_were_not_answered_are_put_back(monkeypatch: pytest.MonkeyPa
         send(self, *arguments)
 
     monkeypatch.setattr(BatchEngine, "_upload", failing)
-    found = backend.run_batch(states)
+    found = backend.run(Table.of(states))
     np.testing.assert_array_equal(found.posterior, expected.posterior)
     np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
     assert sent[0] == 4
-    again = backend.run_batch(states[:200])  # the other worker goes on alone
+    again = backend.run(Table.of(states[:200]))  # the other worker goes on alone
     np.testing.assert_array_equal(again.posterior, expected.posterior[:200])
     backend.close()
 
@@ -135,11 +138,11 @@ def test_no_memory_left_on_a_card_names_it(gpu: Device) -> None:
                 size //= 2
         try:
             with pytest.raises((TableTooLarge, BackendUnavailable)):
-                backend.run_batch(states)
+                backend.run(Table.of(states))
         finally:
             for block in held:
                 block.free()
-    assert not backend.run_batch(states).impossible.all()  # memory is back, and so are the workers
+    assert not backend.run(Table.of(states)).impossible.all()  # memory is back, and so are the workers
     backend.close()
 
 
@@ -149,7 +152,7 @@ def test_ctrl_c_stops_all_cards_and_leaves_them_usable(monkeypatch: pytest.Monke
     monkeypatch.setattr("jtgpu.backends.gpu.batch.buffers.PINNED", 1 << 20)
     net, backend = several("alarm.net", [0, 0])
     states = evidence(net, 50_000, 9)[0]
-    expected = backend.run_batch(states)
+    expected = backend.run(Table.of(states))
     take, asked = RowQueue.take, [0]
 
     def interrupted(self: RowQueue, *arguments: Any) -> Any:
@@ -160,10 +163,10 @@ def test_ctrl_c_stops_all_cards_and_leaves_them_usable(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(RowQueue, "take", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        backend.run_batch(states)
+        backend.run(Table.of(states))
     assert asked[0] < 48  # of some 50
     monkeypatch.setattr(RowQueue, "take", take)
-    np.testing.assert_array_equal(backend.run_batch(states).posterior, expected.posterior)
+    np.testing.assert_array_equal(backend.run(Table.of(states)).posterior, expected.posterior)
     assert not [t for t in threading.enumerate() if t.name.startswith("jtgpu-GPU")]
     backend.close()
 
@@ -234,7 +237,7 @@ def test_single_cases_go_to_the_first_card_alone() -> None:
     backend.run_case(Evidence.none(len(net)))
     first, second = (worker.object for worker in backend._pool.workers)
     assert second._made is None
-    backend.run_batch(np.full((500, len(net)), -1, np.int32))
+    backend.run(Table.of(np.full((500, len(net)), -1, np.int32)))
     engines = [getattr(w.get(), "_engine", None) for w in (first, second)]
     assert engines[0] is not None
     assert engines[1] is None  # tables need nothing of what single cases do

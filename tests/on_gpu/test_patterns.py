@@ -15,6 +15,7 @@ from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu_backend
 from jtgpu.backends.gpu import patterns
 from jtgpu.backends.gpu.patterns import GpuPatternCache, RestrictedBackend
+from jtgpu.backends.table import Table
 from jtgpu.backends.wrappers import pattern_cache
 from jtgpu.device.context import Device
 from jtgpu.device.driver import After
@@ -191,7 +192,7 @@ def test_queries_wait_for_the_users_stream(gpu: Device) -> None:
     first = Evidence(np.where(np.arange(50) < 1, 0, -1).astype(np.int32))
     for query in (
         lambda: backend.run_case(case).posterior,
-        lambda: backend.run_batch(case.state[None]).posterior[0],
+        lambda: backend.run(Table.of(case.state[None])).posterior[0],
         lambda: restricted.run_case(first).posterior,
     ):
         with gpu.active():

@@ -12,6 +12,7 @@ import jtgpu
 from jtgpu.backends import make, reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu_backend
+from jtgpu.backends.table import Table
 from jtgpu.device.context import Device
 from jtgpu.errors import TableTooLarge
 from jtgpu.model.discrete import DiscreteModel
@@ -62,7 +63,7 @@ def test_a_card_that_is_full_at_any_step(gpu: Device, dtype: str) -> None:
             try:
                 np.testing.assert_allclose(backend.run_case(nothing).posterior, expected, rtol=0, atol=tolerance)
                 if dtype == "float64":
-                    got = backend.run_batch(states)
+                    got = backend.run(Table.of(states))
                     np.testing.assert_allclose(got.posterior[-1], expected, rtol=0, atol=tolerance)
                 answered += 1
             finally:

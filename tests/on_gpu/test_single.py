@@ -15,6 +15,7 @@ import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu_backend
+from jtgpu.backends.table import Table
 from jtgpu.device.context import Device
 from jtgpu.errors import ImpossibleEvidence, JtgpuError, TableTooLarge
 from jtgpu.model.discrete import DiscreteModel
@@ -83,8 +84,8 @@ def test_batches(gpu: Device, name: str) -> None:
     rng = np.random.default_rng(5)
     states = np.where(rng.random((70, len(model))) < 0.1, rng.integers(0, model.cardinality, (70, len(model))), -1)
     backend = gpu_backend.prepare(plan, tables(model))
-    got = backend.run_batch(states)
-    again = backend.run_batch(np.tile(states, (3, 1)))
+    got = backend.run(Table.of(states))
+    again = backend.run(Table.of(np.tile(states, (3, 1))))
     np.testing.assert_array_equal(again.posterior, np.tile(got.posterior, (3, 1)))
     for i, row in enumerate(states.astype(np.int32)):
         try:
@@ -96,13 +97,13 @@ def test_batches(gpu: Device, name: str) -> None:
         np.testing.assert_allclose(got.posterior[i], expected.posterior, rtol=0, atol=TOLERANCE)
         assert got.log_evidence[i] == pytest.approx(expected.log_evidence, abs=1e-9)
     last = len(model) - 1
-    some = backend.run_batch(states, targets=[last, 0])
+    some = backend.run(Table.of(states, targets=[last, 0]))
     ptr = plan.posterior_ptr
     wanted = np.concatenate([got.posterior[:, ptr[last] :], got.posterior[:, : ptr[1]]], axis=1)
     np.testing.assert_array_equal(some.posterior, wanted)
-    assert len(backend.run_batch(states[:0]).log_evidence) == 0
+    assert len(backend.run(Table.of(states[:0])).log_evidence) == 0
     with pytest.raises(JtgpuError, match="cases have shape"):
-        backend.run_batch(states[:, :-1])
+        backend.run(Table.of(states[:, :-1]))
     backend.close()
 
 

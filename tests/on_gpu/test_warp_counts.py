@@ -9,6 +9,7 @@ import pytest
 
 from jtgpu.backends.gpu.backend import Gpu
 from jtgpu.backends.gpu.counts import engine, warps
+from jtgpu.backends.table import Table
 from jtgpu.device.context import Device
 from jtgpu.inference.queries.counts import counting_backend
 from jtgpu.plans.compiler import model_factors
@@ -37,9 +38,9 @@ def test_counts_of_wide_networks_are_those_of_records(
         monkeypatch.setattr(engine, "SCRATCH_BYTES", scratch)
         with closing(counting_backend("gpu", plan, tables)) as backend:
             assert isinstance(backend, Gpu)
-            found.append(backend.run_counts(states, weights))
+            found.append(backend.run(Table.counts(states, weights)))
             assert backend.counting.kind == ("warps" if cells else "tables")
-            assert_same(found[-1], backend.run_counts(states, weights))
+            assert_same(found[-1], backend.run(Table.counts(states, weights)))
     assert_same(found[0], found[1])
     for other in found[1:]:
         for a, b in zip(found[0].families, other.families, strict=True):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jtgpu.backends.gpu.batch import warps
+from jtgpu.backends.table import Table
 from jtgpu.device.context import Device
 from tests.backends.gpu.test_warp_tables import *  # noqa: F403 (tests of both GPUs)
 from tests.on_gpu.test_counts import rows
@@ -32,11 +33,11 @@ def test_tables_of_wide_networks_are_those_of_records(
         monkeypatch.setattr(warps, "LEAST_SECONDS", 0.0)
         with net.compile("gpu", replan=False) as tree:
             backend: Any = tree._backend
-            table = backend.tables.share(states.astype(np.int32), None, None)
+            table = backend.tables.share(Table.of(states.astype(np.int32)))
             assert table.by_warps == (gain == 0.0)
-            asked = [backend.run_batch(states.astype(np.int32), None, targets) for targets in (None, [5, 1])]
-            asked.append(backend.run_columns(range(len(net)), columns))
-            again = backend.run_batch(states.astype(np.int32))
+            asked = [backend.run(Table.of(states.astype(np.int32), None, targets)) for targets in (None, [5, 1])]
+            asked.append(backend.run(Table.by_columns(range(len(net)), columns, len(net))))
+            again = backend.run(Table.of(states.astype(np.int32)))
             np.testing.assert_array_equal(asked[0].posterior, again.posterior)
             np.testing.assert_array_equal(asked[0].posterior, asked[2].posterior.T)
             found.append(asked)

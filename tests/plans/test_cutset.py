@@ -16,6 +16,7 @@ import jtgpu
 from jtgpu import errors
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.cpu import prepare as prepare_cpu
+from jtgpu.backends.table import Table
 from jtgpu.backends.wrappers.cutset import Partial, SliceJob, SliceTask, on_devices, one_after_another
 from jtgpu.backends.wrappers.devices import DevicePool
 from jtgpu.formats import bundled
@@ -165,7 +166,7 @@ def test_answers_have_the_same_bits_for_any_executor(
     for n in (1, 2, 3):
         on = DevicePool(prepare_cpu, [(f"card {i}", {"threads": 1}) for i in range(n)])
         backend = plan.prepare("cpu", [f.table for f in compiler.model_factors(net)], executor=on_devices(on))
-        found_batch = backend.run_batch(states.astype(np.int32))
+        found_batch = backend.run(Table.of(states.astype(np.int32)))
         np.testing.assert_array_equal(found_batch.log_evidence, table.log_evidence)
         np.testing.assert_array_equal(found_batch.posterior, table.flat)
         backend.close()

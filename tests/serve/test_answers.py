@@ -262,7 +262,7 @@ def test_measured_cases_do_not_repeat_an_evidence_pattern(alarm: JunctionTree, m
     backend = alarm.intervened().backend
     seen: set[bytes] = set()
     repeated = 0
-    run, run_few = backend.run_case, backend.run_few
+    run, run_table = backend.run_case, backend.run
 
     def record(states: Any) -> None:
         nonlocal repeated
@@ -274,13 +274,13 @@ def test_measured_cases_do_not_repeat_an_evidence_pattern(alarm: JunctionTree, m
         record(evidence.state)
         return run(evidence, targets)
 
-    def mixed(states: Any, likelihood: Any = None) -> Any:
-        if len(states) == 1:
-            record(states[0])
-        return run_few(states, likelihood)
+    def mixed(table: Any) -> Any:
+        if table.n == 1 and not table.recurs:
+            record(table.feed.rows()[0])
+        return run_table(table)
 
     monkeypatch.setattr(backend, "run_case", one)
-    monkeypatch.setattr(backend, "run_few", mixed)
+    monkeypatch.setattr(backend, "run", mixed)
     rates = measure(alarm)
     assert len(seen) >= 20
     assert repeated <= 2  # by chance

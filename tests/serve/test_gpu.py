@@ -74,7 +74,7 @@ def test_the_cpu_answers_after_a_failure(
             raise BackendUnavailable("the GPU failed: an illegal memory access")
 
         backend = gpu.intervened().backend
-        for name in ("run_case", "run_batch", "run_few"):
+        for name in ("run_case", "run"):
             monkeypatch.setattr(backend, name, fails)
         first = client.request("POST", PATH, json=BODIES[0])
         assert first.status_code == 503

@@ -19,7 +19,7 @@ import numpy as np
 from ...errors import ImpossibleEvidence
 from ...util.loops import loops
 from ...util.system import new_lock, reset_in_child
-from ..base import BatchResult, Evidence, columns_of
+from ..base import Evidence, TableAnswer, columns_of
 from .costs import MARGIN, ROW_BY_ROW, Config
 from .lanes import CACHE, config_of, memory_of, weight_columns
 from .programs import CachedProgram
@@ -207,7 +207,7 @@ def answer_batch(
     states: NDArray[np.int32],
     likelihood: Mapping[int, NDArray[np.float64]],
     targets: Sequence[int] | None,
-) -> BatchResult:
+) -> TableAnswer:
     table = CaseTable(runner, states, likelihood, targets)
     posteriors = _Posteriors(table)
     run_groups(table, group_rows(table, by_row=True), posteriors.work)
@@ -217,7 +217,7 @@ def answer_batch(
         start = dict(zip(once, np.cumsum([0, *cards[once]]).tolist(), strict=False))
         columns = [np.arange(start[v], start[v] + cards[v]) for v in targets]
         posterior = posterior[:, np.concatenate(columns)]
-    return BatchResult(posterior, table.log_evidence + table.log_scale, table.impossible)
+    return TableAnswer(posterior, table.log_evidence + table.log_scale, table.impossible)
 
 
 def run_groups(table: CaseTable, groups: list[RowGroup], work: Callable[[RowGroup, int, int], None]) -> None:
@@ -355,7 +355,7 @@ class FewCases:
 
     def run(
         self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]] | None = None
-    ) -> BatchResult:
+    ) -> TableAnswer:
         n, runner = len(states), self._runner
         states = with_sets(states, runner.program.n_sets)
         lanes = 1 if n <= FEW else next((w for w in self._widths if w >= n), self._widths[-1])
@@ -366,7 +366,7 @@ class FewCases:
             weights = table.weights
             ptr = np.where(table.weight_ptr >= 0, table.weight_ptr * lanes, -1)
             memory = memory._replace(weights=np.empty(max(weights.shape[1] * lanes, 1)), weight_ptr=ptr)
-        result = BatchResult(np.empty((n, self._columns)), np.empty(n), np.empty(n, np.bool_))
+        result = TableAnswer(np.empty((n, self._columns)), np.empty(n), np.empty(n, np.bool_))
         lost = np.zeros(n, np.bool_) if table is None else table.lost
         cases = Cases(np.arange(n), states, runner.by_rank, weights, result.log_evidence, result.impossible, lost)
         out = PosteriorCells(result.posterior, self._place, runner.cards, self._hard)

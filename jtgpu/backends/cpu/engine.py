@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -17,14 +16,16 @@ from ...plans.plan import Plan
 from ...plans.program import family_program, posterior_program
 from ...util.loops import loops
 from ...util.system import new_lock, reset_in_child
-from ..base import Backend, BatchResult, Capabilities, Counts, Evidence, Likelihood, Prepare, Result, slice_of
+from ..base import Backend, Capabilities, Evidence, Likelihood, Prepare, Result, slice_of
 from ..reference import ExtendedEvidence, exponents_of
 from ..state_map import NOTHING
+from ..table import COUNTS, ON_DEVICE, Table, refuse
 from ..wrappers.pattern_cache import PatternCache
-from .batch import ENOUGH, CaseTable, FewCases, RowGroup, answer_batch, group_rows, lane_memory, run_groups
+from .batch import ENOUGH, FewCases, answer_batch
+from .counts import count_cases
 from .parallel import run_tasks
 from .programs import without_zeros
-from .records import IMPOSSIBLE, CountedCells
+from .records import IMPOSSIBLE
 from .runner import Runner, soft_of, with_sets
 from .slices import CpuSliceTable
 from .workspace import Workspace, loses_digits, scaled_weights
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+A = TypeVar("A")
 
 _sweep = loops("jtgpu.backends.cpu.loops.sweep")
 
@@ -127,46 +129,6 @@ class CpuHeldCase:
         self._runner.release(self._space)
 
 
-# Expected counts: the distributions of all families, summed over a table of cases.
-#
-# Rows are grouped as for posteriors (see `batch`). Every task adds its rows, in their order, to counts of its own, and
-# these are added in the order of the tasks: the bits do not depend on the number of threads.
-
-_counts = loops("jtgpu.backends.cpu.loops.lane_counts")
-
-
-class _InOrder:
-    """A sum of arrays that are added in the order of their numbers, whenever they come."""
-
-    def __init__(self, cells: int):
-        self.total = np.zeros(cells)
-        self._next = 0
-        self._waiting: dict[int, NDArray[np.float64]] = {}
-        self._lock = threading.Lock()
-
-    def add(self, number: int, counts: NDArray[np.float64]) -> None:
-        """Add array `number`; numbers are 0, 1, 2, ..."""
-        with self._lock:
-            self._waiting[number] = counts
-            while self._next in self._waiting:
-                self.total += self._waiting.pop(self._next)
-                self._next += 1
-
-
-def _count_row(table: CaseTable, space: Workspace, row: int, out: CountedCells) -> None:
-    """Add one row with a program of its own."""
-    case = table.case(row)
-    cached = table.get(case.state >= 0, soft_of(case))
-    table.impossible[row] = False
-    try:
-        table.log_evidence[row] = table.runner.run(space, cached, case) - table.log_scale[row]
-    except ImpossibleEvidence:
-        table.log_evidence[row], table.impossible[row] = -np.inf, True
-        return
-    states = with_sets(case.state, table.runner.program.n_sets)[table.runner.by_rank]
-    _counts.add_counts(space.arena, cached.records, states, float(out.weights[row]), out.cells, space.block)
-
-
 _ZERO = np.array(0, np.int32)  # without axes: comparing takes half as long as with a number
 SMALL = 400_000  # terms up to which a session makes all tables: finding out what changed takes as long
 MOST_AT_ONCE = 4  # tables of cases
@@ -207,20 +169,18 @@ class Cpu(Backend):
         finally:
             runner.release(space)
 
-    def run_batch(
-        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
-    ) -> BatchResult:
-        return answer_batch(self.runner, states, likelihood or {}, targets)
-
-    def run_few(
-        self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]] | None = None
-    ) -> BatchResult:
-        few = self._few
-        if few is None or few.model is not self.runner.model:
-            self._few = few = FewCases(self.runner, self.runner.model)
-        if not few.is_suitable or any(v >= self.plan.n_variables for v in likelihood or ()):
-            return self.run_batch(states, likelihood)
-        return few.run(states, likelihood)
+    def run(self, table: Table[A]) -> A:
+        refuse(self, table, ON_DEVICE)
+        if table.deliver is COUNTS:
+            return cast("A", count_cases(self.families, table))
+        states, likelihood, targets = table.feed.rows(), table.likelihood, table.targets
+        if not table.recurs and targets is None and max(likelihood, default=0) < self.plan.n_variables:
+            few = self._few
+            if few is None or few.model is not self.runner.model:
+                self._few = few = FewCases(self.runner, self.runner.model)
+            if few.is_suitable:
+                return table.delivered(few.run(states, likelihood))
+        return table.delivered(answer_batch(self.runner, states, likelihood, targets))
 
     @cached_property
     def _families(self) -> Runner:
@@ -232,43 +192,6 @@ class Cpu(Backend):
         """The runner that computes expected counts, made once."""
         with self._lock:
             return self._families
-
-    def run_counts(
-        self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
-        likelihood: Likelihood | None = None,
-    ) -> Counts:  # fmt: skip
-        runner = self.families
-        table = CaseTable(runner, states, likelihood or {}, None)
-        each = np.ones(len(states)) if weights is None else np.ascontiguousarray(weights, np.float64)
-        groups = group_rows(table)
-        numbers: dict[tuple[int, int], int] = {}  # of each task, in the order in which tasks are started
-        for group in sorted(groups, key=lambda g: -len(g.rows)):
-            for first, _ in group.tasks():
-                numbers[id(group), first] = len(numbers)
-        sums = _InOrder(table.model.numbers.factor_cells)
-
-        def work(group: RowGroup, first: int, last: int) -> None:
-            cells = np.zeros(len(sums.total))
-            space = runner.acquire(table.model)
-            try:
-                cached = group.program(table)
-                if cached is None:
-                    for row in group.rows[first:last].tolist():
-                        _count_row(table, space, row, CountedCells(cells, each))
-                else:
-                    _counts.count_lanes(
-                        lane_memory(space, table, cached, group.lanes), cached.records, table.cases(group.rows),
-                        CountedCells(cells, each), runner.limit, first, last,
-                    )  # fmt: skip
-                    for row in table.lost_rows(group.rows[first:last]):
-                        _count_row(table, space, row, CountedCells(cells, each))
-            finally:
-                runner.release(space)
-            sums.add(numbers[id(group), first], cells)
-
-        run_groups(table, groups, work)
-        families = [np.array(view, order="C") for view in table.model.numbers.factor_views(sums.total)]
-        return Counts(families, table.log_evidence + table.log_scale, table.impossible)
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         with self._lock:
@@ -411,9 +334,9 @@ def warm_up(plan: Plan) -> None:
     session = backend.session()
     session.run(nothing)
     session.close()
-    backend.run_batch(rows)
-    backend.run_counts(rows)
-    backend.run_counts(rows[:1])
+    backend.run(Table.of(rows))
+    backend.run(Table.counts(rows))
+    backend.run(Table.counts(rows[:1]))
     runner = backend.runner
     cached = runner.model.programs.get(nothing.state >= 0)
     space = runner.acquire()

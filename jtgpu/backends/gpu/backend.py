@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from ...errors import JtgpuError, closest
 from ...plans.plan import Plan
-from ..base import (
-    Backend,
-    BatchResult,
-    Capabilities,
-    ColumnResult,
-    Counts,
-    DeviceResult,
-    Evidence,
-    Likelihood,
-    Prepare,
-    Result,
-)
+from ..base import Backend, Capabilities, Evidence, Prepare, Result
 from ..reference import exponents_of
-from ..wrappers.row_queue import HeldParts, JoinedCases
+from ..table import COUNTS, CountSums, Table
+from ..wrappers.row_queue import HeldParts, JoinedCases, RowQueue, count
 from ..wrappers.workers import Lazy
 from .program.records import REALS
 from .select import ENGINES
@@ -36,10 +26,13 @@ if TYPE_CHECKING:
     from ..slices import SlicePasses
     from ..state_map import StateMap
     from .batch.engine import BatchEngine
+    from .batch.table import TableJob
     from .case import CaseEngine
     from .counts.engine import CountEngine
     from .levels.engine import LevelEngine
     from .select import EngineMaker
+
+A = TypeVar("A")
 
 
 class Gpu(Backend):
@@ -104,7 +97,7 @@ class Gpu(Backend):
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
-            str(self.device.name), self.device.ordinal, native_columns=True, holds_cases=True, shares_tables=True
+            str(self.device.name), self.device.ordinal, native_columns=True, holds_cases=True
         )
 
     def with_patterns(self, factors: Sequence[NDArray[np.float64]], again: Prepare) -> Backend:
@@ -131,19 +124,19 @@ class Gpu(Backend):
 
     # Tables of cases --------------------------------------------------------------------------------------------
 
-    def run_batch(
-        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
-    ) -> BatchResult:
-        """Answer a table by rows, as `jtgpu.backends.base.Backend.run_batch` declares."""
-        # raises TableTooLarge: When not even 32 cases fit the device's memory.
-        return self.tables.run_batch(states, likelihood, targets)
+    def run(self, table: Table[A]) -> A:
+        """See `jtgpu.backends.base.Backend.run`; answers on a device and counts are always in float64."""
+        # raises TableTooLarge: When the answers, or not even 32 cases, fit the device's memory.
+        if table.deliver is COUNTS:
+            return cast("A", count(self, cast("Table[CountSums]", table)))
+        return self.tables.run(table)
 
-    def run_columns(
-        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
-    ) -> ColumnResult:
-        """Answer a table by columns, as `jtgpu.backends.base.Backend.run_columns` declares."""
-        # raises TableTooLarge: When not even 32 cases fit the device's memory.
-        return self.tables.run_columns(variables, codes, targets)
+    def share(self, table: Table[Any]) -> TableJob:
+        return self.tables.share(table)
+
+    def answer(self, job: TableJob, rows: RowQueue) -> None:
+        """Answer rows of a job until none are left; see `jtgpu.backends.table.Job.answer`."""
+        self.tables.answer(job, rows)
 
     @property
     def tables(self) -> BatchEngine:
@@ -162,7 +155,7 @@ class Gpu(Backend):
 
     @property
     def batch_device_us(self) -> float:
-        """Microseconds that the kernels of the last `run_batch` took, without copies; 0 before the first."""
+        """Microseconds that the kernels of the last table took, without copies; 0 before the first."""
         return self._batch.device_us if self._batch is not None else 0.0
 
     @property
@@ -171,44 +164,16 @@ class Gpu(Backend):
         table."""
         return self._batch.kind if self._batch is not None else ""
 
-    def run_device(
-        self,
-        states: Any,
-        likelihood: Likelihood | None = None,
-        targets: Sequence[int] | None = None,
-    ) -> DeviceResult:
-        """See `jtgpu.backends.base.Backend.run_device`: always in float64."""
-        # raises TableTooLarge: When the answers, or not even 32 cases, fit the device's memory.
-        return self.tables.run_device(states, likelihood, targets)
-
     # Expected counts ------------------------------------------------------------------------------------------------
 
-    def run_counts(
-        self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
-        likelihood: Likelihood | None = None,
-    ) -> Counts:  # fmt: skip
-        """See `jtgpu.backends.base.Backend.run_counts`: always in float64."""
+    def hold(self, table: Table[CountSums]) -> Table[CountSums]:
+        """See `jtgpu.backends.base.Backend.hold`; rows that do not fit the device are copied in every pass."""
+        return table._replace(feed=JoinedCases(self._plan, table.feed, [self.hold_parts(table, (0, 1))]))
+
+    def hold_parts(self, table: Table[CountSums], share: tuple[int, int]) -> HeldParts:
+        """Store every n-th part of a table from the i-th on, ``share=(i, n)``."""
         # raises TableTooLarge: When not even a block of cases fits the device's memory.
-        held = self.hold_cases(states, weights, likelihood)
-        try:
-            return held.counts()
-        finally:
-            held.close()
-
-    def hold_cases(
-        self, states: NDArray[Any], weights: NDArray[np.float64] | None = None, likelihood: Likelihood | None = None
-    ) -> JoinedCases:
-        """See `jtgpu.backends.base.Backend.hold_cases`; rows that do not fit the device are copied in every pass."""
-        return JoinedCases(self._plan, len(states), [self.hold_share(states, weights, likelihood, (0, 1))])
-
-    def hold_share(
-        self,
-        states: NDArray[Any],
-        weights: NDArray[np.float64] | None,
-        likelihood: Mapping[int, NDArray[np.float64]] | None,
-        share: tuple[int, int],
-    ) -> HeldParts:
-        return self.counting.hold(states, weights, likelihood, share)
+        return self.counting.hold(table, share)
 
     def slices(self, *with_sets: Any) -> SlicePasses | None:
         if self.dtype != "float64":

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from ...errors import TableTooLarge, format_bytes
 from ...plans.specialise import conditional_heads
 from ...util.system import free_memory
+from ...util.text_table import counted
 from .. import get
-from ..base import Backend, BatchResult, ColumnResult, Counts, Evidence, Result
+from ..base import Backend, Evidence, Result
+from ..table import Feed, RowCases, Table
 from .lower import Lowered, flat_factors, lowered
 from .program.layout import MOST_REACH, Reach, reach
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     from ...plans.plan import Plan
 
+A = TypeVar("A")
 LN2 = math.log(2.0)
 # log2 of the error of a product that is too small, of a table whose largest number is 1; and digits of right answers
 ERRORS = {"float64": (-1074.0, 50.0), "float32": (-206.0, 24.0)}
@@ -128,29 +131,13 @@ class Host:
 
     def run_case(self, evidence: Evidence, targets: Sequence[int] | None = None) -> Result:
         """The answer of a case, as `jtgpu.backends.base.Backend.run_case` declares."""
-        return self._backend(evidence.state[None]).run_case(evidence, targets)
+        return self._backend(RowCases(evidence.state[None])).run_case(evidence, targets)
 
-    def run_batch(
-        self, states: NDArray[np.int32], likelihood: Mapping[int, NDArray[np.float64]], targets: Sequence[int] | None
-    ) -> BatchResult:
-        """Those of a table by rows, as `jtgpu.backends.base.Backend.run_batch` declares."""
-        return self._backend(states).run_batch(states, likelihood, targets)
+    def run(self, table: Table[A]) -> A:
+        """The answers of a table, as `jtgpu.backends.base.Backend.run` declares."""
+        return self._backend(table.feed).run(table)
 
-    def run_columns(
-        self, variables: Sequence[int], codes: NDArray[np.int32], targets: Sequence[int] | None
-    ) -> ColumnResult:
-        """Those of a table by columns, as `jtgpu.backends.base.Backend.run_columns` declares."""
-        seen = np.full((1, self.plan.n_variables), -1, np.int32)
-        seen[0, list(variables)] = codes.min(axis=1)
-        return self._backend(seen).run_columns(variables, codes, targets)
-
-    def run_counts(
-        self, states: NDArray[np.int32], weights: NDArray[np.float64], likelihood: Mapping[int, NDArray[np.float64]]
-    ) -> Counts:
-        """Expected counts of a table, as `jtgpu.backends.base.Backend.run_counts` declares."""
-        return self._backend(states).run_counts(states, weights, likelihood)
-
-    def _backend(self, states: NDArray[np.int32]) -> Backend:
+    def _backend(self, feed: Feed) -> Backend:
         """The backend, if there is memory for cases that observe at least what all of these do."""
         # raises TableTooLarge: If there is not.
         with self._lock:
@@ -160,10 +147,10 @@ class Host:
                 self._made.reload(self._factors)
             made, self._is_old = self._made, False
         if self.plan.cost().bytes > LARGE:
-            needed = int(EXTENDED * made.memory(np.asarray((states >= 0).all(axis=0))))
+            needed = int(EXTENDED * made.memory(np.asarray((feed.rows() >= 0).all(axis=0))))
             if needed > (free := free_memory()):
                 raise TableTooLarge(
-                    f"{len(states):,} case{'s are' if len(states) != 1 else ' is'} so improbable that numbers on the "
+                    f"{counted(feed.n, 'case')} {'are' if feed.n != 1 else 'is'} so improbable that numbers on the "
                     "GPU lose digits; the host has to compute with an exponent for every number, which takes "
                     f"{format_bytes(needed)} of its memory, of which {format_bytes(free)} are free; leave out findings "
                     "that contradict the others, or use a machine with more memory",

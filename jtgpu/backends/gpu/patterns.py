@@ -15,15 +15,14 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from ...errors import BackendUnavailable, ImpossibleEvidence, TableTooLarge
 from ...plans.conditioning import Restriction
-from ..base import Backend, Evidence, PlainSession, Result, Session, Tables
+from ..base import Backend, Evidence, PlainSession, Result, Session, Table
 from ..reference import exponents_of
-from ..wrappers.delegating import DelegatingBackend
 from ..wrappers.pattern import Pattern, PatternBackend
 from ..wrappers.pattern_cache import PatternCache
 
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     from .backend import Gpu
     from .case import CaseEngine
     from .select import RestrictedSchedule
+
+A = TypeVar("A")
 
 # Nanoseconds that an engine of a pattern costs, measured on one core: planning, for each variable; laying out, for each
 # contraction of the default plan; and at least.
@@ -182,15 +183,9 @@ class GpuPatternCache(PatternCache):
         """A plain one: every query is one launch, whatever changed."""
         return PlainSession(self)
 
-    @property
-    def tables(self) -> Tables:
-        """The GPU's engine."""
-        return self.gpu.tables
-
-    # tables go to the GPU: an engine of a pattern answers a row a launch
-    run_batch, run_few, run_columns = (
-        DelegatingBackend.run_batch, DelegatingBackend.run_few, DelegatingBackend.run_columns,
-    )  # fmt: skip
+    def run(self, table: Table[A]) -> A:
+        """By the GPU: an engine of a pattern answers a row a launch."""
+        return self.gpu.run(table)
 
     @property
     def device(self) -> Device:

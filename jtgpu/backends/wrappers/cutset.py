@@ -7,13 +7,14 @@ import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
 from ...errors import ImpossibleEvidence
 from ...plans.conditioning import SplitModel
-from ..base import Backend, BatchResult, Evidence, Likelihood, Prepare, Result, columns_of
+from ..base import Backend, Evidence, Prepare, Result, columns_of
+from ..table import COUNTS, ON_DEVICE, Table, TableAnswer, refuse
 from .mapped import MappedBackend, split_states
 from .workers import Lazy, R, WorkerPool
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from ...plans.plan import Plan
     from ..state_map import StateMap
     from .devices import DevicePool
+
+A = TypeVar("A")
+
 
 @dataclass(frozen=True)
 class SliceTask:
@@ -191,21 +195,19 @@ class ConditionedSum(Backend):
         posterior[columns_of(self._ptr, targets)] = batch.posterior / batch.mass
         return Result(posterior, batch.top + math.log(batch.mass))
 
-    def run_batch(
-        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
-    ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_batch`: the slices of all cases form one list of tasks."""
-        n, columns = len(states), len(columns_of(self._ptr, targets))
-        answer = BatchResult(np.zeros((n, columns)), np.full(n, -np.inf), np.ones(n, np.bool_))
-        weights = likelihood or {}
-        cases = (Evidence(states[i], {v: w[i] for v, w in weights.items()}) for i in range(n))
-        with closing(self._sums(cases, targets)) as sums:
+    def run(self, table: Table[A]) -> A:
+        """See `jtgpu.backends.base.Backend.run`: the slices of all cases form one list of tasks."""
+        refuse(self, table, ON_DEVICE, COUNTS)
+        states, weights = table.feed.rows(), table.likelihood
+        answer = TableAnswer.impossible_cases(len(states), len(columns_of(self._ptr, table.targets)))
+        cases = (Evidence(row, {v: w[i] for v, w in weights.items()}) for i, row in enumerate(states))
+        with closing(self._sums(cases, table.targets)) as sums:
             for i, total in sums:
                 if total is not None:
                     answer.posterior[i] = total.posterior / total.mass
                     answer.log_evidence[i] = total.top + math.log(total.mass)
                     answer.impossible[i] = False
-        return answer
+        return table.delivered(answer)
 
     def _sums(
         self, cases: Iterable[Evidence], targets: Sequence[int] | None

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..base import Backend, BatchResult, Capabilities, ColumnResult, Counts, DeviceResult, Evidence, HeldCases, Result
+from ..base import Backend, Capabilities, CountSums, Evidence, Result, Table
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..base import Session, Tables
+    from ..base import Session
     from ..slices import SlicePasses
     from ..state_map import StateMap
+
+A = TypeVar("A")
 
 
 class DelegatingBackend(Backend):
@@ -32,33 +34,16 @@ class DelegatingBackend(Backend):
     def capabilities(self) -> Capabilities:
         return self.backend.capabilities
 
-    @property
-    def tables(self) -> Tables:
-        """The object that answers tables of cases: the wrapped backend's."""
-        return self.backend.tables
-
     def run_case(
         self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
     ) -> Result:
         return self.backend.run_case(evidence, targets, states)
 
-    def run_batch(self, *table: Any, **options: Any) -> BatchResult:
-        return self.backend.run_batch(*table, **options)
+    def run(self, table: Table[A]) -> A:
+        return self.backend.run(table)
 
-    def run_few(self, *table: Any, **options: Any) -> BatchResult:
-        return self.backend.run_few(*table, **options)
-
-    def run_columns(self, *table: Any, **options: Any) -> ColumnResult:
-        return self.backend.run_columns(*table, **options)
-
-    def run_device(self, *table: Any, **options: Any) -> DeviceResult:
-        return self.backend.run_device(*table, **options)
-
-    def run_counts(self, *table: Any, **options: Any) -> Counts:
-        return self.backend.run_counts(*table, **options)
-
-    def hold_cases(self, *table: Any, **options: Any) -> HeldCases:
-        return self.backend.hold_cases(*table, **options)
+    def hold(self, table: Table[CountSums]) -> Table[CountSums]:
+        return self.backend.hold(table)
 
     def slices(self, *plan: Any) -> SlicePasses | None:
         return self.backend.slices(*plan)

@@ -9,26 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from ...errors import BackendUnavailable, TableTooLarge
-from ..base import (
-    Backend,
-    BatchResult,
-    Capabilities,
-    ColumnResult,
-    Counts,
-    Evidence,
-    Likelihood,
-    Prepare,
-    Result,
-    Session,
-    Tables,
-    columns_of,
-)  # fmt: skip
-from .row_queue import HeldParts, JoinedCases, RowQueue
+from ..base import Backend, Capabilities, Evidence, Prepare, Result, Session, columns_of
+from ..table import COUNTS, ON_DEVICE, CountSums, Table, TableAnswer, refuse
+from .row_queue import HeldParts, JoinedCases, RowQueue, count
 from .workers import Closable, Lazy, WorkerPool
 
 if TYPE_CHECKING:
@@ -39,7 +27,6 @@ if TYPE_CHECKING:
     from ..state_map import StateMap
 
 A = TypeVar("A")
-R = TypeVar("R", covariant=True)
 C = TypeVar("C", bound=Closable)
 
 MIN_ROWS = 4096  # of a worker: with fewer rows each, more workers gain nothing, however little a row costs
@@ -47,23 +34,6 @@ MIN_WORK = 1_000_000_000  # operations of a worker from which on more workers pa
 MIN_ROWS_WITH_WORK = 64
 CHUNKS = 4  # per worker on average, if the workers do not choose their own chunks
 MAX_CHUNK = 1 << 16  # rows of such a chunk
-
-
-class SharedTable(Protocol[R]):
-    """A table that several workers answer together; made by ``share`` of `Backend.tables`, if it shares tables."""
-
-    def answer(self, worker: Any, rows: RowQueue) -> None:
-        """Answer rows from the queue on one worker, until none is left, into the common result.
-
-        On an error, rows that were taken and not answered are put back before it is raised.
-        """
-
-    def result(self) -> R:
-        """The result, once all rows are answered."""
-
-    @property
-    def n(self) -> int:
-        """Rows to answer; equal rows may count once."""
 
 
 class DevicePool:
@@ -124,11 +94,11 @@ class MultiDevice(Backend):
 
     @property
     def capabilities(self) -> Capabilities:
-        """Those of a worker that all of them have; no device of `run_device`, one table more than there are workers."""
+        """Those of a worker that all of them have; no answers on a device, one table more than there are workers."""
         first = self._first.capabilities
         return Capabilities(
             first.device_name, concurrent_tables=len(self._pool) + 1, native_columns=first.native_columns,
-            holds_cases=first.holds_cases and first.shares_tables,
+            holds_cases=first.holds_cases,
         )  # fmt: skip
 
     def run_case(
@@ -156,81 +126,48 @@ class MultiDevice(Backend):
             raise full
         raise BackendUnavailable(self._pool.no_worker())
 
-    def run_batch(
-        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
-    ) -> BatchResult:
-        """See `jtgpu.backends.base.Backend.run_batch`.
+    def run(self, table: Table[A]) -> A:
+        """See `jtgpu.backends.base.Backend.run`.
 
         A table uses all idle workers, up to as many as pay for its size; tables from several threads share them.
         """
         # raises TableTooLarge, BackendUnavailable: If no worker is left; the message names them.
-
-        def read(first: Backend) -> SharedTable[BatchResult]:
-            if first.capabilities.shares_tables:
-                shared: SharedTable[BatchResult] = cast(Any, first.tables).share(states, likelihood, targets)
-                return shared
-            return _ChunkedTable(self._plan, states, likelihood, targets, len(self._pool))
-
-        return self._answer(self._on_first(read))
-
-    def run_columns(
-        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
-    ) -> ColumnResult:
-        """See `jtgpu.backends.base.Backend.run_columns`; distributed as `run_batch`."""
-
-        def read(first: Backend) -> SharedTable[ColumnResult] | None:
-            shares = first.capabilities.shares_tables
-            return cast(Any, first.tables).share_columns(variables, codes, targets) if shares else None
-
-        shared = self._on_first(read)
-        return super().run_columns(variables, codes, targets) if shared is None else self._answer(shared)
-
-    def _answer(self, shared: SharedTable[A]) -> A:
-        most = self._workers_for(shared.n)
-        rows = RowQueue(shared.n, most)
+        refuse(self, table, ON_DEVICE)
+        if table.deliver is COUNTS:
+            counts = cast("Table[CountSums]", table)
+            holds = self.capabilities.holds_cases
+            return cast("A", count(self, counts) if holds else self._on_first(lambda backend: backend.run(counts)))
+        job = self._on_first(lambda backend: backend.share(table)) or _ChunkedTable(self._plan, table, len(self._pool))
+        most = self._workers_for(job.n)
+        rows = RowQueue(job.n, most)
 
         def work(worker: Lazy[Backend], _: int) -> None:
-            shared.answer(worker.get().tables, rows)
+            job.answer(worker.get(), rows)
 
         while rows.left:
             with closing(self._pool.run(range(most), work, most, stop=rows.stop)) as completed:
                 for _ in completed:
                     pass
-        return shared.result()
+        return cast("A", job.result())
 
     def _workers_for(self, n: int) -> int:
         """Number of workers that pay for a table of n rows."""
         by_work = min(n // MIN_ROWS_WITH_WORK, n * self._flops // MIN_WORK)
         return max(1, min(len(self._pool), max(n // MIN_ROWS, by_work)))
 
-    def run_counts(
-        self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
-        likelihood: Likelihood | None = None,
-    ) -> Counts:  # fmt: skip
-        """See `jtgpu.backends.base.Backend.run_counts`: parts of the table on each worker, if they can hold them."""
-        if not self.capabilities.holds_cases:
-            return self._on_first(lambda backend: backend.run_counts(states, weights, likelihood))
-        held = self.hold_cases(states, weights, likelihood)
-        try:
-            return held.counts()
-        finally:
-            held.close()
-
-    def hold_cases(
-        self, states: NDArray[Any], weights: NDArray[np.float64] | None = None, likelihood: Likelihood | None = None
-    ) -> JoinedCases:
-        """See `jtgpu.backends.base.Backend.hold_cases`: every worker holds parts, as many workers as pay."""
-        n = self._workers_for(len(states))
+    def hold(self, table: Table[CountSums]) -> Table[CountSums]:
+        """See `jtgpu.backends.base.Backend.hold`: every worker holds parts, as many workers as pay."""
+        n = self._workers_for(table.n)
         held: list[HeldParts] = []
         try:
             for i, worker in enumerate(self._pool.workers[:n]):
                 backend: Any = worker.object.get()
-                held.append(backend.hold_share(states, weights, likelihood, (i, n)))
+                held.append(backend.hold_parts(table, (i, n)))
         except BaseException:
             for some in held:
                 some.close()
             raise
-        return JoinedCases(self._plan, len(states), held)
+        return table._replace(feed=JoinedCases(self._plan, table.feed, held))
 
     def slices(self, *with_sets: Any) -> SlicePasses | None:
         """See `jtgpu.backends.base.Backend.slices`: groups of sequences go to idle workers."""
@@ -251,38 +188,29 @@ class MultiDevice(Backend):
 
 
 class _ChunkedTable:
-    """`SharedTable` for workers that do not share tables: each chunk is a table of its own."""
+    """A `Job` for workers that do not share tables: each chunk is a table of its own."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None,
-        targets: Sequence[int] | None,
-        workers: int,
-    ):
-        self._states, self._likelihood, self._targets = states, likelihood or {}, targets
-        n, columns = len(states), len(columns_of(plan.posterior_ptr, targets))
-        self._result = BatchResult(np.empty((n, columns)), np.empty(n), np.empty(n, np.bool_))
+    def __init__(self, plan: Plan, table: Table[Any], workers: int):
+        self._table = table
+        self._rows = Table.of(table.feed.rows(), table.likelihood, table.targets)
+        n, columns = table.n, len(columns_of(plan.posterior_ptr, table.targets))
+        self._answer = TableAnswer(np.empty((n, columns)), np.empty(n), np.empty(n, np.bool_))
         self._step = max(min(-(-n // (CHUNKS * workers)), MAX_CHUNK), 1)
 
     @property
     def n(self) -> int:
-        return len(self._states)
+        return self._table.n
 
-    def answer(self, worker: Tables, rows: RowQueue) -> None:
+    def answer(self, worker: Backend, rows: RowQueue) -> None:
         lane = rows.join()
         while (chunk := rows.take(self._step, lane)) is not None:
-            first, last = chunk
             try:
-                some = {v: w[first:last] for v, w in self._likelihood.items()}
-                result = worker.run_batch(self._states[first:last], some, self._targets)
-                self._result.posterior[first:last] = result.posterior
-                self._result.log_evidence[first:last] = result.log_evidence
-                self._result.impossible[first:last] = result.impossible
+                some = slice(*chunk)
+                self._answer.put(some, worker.run(self._rows.some(some)))
             except BaseException:
-                rows.put_back(first, last)
+                rows.put_back(*chunk)
                 raise
 
-    def result(self) -> BatchResult:
-        return self._result
+    def result(self) -> TableAnswer:
+        answer: TableAnswer = self._table.delivered(self._answer)
+        return answer

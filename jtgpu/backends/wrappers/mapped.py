@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
 from ...errors import ImpossibleEvidence
-from ..base import Backend, BatchResult, ColumnResult, Counts, Evidence, Likelihood, PlainHeldCase, Result
+from ..base import Backend, Evidence, PlainHeldCase, Result
 from ..reference import ExtendedEvidence
 from ..state_map import StateMap
+from ..table import COUNTS, ON_DEVICE, ROWS, CountSums, RowCases, Table, TableAnswer, refuse
 from .delegating import DelegatingBackend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...plans.conditioning import SplitModel
-    from ..base import HeldCase, Session, Tables
+    from ..base import HeldCase, Session
+
+A = TypeVar("A")
 
 
 def split_states(split: SplitModel, *, is_whole: bool = False) -> StateMap:
@@ -45,11 +48,6 @@ class MappedBackend(DelegatingBackend):
     def cell_ptr(self) -> NDArray[np.int64]:
         """(V+S+1,) first cell of each variable and each set variable in a result."""
         return self.states.first
-
-    @property
-    def tables(self) -> Tables:
-        """This object."""
-        return self
 
     def run_case(
         self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
@@ -83,60 +81,41 @@ class MappedBackend(DelegatingBackend):
             return ExtendedEvidence(state, weights, powers)
         return Evidence(state, weights)
 
-    def run_batch(
-        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
-    ) -> BatchResult:
-        return self._table(self.backend.tables.run_batch, states, likelihood, targets)
-
-    def run_few(self, states: NDArray[np.int32], likelihood: Likelihood | None = None) -> BatchResult:
-        return self._table(lambda cases, weights, _: self.backend.run_few(cases, weights), states, likelihood, None)
-
-    def _table(
-        self, run: Callable[..., BatchResult], states: NDArray[np.int32], likelihood: Likelihood | None,
-        targets: Sequence[int] | None,
-    ) -> BatchResult:  # fmt: skip
-        columns = self.states.columns(targets)
+    def run(self, table: Table[A]) -> A:
+        refuse(self, table, ON_DEVICE)
+        states = table.feed.rows()
         cases, wrong = self.states.rows(states)
-        answer = run(cases, self.states.weights(likelihood), columns.targets)
-        posterior = self.states.table(answer.posterior, columns, states, np.flatnonzero(~answer.impossible))
-        if not len(wrong):
-            return BatchResult(posterior, answer.log_evidence, answer.impossible)
-        log_evidence, impossible = answer.log_evidence.copy(), answer.impossible.copy()
-        posterior[wrong], log_evidence[wrong], impossible[wrong] = 0.0, -np.inf, True
-        return BatchResult(posterior, log_evidence, impossible)
-
-    def run_columns(
-        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
-    ) -> ColumnResult:
-        states = self.states
-        numbers = np.stack([states.numbers[states.begin[v] + row] for v, row in zip(variables, codes, strict=True)])
-        impossible = numbers < -1
-        numbers[impossible] = -1
-        answer = self.backend.tables.run_columns(variables, numbers.astype(codes.dtype), targets)
-        columns = states.columns(targets)
-        posterior = np.zeros((columns.width, codes.shape[1]))
-        posterior[columns.kept] = answer.posterior
-        wrong = impossible.any(axis=0)
-        posterior[:, wrong] = 0.0
-        log_evidence = np.where(wrong, -np.inf, answer.log_evidence)
-        return ColumnResult(posterior, log_evidence, answer.impossible | wrong)
-
-    def run_counts(
-        self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
-        likelihood: Likelihood | None = None,
-    ) -> Counts:  # fmt: skip
-        cases, wrong = self.states.rows(states)
+        inner = table._replace(feed=RowCases(cases), likelihood=self.states.weights(table.likelihood))
+        if table.deliver is COUNTS:
+            return cast("A", self._counted(cast("Table[CountSums]", inner), wrong))
+        columns = self.states.columns(table.targets)
+        part = self.backend.run(Table(inner.feed, ROWS, inner.likelihood, columns.targets, recurs=table.recurs))
+        posterior = self.states.table(part.posterior, columns, states, np.flatnonzero(~part.impossible))
+        answer = TableAnswer(posterior, part.log_evidence, part.impossible)
         if len(wrong):
-            weights = np.ones(len(states)) if weights is None else weights.copy()
+            answer = TableAnswer(posterior, part.log_evidence.copy(), part.impossible.copy())
+            answer.posterior[wrong], answer.log_evidence[wrong], answer.impossible[wrong] = 0.0, -np.inf, True
+        return table.delivered(answer)
+
+    def _counted(self, inner: Table[CountSums], wrong: NDArray[np.int64]) -> CountSums:
+        """Counts of cases of the inner model; those that observe a state which it lacks add nothing."""
+        weights = inner.weights_or_ones
+        if len(wrong):
+            weights = weights.copy()
             weights[wrong] = 0.0
-        counts = self.backend.run_counts(cases, weights, self.states.weights(likelihood))
+        counts = self.backend.run(inner._replace(weights=weights))
         families = []
         for scope, table in zip(self._scopes, counts.families, strict=True):
             families.append(np.zeros(self.states.cards[list(scope)].tolist()))
             families[-1][np.ix_(*(self.states.states_inside[v] for v in scope))] = table
-        log_evidence, impossible = counts.log_evidence.copy(), counts.impossible.copy()
-        log_evidence[wrong], impossible[wrong] = -np.inf, True
-        return Counts(families, log_evidence, impossible)
+        log_evidence = counts.log_evidence
+        if len(wrong):
+            log_evidence = log_evidence.copy()
+            log_evidence[wrong] = -np.inf
+        return CountSums.of(families, log_evidence, weights)
+
+    def hold(self, table: Table[CountSums]) -> Table[CountSums]:
+        return table
 
     def session(self) -> Session:
         return _Session(self)

@@ -18,16 +18,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future, InvalidStateError
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 
-from ..base import BatchResult, Evidence, Likelihood, Result, Session
+from ..base import Evidence, Result, Session, Table
 from ..state_map import StateMap
 from .mapped import MappedBackend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+A = TypeVar("A")
 
 
 class PatternBackend(Protocol):
@@ -38,10 +40,8 @@ class PatternBackend(Protocol):
     ) -> Result:
         """Propagate one case; see `jtgpu.backends.base.Backend.run_case`."""
 
-    def run_batch(
-        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
-    ) -> BatchResult:
-        """Answer a table by the split model."""
+    def run(self, table: Table[A]) -> A:
+        """Answer a table of cases; see `jtgpu.backends.base.Backend.run`."""
 
     def session(self) -> Session:
         """A session of the split model."""

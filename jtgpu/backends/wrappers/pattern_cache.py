@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from ...plans.compiler import plan_model
 from ...plans.conditioning import SplitModel
 from ...util.rows import find_equal_rows
 from ...util.system import new_lock, reset_in_child
-from ..base import Backend, BatchResult, Capabilities, Evidence, Likelihood, Result, Session, columns_of
+from ..base import Backend, Capabilities, Evidence, Result, Session, TableAnswer, columns_of
+from ..table import COLUMNS, ROWS, RowCases, Table
 from .delegating import DelegatingBackend
 from .mapped import split_states
 from .pattern import Pattern, PatternBackend, SplitPatternBackend, _close, _resolve
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...plans.plan import Plan
-    from ..base import Prepare, Tables
+    from ..base import Prepare
     from ..state_map import StateMap
+
+A = TypeVar("A")
 
 # In multiplications: the cost of planning, per variable; measured at 0.1 to 2.7 ms per variable on a core that does 5e9
 # a second. A plan is made once the pattern has cost as much, so the total is at most twice the optimum.
@@ -217,13 +220,6 @@ class PatternCache(DelegatingBackend):
         return replace(self.backend.capabilities, is_adaptive=True)
 
     @property
-    def tables(self) -> Tables:
-        """This object: patterns that recur in a table have plans of their own."""
-        return self
-
-    run_few, run_columns = Backend.run_few, Backend.run_columns  # by `run_batch`
-
-    @property
     def takes_maps(self) -> bool:  # type: ignore[override]
         return self.backend.takes_maps
 
@@ -240,36 +236,30 @@ class PatternCache(DelegatingBackend):
         finally:
             self.release(pattern)
 
-    def run_batch(
-        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
-    ) -> BatchResult:
-        weights = dict(likelihood or {})
-        groups = [] if self.has_sets(weights, targets) else self._groups(states, targets)
+    def run(self, table: Table[A]) -> A:
+        by_case = table.deliver is ROWS or table.deliver is COLUMNS
+        if not by_case or self.has_sets(table.likelihood, table.targets):
+            return self.backend.run(table)
+        states = table.feed.rows()
+        groups = self._groups(states, table.targets)
         if not groups:
-            return self.backend.run_batch(states, likelihood, targets)
-        columns = len(columns_of(self._plan.posterior_ptr, targets))
-        n = len(states)
-        answer = BatchResult(np.zeros((n, columns)), np.full(n, -np.inf), np.zeros(n, np.bool_))
-        rest = np.ones(n, np.bool_)
-        parts: list[tuple[NDArray[np.int64], BatchResult]] = []
+            return self.backend.run(table)
+        columns = len(columns_of(self._plan.posterior_ptr, table.targets))
+        answer = TableAnswer.impossible_cases(len(states), columns)
+        whole = Table(RowCases(states), ROWS, table.likelihood, table.targets)
+        rest = np.ones(len(states), np.bool_)
         try:
             for rows, pattern in groups:
                 assert pattern.new is not None
                 rest[rows] = False
-                given = {v: w[rows] for v, w in weights.items()}
-                parts.append((rows, pattern.new.run_batch(states[rows], given, targets)))
+                answer.put(rows, pattern.new.run(whole.some(rows)))
         finally:
             for _, pattern in groups:
                 self.release(pattern)
         others = np.flatnonzero(rest)
         if len(others):
-            some = {v: w[others] for v, w in weights.items()}
-            parts.append((others, self.backend.run_batch(np.ascontiguousarray(states[others]), some, targets)))
-        for rows, part in parts:
-            answer.posterior[rows] = part.posterior
-            answer.log_evidence[rows] = part.log_evidence
-            answer.impossible[rows] = part.impossible
-        return answer
+            answer.put(others, self.backend.run(whole.some(others)))
+        return table.delivered(answer)
 
     def has_sets(self, likelihood: Iterable[int], targets: Sequence[int] | None) -> bool:
         """Whether a query is about sets of variables: their plans for patterns do not have these."""

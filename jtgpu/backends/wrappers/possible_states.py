@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...plans.plan import Plan
-    from ..base import Evidence, HeldCase, Tables
+    from ..base import Evidence, HeldCase
     from ..slices import SlicePasses
 
     Factors = Sequence[NDArray[np.float64]]
@@ -79,11 +79,6 @@ class PossibleStates(DelegatingBackend):
         )  # fmt: skip
         made = self._make(smaller, _restricted(plan, factors, self._possible))
         return MappedBackend(states, made, plan.factor_scopes)
-
-    @property
-    def tables(self) -> Tables:
-        """This object."""
-        return self
 
     def hold_case(self, evidence: Evidence, targets: Sequence[int]) -> HeldCase:
         return self.backend.hold_case(evidence, targets)

@@ -12,7 +12,7 @@ import contextlib
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -25,9 +25,10 @@ from ...util.elementary import log
 from ...util.lru import LRU
 from ...util.system import new_lock
 from ...util.text_table import counted
-from ..base import Backend, BatchResult, Capabilities, Counts, Evidence, HeldCase, Likelihood, Result, columns_of
+from ..base import Backend, Capabilities, Evidence, HeldCase, Result, columns_of
 from ..reference import ExtendedEvidence, exponents_of
 from ..sweep import Best, Derivatives, Sweep, Uniforms
+from ..table import COUNTS, ON_DEVICE, CountSums, Table, TableAnswer, refuse
 from .delegating import DelegatingBackend
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     Make = Callable[[Plan, Factors], Backend]
     MakeSweep = Callable[[Program, Factors], Sweep]
 
+A = TypeVar("A")
 T = TypeVar("T")
 _NONE = np.zeros(0)
 _CHEAP = 1 << 62  # in place of the multiplications of a pattern: its last question was planned by itself
@@ -376,54 +378,48 @@ class QuestionBackend(Backend):
                 posterior[ptr[v] : ptr[v + 1]] = table.ravel()
         return posterior
 
-    def run_batch(
-        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
-    ) -> BatchResult:
+    def run(self, table: Table[A]) -> A:
+        refuse(self, table, ON_DEVICE)
+        if table.deliver is COUNTS:
+            return cast("A", self._counted(table))
+        targets = table.targets
         columns = columns_of(self.posterior_ptr if targets is None else self.cell_ptr, targets)
-        n = len(states)
-        answer = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.ones(n, np.bool_))
-        for i, case in self._by_pattern(states, likelihood):
+        answer = TableAnswer.impossible_cases(table.n, len(columns))
+        for i, case in self._by_pattern(table):
             with _row(i):
                 result = self.run_case(case, targets)
                 answer.posterior[i], answer.log_evidence[i] = result.posterior[columns], result.log_evidence
                 answer.impossible[i] = False
-        return answer
+        return table.delivered(answer)
 
-    def _by_pattern(self, states: NDArray[np.int32], likelihood: Likelihood | None) -> Iterable[tuple[int, Evidence]]:
+    def _by_pattern(self, table: Table[Any]) -> Iterable[tuple[int, Evidence]]:
         """Cases, those that observe the same variables one after the other, equal ones side by side."""
+        states = table.feed.rows()
         for i in sorted(range(len(states)), key=lambda i: ((states[i] >= 0).tobytes(), states[i].tobytes())):
-            yield (
-                i,
-                Evidence(np.ascontiguousarray(states[i], np.int32), {v: w[i] for v, w in (likelihood or {}).items()}),
-            )
+            yield i, Evidence(states[i], {v: w[i] for v, w in table.likelihood.items()})
 
-    def run_counts(
-        self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
-        likelihood: Likelihood | None = None,
-    ) -> Counts:  # fmt: skip
-        n, scopes = len(states), self._plan.factor_scopes[: self._n_own]
+    def _counted(self, table: Table[Any]) -> CountSums:
+        n, scopes, weights = table.n, self._plan.factor_scopes[: self._n_own], table.weights_or_ones
         if self._reducer.noisy:
             raise TableTooLarge("expected counts of noisy variables need their tables; try net.expand(limit=...)")
         families = [np.zeros(self._plan.cardinality[list(s)].tolist()) for s in scopes]
-        log_evidence, impossible = np.full(n, -np.inf), np.ones(n, np.bool_)
-        for i, case in self._by_pattern(states, likelihood):
-            weight = 1.0 if weights is None else float(weights[i])
+        log_evidence = np.full(n, -np.inf)
+        for i, case in self._by_pattern(table):
             with _row(i):
                 left = self.reduce(case, families=True)
                 inner: Sequence[NDArray[np.float64]] = ()
-                log_evidence[i] = left.log_constant
+                log_case = left.log_constant
                 if len(left.free):
                     engine, row = self._engine(left), np.full((1, len(left.free)), -1, np.int32)
-                    counts = engine.ask(left.tables, lambda backend: backend.run_counts(row))  # noqa: B023
-                    if counts.impossible[0]:
-                        log_evidence[i] = -np.inf
+                    counts = engine.ask(left.tables, lambda backend: backend.run(Table.counts(row)))  # noqa: B023
+                    if counts.n_impossible:
                         continue
-                    inner, log_evidence[i] = counts.families, left.log_constant + float(counts.log_evidence[0])
-                impossible[i] = False
+                    inner, log_case = counts.families, log_case + float(counts.log_evidence[0])
+                log_evidence[i] = log_case
                 for f, scope in enumerate(scopes):
                     home = left.homes.get(f)
-                    families[f] += weight * left.table(scope, np.ones(1) if home is None else inner[home])
-        return Counts(families, log_evidence, impossible)
+                    families[f] += weights[i] * left.table(scope, np.ones(1) if home is None else inner[home])
+        return CountSums.of(families, log_evidence, weights)
 
     def score(self, states: NDArray[np.int32], evidence: Evidence) -> NDArray[np.float64]:
         """(n,) ln of the product of all factors, and of the weights of the evidence, at whole configurations."""

@@ -8,16 +8,17 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..base import Counts, CountSums
+from ..table import CountSums, Feed, Table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...plans.plan import Plan
+    from ..base import Backend
 
 class RowQueue:
     """Rows 0..n-1 of a table. Thread-safe.
@@ -114,14 +115,25 @@ class HeldParts(Protocol):
 
 
 class JoinedCases:
-    """A `jtgpu.backends.base.HeldCases`."""
+    """The `Feed` of a table that is held."""
     # held: sequence of HeldParts: One a device; together all parts
 
-    def __init__(self, plan: Plan, n_cases: int, held: Sequence[HeldParts]):
-        self._plan, self._n, self._held = plan, n_cases, list(held)
+    def __init__(self, plan: Plan, feed: Feed, held: Sequence[HeldParts]):
+        self._plan, self._feed, self._held = plan, feed, list(held)
         self._pool = ThreadPoolExecutor(len(held), "jtgpu-count") if len(held) > 1 else None
 
+    @property
+    def n(self) -> int:
+        return self._feed.n
+
+    def rows(self) -> NDArray[np.int32]:
+        return self._feed.rows()
+
+    def some(self, which: Any) -> Feed:
+        return self._feed.some(which)
+
     def sums(self) -> CountSums:
+        """Expected counts with the present numbers."""
         if self._pool is None:
             part_sums = [held.part_sums() for held in self._held]
         else:
@@ -130,7 +142,7 @@ class JoinedCases:
         total = np.zeros(sum(self._sizes()) + 2)
         for number in sorted(parts):
             total += parts[number]
-        return CountSums(self._families(total), float(total[-2]), int(total[-1]))
+        return CountSums(self._families(total), float(total[-2]), int(total[-1]), self.log_evidence)
 
     def _sizes(self) -> list[int]:
         plan = self._plan
@@ -157,19 +169,26 @@ class JoinedCases:
         return np.concatenate(places)
 
     def log_evidence(self) -> NDArray[np.float64]:
-        values = np.zeros(self._n)
+        """(B,) ln P(e) of each case as of the last `sums`; -inf if impossible."""
+        values = np.zeros(self.n)
         for held in self._held:
             held.write_log_evidence(values)
         return values
-
-    def counts(self) -> Counts:
-        """`sums` and `log_evidence` together."""
-        families = self.sums().families
-        log_evidence = self.log_evidence()
-        return Counts(families, log_evidence, np.isneginf(log_evidence))
 
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown()
         for held in self._held:
             held.close()
+
+
+def count(backend: Backend, table: Table[CountSums]) -> CountSums:
+    """Expected counts of a table that a device holds, or holds during the call."""
+    if isinstance(table.feed, JoinedCases):
+        return table.feed.sums()
+    held = backend.hold(table)
+    try:
+        counts = count(backend, held)
+        return counts._replace(each=counts.log_evidence)
+    finally:
+        held.feed.close()

@@ -8,7 +8,7 @@ have the square of a set's cells. Larger sets, and other backends, go to the CPU
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -17,18 +17,20 @@ from ...plans.clique_tree import interaction_graph
 from ...plans.compiler import build_plan
 from ...plans.plan import Plan
 from ...util.system import new_lock
-from ..base import Backend, BatchResult, ColumnResult, Counts, DeviceResult, Evidence, HeldCases, Result
+from ..base import Backend, Evidence, Result
+from ..table import COUNTS, ON_DEVICE, CountSums, DeviceCases, RowCases, Table
 from .delegating import DelegatingBackend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..base import Likelihood, Session, Tables
+    from ..base import Session
     from ..slices import SlicePasses
     from ..state_map import StateMap
 
     Factors = Sequence[NDArray[np.float64]]
 
+A = TypeVar("A")
 MOST_CELLS = 64  # of a set whose extended factor stays small
 
 
@@ -98,11 +100,6 @@ class SetFallback(DelegatingBackend):
         """(V+1,) first cell of each variable in a result."""
         return self._plan.posterior_ptr
 
-    @property
-    def tables(self) -> Tables:
-        """This object."""
-        return self
-
     def run_case(
         self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
     ) -> Result:
@@ -111,63 +108,40 @@ class SetFallback(DelegatingBackend):
         case = Evidence(self._states(evidence.state), evidence.likelihood)
         return self.other().run_case(case, self._targets(targets))
 
-    def run_batch(
-        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
-    ) -> BatchResult:
-        if self.takes(likelihood, targets):
-            return self.backend.tables.run_batch(states, likelihood, targets)
-        return self.other().tables.run_batch(self._states(states), likelihood, self._targets(targets))
+    def run(self, table: Table[A]) -> A:
+        if self.takes(table.likelihood, table.targets):
+            return self.backend.run(table)
+        if table.deliver is ON_DEVICE:
+            self._check_on_device(table)
+        answer: Any = self.other().run(self._widened(table))
+        if table.deliver is not COUNTS or not self._is_extended:
+            return cast("A", answer)
+        n_own = self._plan.n_factors - len(self._plan.sets)
+        families = list(answer.families[:n_own])
+        for cells in answer.families[n_own:]:
+            n = cells.shape[-1]
+            families.append(np.diagonal(cells.reshape(n, n)).reshape(cells.shape[:-1]).copy())
+        return cast("A", answer._replace(families=families))
 
-    def run_few(self, states: NDArray[np.int32], likelihood: Likelihood | None = None) -> BatchResult:
-        if self.takes(likelihood, None):
-            return self.backend.run_few(states, likelihood)
-        return self.run_batch(states, likelihood)
+    def _widened(self, table: Table[A]) -> Table[A]:
+        """The table as the other backend takes it: set variables are not observed."""
+        if table.deliver is not COUNTS:
+            table = table._replace(targets=self._targets(table.targets))
+        return table._replace(feed=RowCases(self._states(table.feed.rows()))) if self._is_extended else table
 
-    def run_columns(
-        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
-    ) -> ColumnResult:
-        if self.takes(None, targets):
-            return self.backend.tables.run_columns(variables, codes, targets)
-        return self.other().tables.run_columns(variables, codes, self._targets(targets))
-
-    def run_device(
-        self, states: Any, likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
-    ) -> DeviceResult:
-        if self.takes(likelihood, targets):
-            return self.backend.run_device(states, likelihood, targets)
+    def _check_on_device(self, table: Table[Any]) -> None:
         if not self._is_extended:
             raise BackendUnavailable(
                 f"answers with likelihoods or joints of several variables stay on a device only on a GPU, and for sets "
                 f"of up to {MOST_CELLS} configurations; use posteriors_batch"
             )
-        if not isinstance(states, np.ndarray):
+        if isinstance(table.feed, DeviceCases):
             raise BackendUnavailable(
                 "with likelihoods or joints of several variables, cases on a device are not read; pass an array"
             )
-        return self.other().run_device(self._states(states), likelihood, self._targets(targets))
 
-    def run_counts(
-        self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
-        likelihood: Likelihood | None = None,
-    ) -> Counts:  # fmt: skip
-        if self.takes(likelihood, None):
-            return self.backend.run_counts(states, weights, likelihood)
-        counts = self.other().run_counts(self._states(states), weights, likelihood)
-        if not self._is_extended:
-            return counts
-        n_own = self._plan.n_factors - len(self._plan.sets)
-        families = list(counts.families[:n_own])
-        for table in counts.families[n_own:]:
-            n = table.shape[-1]
-            families.append(np.diagonal(table.reshape(n, n)).reshape(table.shape[:-1]).copy())
-        return Counts(families, counts.log_evidence, counts.impossible)
-
-    def hold_cases(
-        self, states: NDArray[Any], weights: NDArray[np.float64] | None = None, likelihood: Likelihood | None = None
-    ) -> HeldCases:
-        if self.takes(likelihood, None):
-            return self.backend.hold_cases(states, weights, likelihood)
-        raise BackendUnavailable("cases with likelihoods of several variables are not held; use run_counts")
+    def hold(self, table: Table[CountSums]) -> Table[CountSums]:
+        return self.backend.hold(table) if self.takes(table.likelihood, None) else table
 
     def slices(self, *_: Any) -> SlicePasses | None:
         return self.backend.slices(self._plan, self._factors)

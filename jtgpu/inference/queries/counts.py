@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...backends.base import Counts, Evidence
+from ...backends.base import CountSums, Evidence, Table
 from ...backends.make import make
 from ...columns import as_array, is_tensor
 from ...errors import EvidenceError, ImpossibleEvidence, NetworkError, TableTooLarge, shown
@@ -139,16 +139,16 @@ def expected_counts(  # noqa: PLR0913
 def _counted(
     tree: CompiledModel, resolved: Intervened, states: NDArray[np.int32], weights: Floats,
     likelihood: Mapping[int, Floats],
-) -> Counts:  # fmt: skip
+) -> CountSums:  # fmt: skip
     """Counts by the backend of the tree if it is on a GPU with enough memory, otherwise on the CPU."""
     if not tree.whole:
-        return questions_of(tree, resolved.factors).run_counts(states, weights, likelihood)
+        return questions_of(tree, resolved.factors).run(Table.counts(states, weights, likelihood))
     if resolved.backend.capabilities.holds_cases:
         try:
-            return resolved.backend.run_counts(states, weights, likelihood)
+            return resolved.backend.run(Table.counts(states, weights, likelihood))
         except TableTooLarge as error:
             logging.getLogger("jtgpu").info("expected counts are made on the CPU: %s", error)
-    return host_backend(tree, resolved.factors).run_counts(states, weights, likelihood)
+    return host_backend(tree, resolved.factors).run(Table.counts(states, weights, likelihood))
 
 
 def host_backend(tree: CompiledModel, factors: Sequence[Floats]) -> Backend:
@@ -179,11 +179,12 @@ def counts_of_case(sweep: Sweep, factors: Sequence[Floats], case: Evidence) -> l
 def _counted_on_cluster(
     tree: CompiledModel, resolved: Intervened, cluster: Any, states: NDArray[np.int32], weights: Floats,
     likelihood: Mapping[int, Floats],
-) -> Counts:  # fmt: skip
+) -> CountSums:  # fmt: skip
     """Counts of parts of the table on a cluster, added in the order of the parts."""
     step = max(PART_CELLS // max(states.shape[1], 1), 1)
     parts = [slice(at, at + step) for at in range(0, len(states), step)] or [slice(0, 0)]
-    pieces = ([(states[p], weights[p], {v: w[p] for v, w in likelihood.items()})] for p in parts)
+    whole = Table.counts(states, weights, likelihood)
+    pieces = ([whole.some(p)] for p in parts)
     name = "reference" if tree.backend == "reference" else "cpu"
     workers = late_imports.cluster().ClusterCounts(cluster, tree.plan.whole, resolved.factors, name, pieces)
     try:
@@ -192,7 +193,7 @@ def _counted_on_cluster(
         workers.close()
     families = [np.sum(family, axis=0) for family in zip(*(one.families for one in counted), strict=True)]
     log_evidence = np.concatenate([one.log_evidence for one in counted])
-    return Counts(families, log_evidence, np.concatenate([one.impossible for one in counted]))
+    return CountSums.of(families, log_evidence, weights)
 
 
 # Sensitivity of a probability to every parameter of every CPT, from two passes over the tree.

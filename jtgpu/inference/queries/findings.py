@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...backends.table import Table
 from ...errors import EvidenceError, ImpossibleEvidence
 from ...util.arrays import Bools, Floats, Ints
 from ...util.text_table import record_repr
@@ -16,7 +17,7 @@ from ..results.rankings import Ranking
 from .information import TINY, kl_divergence
 
 if TYPE_CHECKING:
-    from ...backends.base import BatchResult
+    from ...backends.base import TableAnswer
     from ..compiled import CompiledModel
     from ..evidence import CaseEvidence, Findings
 
@@ -180,13 +181,13 @@ def subset_rows(known: BatchEvidence, cases: Ints, included: Bools) -> BatchEvid
     return replace(known, states=states, likelihood=weights)
 
 
-def run_rows(tree: CompiledModel, rows: BatchEvidence, targets: list[int]) -> BatchResult:
+def run_rows(tree: CompiledModel, rows: BatchEvidence, targets: list[int]) -> TableAnswer:
     """Results of cases without soft evidence."""
     backend = tree.intervened(rows.intervened).backend
-    return backend.run_batch(np.ascontiguousarray(rows.states, np.int32), rows.likelihood, targets)
+    return backend.run(Table.of(rows.states, rows.likelihood, targets))
 
 
-def log_small(tree: CompiledModel, rows: BatchEvidence, t: int, result: BatchResult) -> Floats:
+def log_small(tree: CompiledModel, rows: BatchEvidence, t: int, result: TableAnswer) -> Floats:
     """ln of the posteriors of t in the rows of a result that are too small for a number; -inf elsewhere."""
     small = np.full(result.posterior.shape, -np.inf)
     at, states = np.nonzero((result.posterior < TINY) & ~result.impossible[:, None])

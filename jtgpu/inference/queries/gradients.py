@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...backends.base import Evidence
+from ...backends.table import Table
 from ...columns import read_states
 from ...columns.arrow import number_array
 from ...errors import EvidenceError, NetworkError
@@ -126,7 +127,7 @@ class EvidenceFunction:
         """
         factors, known = self._read(cpts, likelihood)
         with self._numbers().using(factors) as backend:
-            result = backend.run_batch(known.states, known.likelihood, [])
+            result = backend.run(Table.of(known.states, known.likelihood, []))
         raise_if_impossible(self.tree, known, result.impossible, self._on_impossible)
         return result.log_evidence
 
@@ -138,7 +139,7 @@ class EvidenceFunction:
         factors, known = self._read(cpts, likelihood)
         numbers = [self.model.index(v) for v in targets]
         with self._numbers().using(factors) as backend:
-            result = backend.run_batch(known.states, known.likelihood, numbers)
+            result = backend.run(Table.of(known.states, known.likelihood, numbers))
         raise_if_impossible(self.tree, known, result.impossible, self._on_impossible)
         return self._split(result.posterior, numbers)
 
@@ -188,7 +189,7 @@ class EvidenceFunction:
             each, is_constant = _positive(each, known.states[:, v] >= 0)
             more = BatchEvidence(known.states, {**known.likelihood, v: known.likelihood.get(v, 1.0) * each})
             with self._numbers().using(factors) as backend:
-                posterior = backend.run_batch(known.states, known.likelihood, [v]).posterior
+                posterior = backend.run(Table.of(known.states, known.likelihood, [v])).posterior
             # mean of the weights: P(e, one more likelihood) / P(e)
             mean = np.where(is_constant, 0.0, (posterior * each).sum(axis=1))
             shares -= mean
@@ -250,9 +251,9 @@ class EvidenceFunction:
         """Derivatives of the weighted sum of ln P by some CPTs, and by all likelihoods."""
         targets = [*known.likelihood]
         with self._numbers().using(factors) as backend:
-            result = backend.run_batch(known.states, known.likelihood, targets)
+            result = backend.run(Table.of(known.states, known.likelihood, targets))
             weights = np.where(result.impossible, 0.0, weights)
-            counts = backend.run_counts(known.states, weights, known.likelihood).families if wanted else []
+            counts = backend.run(Table.counts(known.states, weights, known.likelihood)).families if wanted else []
             posteriors = dict(zip(targets, self._split(result.posterior, targets), strict=True))
             by_likelihood = {
                 v: _by_likelihood(backend, known, v, weights, (posteriors[v], result.log_evidence)) for v in targets
@@ -305,7 +306,7 @@ def _by_likelihood(
     rows, states = np.nonzero((given < TINY) & (weights != 0)[:, None])
     if len(rows):  # P(e) with the likelihood of this state alone, which is 1, over P(e)
         others = {u: w[rows] for u, w in known.likelihood.items()} | {v: np.eye(given.shape[1])[states]}
-        alone = backend.run_batch(known.states[rows], others, [])
+        alone = backend.run(Table.of(known.states[rows], others, []))
         with np.errstate(over="ignore"):  # inf: larger than any number
             each[rows, states] = weights[rows] * np.exp(alone.log_evidence - log_evidence[rows])
     return np.asarray(each)

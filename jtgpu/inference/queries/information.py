@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...backends.table import Table
 from ...errors import EvidenceError, ImpossibleEvidence
 from ...util.arguments import choice
 from ...util.arrays import Floats
@@ -127,7 +128,7 @@ class _TargetAndOthers:
         else:
             states = states[:1]
         weights = {v: np.tile(w, (len(states), 1)) for v, w in case.likelihood.items()}
-        result = resolved.backend.run_batch(np.ascontiguousarray(states, np.int32), weights, others)
+        result = resolved.backend.run(Table.of(states, weights, others))
         if result.impossible.all():
             tree.answer(resolved.backend.run_case, case, [])  # raises and names the evidence
             raise ImpossibleEvidence("the evidence has probability 0")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...backends.table import Table
 from ...errors import ImpossibleEvidence, TableTooLarge, format_bytes
 from ...model.discrete import DiscreteModel
 from ...plans.program import posterior_program
@@ -159,7 +160,7 @@ def _run(resolved: ResolvedEvidence, others: Sequence[int], rows: Ints, last: in
     states = np.tile(case.state, (len(rows), 1))
     states[:, others] = rows
     weights = {v: np.tile(w, (len(rows), 1)) for v, w in case.likelihood.items()}
-    result = resolved.backend.run_batch(np.ascontiguousarray(states, np.int32), weights, [last])
+    result = resolved.backend.run(Table.of(states, weights, [last]))
     return result.log_evidence, result.posterior
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from ...backends.base import DeviceResult, Evidence
+from ...backends.base import DeviceAnswer, Evidence, Table
 from ...backends.cpu.queries import CpuSweep
 from ...backends.reference import ReferenceSweep
 from ...backends.sweep import Sweep
@@ -229,19 +228,19 @@ def posteriors_batch(  # noqa: PLR0913
     known = read_known_cases(self.model.with_codes(codes), cases, likelihood, soft, do, self.plan.sets)
     sets = self.plan.sets
     wanted = with_sets(self.model, chosen, [sets.number(scope, "joint posterior") for scope in scopes])
-    tables = self.intervened(known.intervened).backend.tables
+    backend = self.intervened(known.intervened).backend
     reasons: Mapping[int, str] = {}
     if known.soft:
-        result, reasons = answer_cases(self.model, tables.run_batch, known, wanted)
+        result, reasons = answer_cases(self.model, backend, known, wanted)
     else:
         with naming_rows(known.table):
-            result = tables.run_batch(known.states, known.likelihood, wanted)
+            result = backend.run(Table.of(known.states, known.likelihood, wanted))
     if on_error == "error" and result.impossible.any():
         row = int(np.flatnonzero(result.impossible)[0])
         case = Evidence(known.states[row], {v: w[row] for v, w in known.likelihood.items()})
         raise ImpossibleEvidence(at_row(known.table, row, reasons.get(row) or self.impossible(case)))
     plain, arrays = sets.split(result.posterior, chosen, scopes)
-    result = replace(result, posterior=plain)
+    result = result._replace(posterior=plain)
     return CasePosteriors(self.model, result, chosen, known.table, Joints(self.model, arrays))
 
 
@@ -287,14 +286,14 @@ def posteriors_on_device(
     if is_on_device(cases):
         n = int(cast(Any, cases).shape[0])
         weights = read_weights(self.model, likelihood, n, sets)
-        result = backend.run_device(cases, weights, wanted)
+        result = backend.run(Table.on_device(cases, weights, wanted))
     else:
         known = read_known_cases(self.model.with_codes(codes), cases, likelihood, sets=sets)
-        result = backend.run_device(known.states, known.likelihood, wanted)
+        result = backend.run(Table.on_device(known.states, known.likelihood, wanted))
     if not scopes:
         return DevicePosteriors(self.model, result, chosen)
     at = sum(int(self.model.cardinality[v]) for v in (range(len(self.model)) if chosen is None else chosen))
-    plain = DeviceResult(result.posterior.columns(0, at), result.log_evidence)
+    plain = DeviceAnswer(result.posterior.columns(0, at), result.log_evidence)
     tables = {}
     for v in dict.fromkeys(numbers):
         cells = result.posterior.columns(at, at + sets.size(v))

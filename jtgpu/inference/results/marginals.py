@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...backends.base import BatchResult, without_rounding
+from ...backends.base import TableAnswer, without_rounding
 from ...columns import Table
 from ...model.discrete import DiscreteModel
 from ...util.arguments import check_keywords_of
@@ -255,7 +255,7 @@ class CasePosteriors(CaseResult, ByVariable["NDArray[np.float64]"]):
     def __init__(
         self,
         model: DiscreteModel,
-        result: BatchResult,
+        result: TableAnswer,
         targets: Sequence[int] | None = None,
         table: Table | None = None,
         joints: Joints[NDArray[np.float64]] | None = None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ...backends.base import BatchResult, DeviceResult
+from ...backends.base import DeviceAnswer, TableAnswer
 from ...errors import EvidenceError, ImpossibleEvidence, shown
 from ...model.discrete import DiscreteModel
 from ...util.text_table import configurations, counted, quoted
@@ -39,7 +39,7 @@ class DevicePosteriors(ByVariable[Any]):
     """
 
     def __init__(
-        self, model: DiscreteModel, result: DeviceResult, targets: Sequence[int] | None,
+        self, model: DiscreteModel, result: DeviceAnswer, targets: Sequence[int] | None,
         joints: Joints[Any] | None = None,
     ):  # fmt: skip
         self._model, self._labels = model, model.labels
@@ -63,7 +63,7 @@ class DevicePosteriors(ByVariable[Any]):
     def to_host(self) -> CasePosteriors:
         """Copy the answers to the host."""
         log_evidence = self.log_evidence.to_host()
-        result = BatchResult(self.flat.to_host(), log_evidence, np.isneginf(log_evidence))
+        result = TableAnswer(self.flat.to_host(), log_evidence, np.isneginf(log_evidence))
         joints = {scope: np.asarray(table) for scope, table in self._joints.tables.items()}
         return CasePosteriors(self._model, result, [*self._targets], None, Joints(self._model, joints))
 

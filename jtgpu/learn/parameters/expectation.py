@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ...backends.table import Table
 from ...columns.likelihoods import FIRST
 from ...errors import ImpossibleEvidence
 from ...inference.queries.counts import counting_backend
@@ -19,7 +20,7 @@ from .families import available_counts, family_scopes, network_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ...backends.base import Counts, HeldCases
+    from ...backends.base import CountSums
     from ...util.options import Order
 
 BACKENDS = ("auto", "cpu", "gpu", "reference")
@@ -75,7 +76,7 @@ class Expectation:
         self._plan = network_of(cases.model, tables).plan(order).whole
         self._name = "cpu" if name == "auto" else name
         self._backend = counting_backend(self._name, self._plan, tables, threads, devices)
-        self._held: list[list[list[HeldCases]]] | None = None  # of each block and part; see `_hold`
+        self._held: list[list[list[Table[CountSums]]]] | None = None  # of each block and part; see `_hold`
         self._none_impossible: dict[int, Bools] = {}
         self._remote: Any = None
 
@@ -90,8 +91,7 @@ class Expectation:
             parts_done = self._remotely(tables, parts)
         else:
             self._reload(tables)
-            run_counts = self._backend.run_counts
-            parts_done = ([run_counts(*piece) for piece in self._pieces(p)] for block in parts for p in block)
+            parts_done = ([*map(self._backend.run, self._pieces(p))] for block in parts for p in block)
         for block in parts:
             flags = [np.zeros(0, np.bool_)]
             for part in block:
@@ -115,14 +115,14 @@ class Expectation:
         for i, (block, parts) in enumerate(zip(self._cases.blocks, self._held, strict=True)):
             flags: list[Bools] = []
             for part, held in zip(block.parts(HELD_CELLS), parts, strict=True):
-                sums = [h.sums() for h in held]
+                sums = [*map(self._backend.run, held)]
                 for one in sums:
                     counts = [a + b for a, b in zip(counts, one.families[:n], strict=True)]
                     log_likelihood += one.log_likelihood
                 if any(one.n_impossible for one in sums):
                     flags.append(np.zeros(len(part.states), np.bool_))
-                    for rows, h in zip(self._split(part), held, strict=True):
-                        flags[-1][rows] = np.isneginf(h.log_evidence())
+                    for rows, one in zip(self._split(part), sums, strict=True):
+                        flags[-1][rows] = one.impossible
                 else:
                     flags.append(np.broadcast_to(np.False_, len(part.states)))
             impossible.append(self._joined(i, flags))
@@ -144,13 +144,12 @@ class Expectation:
             self._held.append([])
             for part in block.parts(HELD_CELLS):
                 self._held[-1].append([])
-                for states, weights, likelihood in self._pieces(part, narrow=True):
-                    self._held[-1][-1].append(self._backend.hold_cases(states, weights, likelihood))
+                self._held[-1][-1] += map(self._backend.hold, self._pieces(part))
 
     def _release(self) -> None:
         """Free what `_hold` stored."""
         for held in (h for parts in self._held or () for part in parts for h in part):
-            held.close()
+            held.feed.close()
         self._held = None
 
     def _reload(self, tables: Tables) -> None:
@@ -162,7 +161,7 @@ class Expectation:
     def evaluate_block(self, block: Block, tables: Tables) -> Evaluation:
         """Expected counts of some rows."""
         self._reload(tables)
-        return self._combined(block, [self._backend.run_counts(*piece) for piece in self._pieces(block)])
+        return self._combined(block, [*map(self._backend.run, self._pieces(block))])
 
     def complete_counts(self) -> Tables:
         """Counts of each family over the rows in which it is complete."""
@@ -219,12 +218,12 @@ class Expectation:
             self._remote.close()
             self._remote = None
 
-    def _remotely(self, tables: Tables, parts: Sequence[Sequence[Block]]) -> Iterator[list[Counts]]:
+    def _remotely(self, tables: Tables, parts: Sequence[Sequence[Block]]) -> Iterator[list[CountSums]]:
         """Counts of the pieces of each part, on a cluster."""
         if self._remote is None:
             pieces = ([*self._pieces(p)] for block in parts for p in block)
             self._remote = late_imports.cluster().ClusterCounts(self._cluster, self._plan, tables, self._name, pieces)
-        coming: Iterator[list[Counts]] = self._remote.count(tables)
+        coming: Iterator[list[CountSums]] = self._remote.count(tables)
         return coming
 
     def _split(self, part: Block) -> list[Ints | slice]:
@@ -236,19 +235,17 @@ class Expectation:
                 return [np.flatnonzero(~soft), np.flatnonzero(soft)]
         return [slice(None)]
 
-    def _pieces(self, part: Block, *, narrow: bool = False) -> Iterator[Any]:
-        """States, weights and likelihoods of each call; `narrow`: states in the type in which they are stored."""
+    def _pieces(self, part: Block) -> Iterator[Table[CountSums]]:
+        """The table of each call; states in the type in which they are stored."""
         for rows in self._split(part):
             states: NDArray[Any] = part.states[rows]
             likelihood: dict[int, Floats] = {}
             if not isinstance(rows, slice):
                 assert self._cases.source.cells is not None
                 states, likelihood = self._cases.source.cells.decode(states)
-            if not narrow:
-                states = np.ascontiguousarray(states, np.int32)
-            yield states, np.ascontiguousarray(part.weights[rows]), likelihood
+            yield Table.counts(states, np.ascontiguousarray(part.weights[rows]), likelihood)
 
-    def _combined(self, part: Block, counts: Sequence[Counts]) -> Evaluation:
+    def _combined(self, part: Block, counts: Sequence[CountSums]) -> Evaluation:
         """The counts of the pieces of a part, added."""
         n = len(self._cases.model)
         log_evidence, dead = np.zeros(len(part.states)), np.zeros(len(part.states), np.bool_)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...backends.base import Evidence
+from ...backends.table import Table
 from ...errors import NetworkError, TableTooLarge, closest, format_bytes
 from ...inference.queries.counts import counting_backend
 from ...interop import from_pgmpy, from_pyagrum
@@ -213,7 +214,7 @@ def expected_prior_counts(network: BayesianNetwork, sample_size: float) -> Table
     backend = counting_backend("cpu", network.plan().whole, tables, 1)
     try:
         nothing = Evidence.none(len(network)).state[None, :]
-        return backend.run_counts(nothing, np.array([sample_size])).families
+        return backend.run(Table.counts(nothing, np.array([sample_size]))).families
     finally:
         backend.close()
 

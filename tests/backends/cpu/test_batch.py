@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu.backends.cpu import batch, costs
 from jtgpu.backends.cpu.batch import rows_by_pattern
+from jtgpu.backends.table import Table
 from jtgpu.model.network import BayesianNetwork
 from tests.conftest import ROOT
 from tests.support.examples import examples
@@ -176,7 +177,7 @@ def test_rows_of_one_pattern_run_one_by_one_where_that_is_quicker(monkeypatch: p
         with net.compile("cpu", threads=1) as tree:
             table = batch.CaseTable(tree.intervened(()).backend.backend.runner, states, {}, None)  # type: ignore[attr-defined]
             chosen.append([g.lanes for g in batch.group_rows(table, by_row=True)])
-            answer = tree.intervened(()).backend.backend.run_batch(states)  # type: ignore[attr-defined]
+            answer = tree.intervened(()).backend.backend.run(Table.of(states))  # type: ignore[attr-defined]
             chosen.append(answer)
     assert (chosen[0], chosen[2]) == ([0], [8])
     np.testing.assert_allclose(chosen[1].posterior, chosen[3].posterior, atol=1e-12)

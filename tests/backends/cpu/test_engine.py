@@ -18,6 +18,7 @@ from jtgpu.backends.cpu import Cpu, engine, parallel, programs, runner
 from jtgpu.backends.cpu.costs import splittable, threads_of
 from jtgpu.backends.cpu.engine import warm_up
 from jtgpu.backends.cpu.records import FIRST_LOOP, LENGTH, LISTED, SPARSE, Records
+from jtgpu.backends.table import Table
 from jtgpu.backends.wrappers.pattern_cache import PatternCache
 from jtgpu.backends.wrappers.questions import CheaperQuestions
 from jtgpu.formats import bundled
@@ -370,7 +371,7 @@ def test_zeros_that_are_left_out_change_nothing(data: st.DataObject) -> None:
             expected = oracle.log_evidence(model, weights)
             row = np.full(len(model), -1, np.int32)
             row[list(states)] = list(states.values())
-            batch = backend.run_batch(np.tile(row, (20, 1)), {v: np.tile(w, (20, 1)) for v, w in soft.items()})
+            batch = backend.run(Table.of(np.tile(row, (20, 1)), {v: np.tile(w, (20, 1)) for v, w in soft.items()}))
             assert batch.impossible.all() == batch.impossible.any() == (expected == -math.inf)
             if expected == -math.inf:
                 with pytest.raises(errors.ImpossibleEvidence):

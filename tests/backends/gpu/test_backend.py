@@ -11,6 +11,7 @@ import pytest
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu
+from jtgpu.backends.table import Table
 from jtgpu.device.context import Device
 from jtgpu.errors import ImpossibleEvidence, JtgpuError
 from tests.backends.gpu.engines import tables
@@ -47,7 +48,7 @@ def test_reloaded_numbers_give_the_answers_of_a_new_backend(
     plan = net.plan("min-fill", cache=False).plan
     backend = gpu.prepare(plan, tables(net), **options)
     table = np.where(np.random.default_rng(2).random((40, len(net))) < 0.2, 0, -1).astype(np.int32)
-    backend.run_batch(table)
+    backend.run(Table.of(table))
     for factors in (perturbed(tables(net), 1), perturbed(tables(net), 2), tables(net)):
         for case in cases(len(net), plan.cardinality):
             backend.run_case(case) if not case.state.max() >= 0 else None
@@ -63,7 +64,7 @@ def test_reloaded_numbers_give_the_answers_of_a_new_backend(
             got = backend.run_case(case)
             np.testing.assert_array_equal(got.posterior, expected.posterior)
             assert got.log_evidence == expected.log_evidence
-        np.testing.assert_array_equal(backend.run_batch(table).posterior, fresh.run_batch(table).posterior)
+        np.testing.assert_array_equal(backend.run(Table.of(table)).posterior, fresh.run(Table.of(table)).posterior)
         fresh.close()
     with pytest.raises(ValueError, match="same shapes"):
         backend.reload(tables(net)[1:])

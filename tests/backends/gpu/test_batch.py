@@ -26,10 +26,11 @@ from jtgpu.backends.gpu.batch import tiling as batch_tiles
 from jtgpu.backends.gpu.batch.buffers import Buffers, Chunk, answers_to_rows, enter_evidence
 from jtgpu.backends.gpu.batch.codegen import generate_kernels
 from jtgpu.backends.gpu.batch.sparsity import count_products, find_sparsity
-from jtgpu.backends.gpu.batch.table import ColumnTable, RowTable, Targets, scale_weights
+from jtgpu.backends.gpu.batch.table import ColumnJob, RowJob, Targets, scale_weights
 from jtgpu.backends.gpu.lower import MOST_SUM, Loop, lowered, offsets, split_sums
 from jtgpu.backends.gpu.program import layout
 from jtgpu.backends.gpu.program.records import NONE
+from jtgpu.backends.table import ColumnCases, Table
 from jtgpu.backends.wrappers.row_queue import RowQueue
 from jtgpu.device import nvcc
 from jtgpu.device.context import Device
@@ -69,7 +70,7 @@ def answers(
     engine: batch.BatchEngine, states: np.ndarray, soft: dict[int, np.ndarray], targets: list[int] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Posteriors and ln P(e) of every row, equal rows included; NaN or -inf where float32 lost P(e)."""
-    table = RowTable.read(states, soft or None, Targets.of(engine.plan, targets), engine.plan.cardinality, 1.0)
+    table = RowJob.read(Table.of(states, soft or None), Targets.of(engine.plan, targets), engine.plan.cardinality, 1.0)
     engine.answer(table, RowQueue(table.n))
     posterior = table.posterior.copy()
     posterior[np.isneginf(table.log_evidence)] = 0.0
@@ -221,16 +222,16 @@ def test_equal_rows_are_merged() -> None:
     rng = np.random.default_rng(1)
     few = rng.integers(-1, 2, (5, 3), np.int32)
     pick = rng.integers(0, 5, 3000)
-    table = RowTable.read(few[pick], None, EVERY, CARD, 0.5)
+    table = RowJob.read(Table.of(few[pick], None), EVERY, CARD, 0.5)
     assert table.kind is not None
     assert table.n <= 5
     np.testing.assert_array_equal(table.states[table.kind], few[pick])
     soft = {1: rng.random((3000, 3))}  # all different: no rows are equal
-    table = RowTable.read(few[pick], soft, EVERY, CARD, 0.0)
+    table = RowJob.read(Table.of(few[pick], soft), EVERY, CARD, 0.0)
     assert table.kind is None
     assert table.n == 3000
     soft = {1: soft[1][pick]}
-    table = RowTable.read(few[pick], soft, EVERY, CARD, 0.0)
+    table = RowJob.read(Table.of(few[pick], soft), EVERY, CARD, 0.0)
     assert table.kind is not None
     assert table.n == 5
     np.testing.assert_array_equal(table.weights.values[table.kind], scale_weights(soft, 3000, CARD).values)
@@ -239,7 +240,7 @@ def test_equal_rows_are_merged() -> None:
 def test_equal_columns_are_merged() -> None:
     rng = np.random.default_rng(1)
     codes = rng.integers(-1, 2, (3, 5)).astype(np.int8)[:, rng.integers(0, 5, 3000)]
-    table = ColumnTable.read([0, 1, 2], codes, EVERY, 3, 0.5)
+    table = ColumnJob.read(ColumnCases([0, 1, 2], codes, 3), EVERY, 0.5)
     assert table.kind is not None
     assert table.n <= 5
     np.testing.assert_array_equal(table.codes[:, table.kind], codes)
@@ -248,12 +249,12 @@ def test_equal_columns_are_merged() -> None:
     found = table.result()
     np.testing.assert_array_equal(found.log_evidence, table.kind)
     np.testing.assert_array_equal(found.posterior[1], np.where(table.kind == 1, 0.0, table.kind + 0.5))
-    assert ColumnTable.read([0, 1, 2], codes, EVERY, 3, 1.0).kind is None  # a search that cannot pay
+    assert ColumnJob.read(ColumnCases([0, 1, 2], codes, 3), EVERY, 1.0).kind is None  # a search that cannot pay
 
 
 def test_different_rows_stay_as_they_are() -> None:
     states = np.arange(64, dtype=np.int32).reshape(-1, 1)
-    table = RowTable.read(states, None, EVERY, np.array([64]), 0.0)
+    table = RowJob.read(Table.of(states, None), EVERY, np.array([64]), 0.0)
     assert table.kind is None
     np.testing.assert_array_equal(table.states, states)
     assert table.weights.first.tolist() == [NONE]
@@ -273,7 +274,7 @@ def test_weights_are_scaled_by_powers_of_two() -> None:
 
 def test_float32_recomputes_what_it_lost() -> None:
     """Rows whose ln P(e) is not finite are answered again, and only those."""
-    table = RowTable.read(np.arange(12, dtype=np.int32).reshape(4, 3), None, EVERY, CARD, 1.0)
+    table = RowJob.read(Table.of(np.arange(12, dtype=np.int32).reshape(4, 3), None), EVERY, CARD, 1.0)
     table.posterior[:], table.log_evidence[:] = 0.5, [-1.0, np.nan, -np.inf, -2.0]
 
     def again(part: Any) -> None:
@@ -300,9 +301,9 @@ def test_repeated_targets() -> None:
 
 def test_tables_of_another_shape() -> None:
     with pytest.raises(EvidenceError, match="shape"):
-        RowTable.read(np.zeros((2, 2), np.int32), None, EVERY, CARD, 0.0)
+        RowJob.read(Table.of(np.zeros((2, 2), np.int32), None), EVERY, CARD, 0.0)
     with pytest.raises(EvidenceError, match="shape"):
-        ColumnTable.read([0], np.zeros((3, 2), np.int8), EVERY, 3, 0.0)
+        ColumnJob.read(ColumnCases([0], np.zeros((3, 2), np.int8), 3), EVERY, 0.0)
 
 
 @needs_compiler
@@ -330,7 +331,7 @@ def test_columns_are_scattered(dtype: Any) -> None:
 def test_columns_are_copied_in_and_out() -> None:
     rng = np.random.default_rng(4)
     codes = rng.integers(-1, 2, (3, 1000)).astype(np.int8)
-    cases = ColumnTable([2, 0, 1], codes, Targets([0, 1, 3], 6, None), 4)
+    cases = ColumnJob([2, 0, 1], codes, Targets([0, 1, 3], 6, None), 4)
     host = cases.host_chunk(320, lambda cells, dtype: np.zeros(cells, dtype))
     assert cases.state_bytes == 3
     posterior, log_evidence = rng.random((6, 1000)), np.where(rng.random(1000) < 0.1, -np.inf, -1.0)
@@ -351,7 +352,7 @@ def test_columns_are_copied_in_and_out() -> None:
 def test_rows_behind_a_chunk_are_the_last_one() -> None:
     """Rows that observe nothing would take a warp a case longest."""
     states = np.arange(15, dtype=np.int32).reshape(5, 3)
-    table = RowTable(states, scale_weights(None, 5, np.array([2, 2, 2])), Targets([0], 2, None))
+    table = RowJob(Table.of(states), states, scale_weights(None, 5, np.array([2, 2, 2])), Targets([0], 2, None))
     host = table.host_chunk(32, lambda cells, dtype: np.full(cells, -7, dtype))
     table.fill(host, 1, 4, 32)
     np.testing.assert_array_equal(host.states[:3], states[1:4])
@@ -364,7 +365,7 @@ def test_chunks_are_whole_waves_or_even(n: int, most: int, wave: int) -> None:
     """As large as allowed and never larger; whole waves if one fits."""
     device: Any = SimpleNamespace(free_memory=lambda: 1 << 36)
     buffers = Buffers(device, [])
-    table = ColumnTable([0], np.zeros((1, n), np.int8), Targets(list(range(8)), 16, None), 8)
+    table = ColumnJob([0], np.zeros((1, n), np.int8), Targets(list(range(8)), 16, None), 8)
     program: Any = SimpleNamespace(case_bytes=1000, most_cases=most, wave=wave)
     size, full = buffers.chunk_size(program, table, n)
     assert size % 32 == 0
@@ -379,9 +380,9 @@ def test_chunks_are_whole_waves_or_even(n: int, most: int, wave: int) -> None:
 
 def test_columns_of_any_integers() -> None:
     small = np.zeros((1, 2), np.int8)
-    assert ColumnTable.read([0], small, EVERY, 3, 1.0).codes is small
-    assert ColumnTable.read([0], small.astype(np.int64), EVERY, 3, 1.0).codes.dtype == np.int32
-    assert ColumnTable.read([], np.zeros((0, 5), np.int8), EVERY, 3, 1.0).n == 5
+    assert ColumnJob.read(ColumnCases([0], small, 3), EVERY, 1.0).codes is small
+    assert ColumnJob.read(ColumnCases([0], small.astype(np.int64), 3), EVERY, 1.0).codes.dtype == np.int32
+    assert ColumnJob.read(ColumnCases([], np.zeros((0, 5), np.int8), 3), EVERY, 1.0).n == 5
 
 
 @pytest.mark.slow
@@ -634,19 +635,19 @@ def test_a_smaller_table_runs_fewer_blocks(emulated_gpu: Device, monkeypatch: py
     monkeypatch.setattr(batch_tables.RecordProgram, "queue", recorded)
     monkeypatch.setattr(batch, "GENERATED_FLOPS", -1)
     with closing(batch.BatchEngine(plan, tables(model), emulated_gpu)) as engine:
-        whole, expected = engine.run_batch(states, soft), engine.run_batch(states[:330], few)
+        whole, expected = engine.run(Table.of(states, soft)), engine.run(Table.of(states[:330], few))
         (slot,) = engine._buffers._slots
         for case_us, n in ((math.inf, [352]), (0.0, [])):
             slot.kernels.case_us = case_us
             queued.clear()
-            found = engine.run_batch(states[:330], few)
+            found = engine.run(Table.of(states[:330], few))
             assert queued == n
             np.testing.assert_array_equal(found.posterior, expected.posterior)
             np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
         np.testing.assert_array_equal(expected.posterior, whole.posterior[:330])
         with emulated_gpu.active():
             slot.kernels._capture(64)
-        np.testing.assert_array_equal(engine.run_batch(states[:330], few).posterior, expected.posterior)
+        np.testing.assert_array_equal(engine.run(Table.of(states[:330], few)).posterior, expected.posterior)
         assert queued == [64, 352]
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.backends.base import Counts
 from jtgpu.backends.gpu.backend import Gpu
 from jtgpu.backends.gpu.counts import engine, generated, held
 from jtgpu.backends.make import make
+from jtgpu.backends.table import CountSums, Table
 from jtgpu.device.context import Device, device_numbers
 from jtgpu.errors import BackendUnavailable, JtgpuError, TableTooLarge
 from jtgpu.learn import fit
@@ -51,7 +51,7 @@ def two_at_most() -> list[int]:
     return device_numbers("all")[:2]
 
 
-def close(found: Counts, expected: Counts) -> None:
+def close(found: CountSums, expected: CountSums) -> None:
     np.testing.assert_array_equal(found.impossible, expected.impossible)
     for mine, theirs in zip(found.families, expected.families, strict=True):
         assert mine.shape == theirs.shape
@@ -78,8 +78,8 @@ def test_counts_agree_with_the_definition(n: int, kernels: str, gpu: Device) -> 
     with closing(make("gpu", *planned(net), replan=False, single=False)) as backend:
         assert isinstance(backend, Gpu)
         for given in ({}, soft):
-            expected = backend_of(net, "reference").run_counts(states, weights, given)
-            close(backend.run_counts(states, weights, given), expected)
+            expected = backend_of(net, "reference").run(Table.counts(states, weights, given))
+            close(backend.run(Table.counts(states, weights, given)), expected)
         assert not n or backend.counting.kind == kernels
 
 
@@ -91,7 +91,7 @@ def test_counts_of_a_real_network_by_records(
     net = bundled(name)
     states = random_states(net, 40, 0.8, 5)
     with closing(make("gpu", *planned(net), replan=False, single=False)) as backend:
-        close(backend.run_counts(states), backend_of(net, "cpu").run_counts(states))
+        close(backend.run(Table.counts(states)), backend_of(net, "cpu").run(Table.counts(states)))
 
 
 def test_the_same_bits_for_any_chunks_and_devices(
@@ -108,8 +108,8 @@ def test_the_same_bits_for_any_chunks_and_devices(
         monkeypatch.setattr(engine, "SCRATCH_BYTES", scratch)  # 1: one block a chunk
         monkeypatch.setattr(held, "HELD_SHARE", share)  # below 0: no rows stay on the device
         with closing(make("gpu", *planned(net), replan=False, single=False, devices=devices)) as backend:
-            found += [backend.run_counts(states, weights), backend.run_counts(states, weights)]
-    close(found[0], backend_of(net, "reference").run_counts(states, weights))
+            found += [backend.run(Table.counts(states, weights)), backend.run(Table.counts(states, weights))]
+    close(found[0], backend_of(net, "reference").run(Table.counts(states, weights)))
     for other in found[1:]:
         assert_same(found[0], other)
 
@@ -122,12 +122,12 @@ def test_cases_outside_of_a_doubles_range_are_counted_by_records(
     tables = [t * 1e-200 if f < 2 else t for f, t in enumerate(tables)]
     states, weights = random_states(net, 90, 0.3, 6), np.random.default_rng(5).random(90)
     with closing(make("gpu", plan, tables, replan=False, single=False)) as backend:
-        found = backend.run_counts(states, weights)
+        found = backend.run(Table.counts(states, weights))
         assert isinstance(backend, Gpu)
         assert {"plain", "tables"} == set(backend.counting._made)
     scaled = backend_of(net, "cpu")
     scaled.reload(tables)
-    close(found, scaled.run_counts(states, weights))
+    close(found, scaled.run(Table.counts(states, weights)))
 
 
 @pytest.mark.parametrize("zeros_too", [False, True])
@@ -136,12 +136,12 @@ def test_held_cases_follow_new_numbers(zeros_too: bool, kernels: str, gpu: Devic
     states = random_states(net, 100, 0.3, 4).astype(np.int8)
     with closing(make("gpu", *planned(net), replan=False, single=False)) as backend:
         assert isinstance(backend, Gpu)
-        cases = backend.hold_cases(states)
+        cases: Any = backend.hold(Table.counts(states)).feed
         made = None
         for seed in range(3):
             changed = other_numbers(net, seed, zeros_too)
             backend.reload([f.table for f in model_factors(changed)])
-            expected = backend_of(changed, "reference").run_counts(states.astype(np.int32))
+            expected = backend_of(changed, "reference").run(Table.counts(states.astype(np.int32)))
             sums = cases.sums()
             for mine, theirs in zip(sums.families, expected.families, strict=True):
                 np.testing.assert_allclose(mine, theirs, atol=1e-11)
@@ -160,11 +160,11 @@ def test_too_little_memory(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None
     net = two_parts()
     with closing(make("gpu", *planned(net), replan=False, single=False)) as backend:
         with pytest.raises(TableTooLarge, match=r"expected counts of 1024 cases take .* backend='cpu'"):
-            backend.run_counts(random_states(net, 10, 0.3, 1))
+            backend.run(Table.counts(random_states(net, 10, 0.3, 1)))
         monkeypatch.undo()
-        assert backend.run_counts(random_states(net, 10, 0.3, 1)).impossible.shape == (10,)
+        assert backend.run(Table.counts(random_states(net, 10, 0.3, 1))).impossible.shape == (10,)
     with pytest.raises(JtgpuError, match="closed"):
-        backend.run_counts(random_states(net, 10, 0.3, 1))
+        backend.run(Table.counts(random_states(net, 10, 0.3, 1)))
 
 
 def test_without_a_compiler_records_count(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def test_without_a_compiler_records_count(gpu: Device, monkeypatch: pytest.Monke
     states = random_states(net, 10, 0.3, 1)
     with closing(make("gpu", *planned(net), replan=False, single=False)) as backend:
         assert isinstance(backend, Gpu)
-        close(backend.run_counts(states), backend_of(net, "reference").run_counts(states))
+        close(backend.run(Table.counts(states)), backend_of(net, "reference").run(Table.counts(states)))
         assert backend.counting.kind == "tables"
 
 

@@ -20,11 +20,12 @@ from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import host
 from jtgpu.backends.gpu.backend import Gpu
-from jtgpu.backends.gpu.batch.table import RowTable, Targets
+from jtgpu.backends.gpu.batch.table import RowJob, Targets
 from jtgpu.backends.gpu.counts import generated
 from jtgpu.backends.gpu.counts import warps as count_warps
 from jtgpu.backends.gpu.host import Host
 from jtgpu.backends.make import make
+from jtgpu.backends.table import Table
 from jtgpu.device.context import Device
 from jtgpu.errors import ImpossibleEvidence, TableTooLarge
 from jtgpu.model.markov import MarkovNetwork
@@ -100,9 +101,9 @@ def test_probabilities_of_two_to_the_minus_ten_thousand(gpu: Device) -> None:
 def test_the_kernels_are_wrong_without_this(gpu: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Host, "least", lambda *_, **__: -math.inf)
     with backend_of(naive_bayes()) as backend:
-        found = backend.run_batch(rows_of(300, FIRSTS)).posterior
+        found = backend.run(Table.of(rows_of(300, FIRSTS))).posterior
         assert found[0, 0] == 0.0
-        assert backend.run_counts(rows_of(300, FIRSTS[:1])).families[0][0] == 0.0
+        assert backend.run(Table.counts(rows_of(300, FIRSTS[:1]))).families[0][0] == 0.0
 
 
 @pytest.mark.parametrize(("dtype", "warps"), [("float64", False), *slow(("float64", True), ("float32", False))])
@@ -111,11 +112,11 @@ def test_tables_by_rows_and_columns(gpu: Device, dtype: str, warps: bool) -> Non
     soft = {5: np.array([[1.0, 1.0]] * 5 + [[3e300, 1e-290], [1e-300, 1e-300]])}
     with always() if warps else pytest.MonkeyPatch.context(), backend_of(naive_bayes(), dtype=dtype) as backend:
         for targets in (None, [0], [3, 0, 0]):
-            found, at = backend.run_batch(rows, None, targets), 0 if targets != [3, 0, 0] else 4
+            found, at = backend.run(Table.of(rows, None, targets)), 0 if targets != [3, 0, 0] else 4
             assert_right(found.posterior[:, at : at + 2], found.log_evidence, dtype)
-        columns = backend.run_columns(range(1, 301), rows[:, 1:].T.astype(np.int8), [0])
+        columns = backend.run(Table.by_columns(range(1, 301), rows[:, 1:].T.astype(np.int8), 301, [0]))
         assert_right(columns.posterior.T, columns.log_evidence, dtype)
-        weighed = backend.run_batch(rows, soft, [0])
+        weighed = backend.run(Table.of(rows, soft, [0]))
         definition = reference.prepare(*planned(naive_bayes()))
         for i in range(len(FIRSTS)):
             right = definition.run_case(Evidence(rows[i], {5: soft[5][i]}))
@@ -127,15 +128,15 @@ def test_tables_by_rows_and_columns(gpu: Device, dtype: str, warps: bool) -> Non
 def test_answers_that_stay_on_the_device(gpu: Device) -> None:
     rows, net = rows_of(300, FIRSTS), naive_bayes()
     soft = np.array([[0.5, 0.25]] * 6 + [[1.0, 2.0**-900]])
-    right = make("cpu", *planned(net)).run_batch(rows, {5: soft})
+    right = make("cpu", *planned(net)).run(Table.of(rows, {5: soft}))
     with backend_of(net) as backend, on_device(gpu, rows) as address:
         for states in (rows, Exchanged(address, rows)):
-            found = backend.run_device(states, None, [0])
+            found = backend.run(Table.on_device(states, None, [0]))
             assert_right(found.posterior.to_host(), found.log_evidence.to_host())
-            found = backend.run_device(states, {5: soft}, [3, 0])
+            found = backend.run(Table.on_device(states, {5: soft}, [3, 0]))
             np.testing.assert_allclose(found.posterior.to_host()[:, 2:], right.posterior[:, :2], atol=1e-12)
             np.testing.assert_allclose(found.log_evidence.to_host(), right.log_evidence, rtol=1e-12)
-        ordinary = backend.run_device(rows[3:5], None, [0])  # nothing is left of the calls before
+        ordinary = backend.run(Table.on_device(rows[3:5], None, [0]))  # nothing is left of the calls before
         np.testing.assert_allclose(ordinary.posterior.to_host(), [[1.0, 0.0], [0.0, 1.0]], atol=1e-12)
 
 
@@ -151,8 +152,8 @@ def test_expected_counts(gpu: Device, kind: str, monkeypatch: pytest.MonkeyPatch
     definition = make("cpu", *planned(net))
     with backend_of(net, single=False) as backend:
         for likelihood in (None, soft):
-            right = definition.run_counts(rows, weights, likelihood)
-            held = backend.hold_cases(rows, weights, likelihood)
+            right = definition.run(Table.counts(rows, weights, likelihood))
+            held: Any = backend.hold(Table.counts(rows, weights, likelihood)).feed
             for _ in range(2):
                 found = held.sums()
                 for mine, theirs in zip(found.families, right.families, strict=True):
@@ -162,10 +163,10 @@ def test_expected_counts(gpu: Device, kind: str, monkeypatch: pytest.MonkeyPatch
             assert kind in {kernels.kind for kernels in backend.counting._made.values()}
             held.close()
         other = [np.full(f.shape, 0.5) for f in tables(net)]
-        held = backend.hold_cases(rows, weights)
+        held = backend.hold(Table.counts(rows, weights)).feed
         backend.reload(other)
         definition.reload(other)
-        right = definition.run_counts(rows, weights)
+        right = definition.run(Table.counts(rows, weights))
         np.testing.assert_allclose(held.sums().families[0], right.families[0], atol=1e-11)
         held.close()
 
@@ -173,9 +174,9 @@ def test_expected_counts(gpu: Device, kind: str, monkeypatch: pytest.MonkeyPatch
 def test_several_devices(gpu: Device) -> None:
     rows = rows_of(300, FIRSTS)
     with backend_of(naive_bayes(), devices=two_at_most()) as backend:
-        found = backend.run_batch(rows, None, [0])
+        found = backend.run(Table.of(rows, None, [0]))
         assert_right(found.posterior, found.log_evidence)
-        counts = backend.run_counts(rows)
+        counts = backend.run(Table.counts(rows))
         right = np.sum([expected(300, 1e-4, k)[0] for k in FIRSTS], axis=0)
         np.testing.assert_allclose(counts.families[0], right, rtol=1e-11)
 
@@ -206,8 +207,8 @@ def test_tiny_entries_agree_with_the_definition(gpu: Device, data: st.DataObject
     states = np.where(rng.random((12, len(model))) < 0.6, rng.integers(0, card, (12, len(model))), -1).astype(np.int32)
     definition = reference.prepare(plan, factors)
     backends = [make("gpu", plan, factors, replan=False, **o) for o in ({}, {"engine": "levels"}, {"dtype": "float32"})]
-    answers = [backend.run_batch(states) for backend in backends]
-    counts = backends[0].run_counts(states)
+    answers = [backend.run(Table.of(states)) for backend in backends]
+    counts = backends[0].run(Table.counts(states))
     for i, row in enumerate(states):
         try:
             right = definition.run_case(Evidence(row))
@@ -225,7 +226,7 @@ def test_tiny_entries_agree_with_the_definition(gpu: Device, data: st.DataObject
                 np.testing.assert_allclose(posterior, right.posterior, atol=bound)
                 assert log_evidence == pytest.approx(right.log_evidence, rel=bound, abs=10 * bound)
         assert counts.log_evidence[i] == pytest.approx(right.log_evidence, rel=1e-12, abs=1e-11)
-    expected_counts = definition.run_counts(states)
+    expected_counts = definition.run(Table.counts(states))
     for mine, theirs in zip(counts.families, expected_counts.families, strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-11)
     for backend in backends:
@@ -239,7 +240,7 @@ def test_ordinary_rows_stay_on_the_device(name: str) -> None:
     plan, factors = planned(net)
     of = Host(plan, factors)
     rows = net.compile("cpu").sample(50, seed=1).states
-    log_evidence = make("cpu", plan, factors).run_batch(rows).log_evidence
+    log_evidence = make("cpu", plan, factors).run(Table.of(rows)).log_evidence
     assert of._upper == 0.0
     assert of.least() < -930
     assert of.least() >= of.least(exactly=True) - 60
@@ -256,7 +257,7 @@ def test_networks_without_conditional_tables() -> None:
     assert of._upper > 60
     assert of.is_right(59 * math.log2(10))
     rows = np.random.default_rng(1).integers(0, 2, (20, 60)).astype(np.int32)
-    assert not len(of.lost(make("cpu", plan, factors).run_batch(rows).log_evidence))
+    assert not len(of.lost(make("cpu", plan, factors).run(Table.of(rows)).log_evidence))
     assert len(of.lost(np.array([-3000.0, math.nan, 0.0]))) == 2
     huge = Host(plan, [1e200 * f for f in factors])  # divided by what they have in common, they are the same
     more = 59 * 200 * math.log2(10)
@@ -267,9 +268,9 @@ def test_rows_of_proportional_weights_have_their_own_probability(gpu: Device) ->
     net = bundled("asia")
     rows, soft = np.full((40, len(net)), -1, np.int32), {2: np.tile([[0.5, 0.25], [1.0, 0.5]], (20, 1))}
     with backend_of(net) as backend:
-        found = backend.run_batch(rows, soft)
+        found = backend.run(Table.of(rows, soft))
     np.testing.assert_allclose(np.diff(found.log_evidence)[::2], math.log(2.0), rtol=1e-12)
-    table = RowTable.read(rows, soft, Targets.of(backend.maker.plan, None), backend.maker.plan.cardinality, 0.0)
+    table = RowJob.read(Table.of(rows, soft), Targets.of(backend.maker.plan, None), backend.maker.plan.cardinality, 0.0)
     assert table.n == 2
 
 
@@ -278,6 +279,6 @@ def test_an_error_says_that_the_hosts_memory_is_too_small(gpu: Device, monkeypat
     monkeypatch.setattr(host, "free_memory", lambda: 1000)
     with backend_of(naive_bayes()) as backend:
         with pytest.raises(TableTooLarge, match=r"4 cases are so improbable .* 1000 B are free") as raised:
-            backend.run_batch(rows_of(300, FIRSTS))
+            backend.run(Table.of(rows_of(300, FIRSTS)))
         assert raised.value.limit == 1000 < raised.value.needed
-        np.testing.assert_allclose(backend.run_batch(rows_of(300, [300])).posterior[0, 0], 1.0)
+        np.testing.assert_allclose(backend.run(Table.of(rows_of(300, [300]))).posterior[0, 0], 1.0)

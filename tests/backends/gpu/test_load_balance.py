@@ -11,7 +11,8 @@ import pytest
 
 import jtgpu
 from jtgpu.backends.gpu.batch.buffers import SLOTS, Slot, chunk_size
-from jtgpu.backends.gpu.batch.table import Table
+from jtgpu.backends.gpu.batch.table import TableJob
+from jtgpu.backends.table import Table
 from jtgpu.formats import bundled
 from jtgpu.plans.plan import Plan
 from tests.backends.gpu.test_shared_tables import Engine, Event, a_table, on_devices
@@ -93,7 +94,7 @@ class Timed(Engine):
         finally:
             self._clock.leave()
 
-    def slots(self, program: Any, table: Table[Any], n: int) -> tuple[Slot, ...]:
+    def slots(self, program: Any, table: TableJob, n: int) -> tuple[Slot, ...]:
         self._clock.wait(self._late)
         self._size = self._buffers.size = size = chunk_size(n, self._fits, self._wave)[0]
         made = []
@@ -109,7 +110,7 @@ class Timed(Engine):
         super()._launch(SimpleNamespace(until=0.0), host, by_columns)  # type: ignore[arg-type]
         stream.until = max(stream.until, self._clock.now) + self._each * self._size
 
-    def _finish(self, slot: Any, first: int, last: int, table: Table[Any]) -> None:
+    def _finish(self, slot: Any, first: int, last: int, table: TableJob) -> None:
         super()._finish(slot, first, last, table)
         self._clock.wait(self._clock.now + COPIED * self._each * (last - first))
 
@@ -134,8 +135,8 @@ def seconds(plan: Plan, n: int, each: list[dict[str, Any]]) -> float:
 
     backend = on_devices(plan, made, each, engine)
     states = a_table(plan, n)
-    found = backend.run_batch(states, None, [1])
-    np.testing.assert_array_equal(found.log_evidence, Engine(plan).run_batch(states, None, [1]).log_evidence)
+    found = backend.run(Table.of(states, None, [1]))
+    np.testing.assert_array_equal(found.log_evidence, Engine(plan).run(Table.of(states, None, [1])).log_evidence)
     assert len(made) == len(each)
     backend.close()
     return clock.now

@@ -16,9 +16,10 @@ from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu
 from jtgpu.backends.gpu import patterns
-from jtgpu.backends.gpu.batch.table import ColumnTable
+from jtgpu.backends.gpu.batch.table import ColumnJob
 from jtgpu.backends.gpu.dataflow.graph import RestrictedFactors
 from jtgpu.backends.gpu.patterns import GpuPatternCache, RestrictedBackend, call_microseconds
+from jtgpu.backends.table import Table
 from jtgpu.device.context import Device
 from jtgpu.errors import BackendUnavailable, ImpossibleEvidence, TableTooLarge
 from jtgpu.plans.conditioning import Restriction
@@ -244,7 +245,7 @@ def test_tables_go_to_the_gpu_and_not_a_row_a_launch(emulated_gpu: Device, monke
     states[:, 0] = np.arange(6) % 2
     for row in states[:2]:
         cache.run_case(Evidence(row))
-    expected = cache.gpu.run_batch(states)
+    expected = cache.gpu.run(Table.of(states))
 
     def refuse(*_: Any) -> Any:
         raise AssertionError("a row is answered by a launch of its own")
@@ -254,14 +255,14 @@ def test_tables_go_to_the_gpu_and_not_a_row_a_launch(emulated_gpu: Device, monke
         return original(table, *arguments)
 
     read: list[int] = []
-    original = ColumnTable.host_chunk
+    original = ColumnJob.host_chunk
     with monkeypatch.context() as patched:
         patched.setattr(RestrictedBackend, "run_case", refuse)
-        patched.setattr(ColumnTable, "host_chunk", by_columns)
-        for found in (cache.run_batch(states), cache.run_few(states)):
+        patched.setattr(ColumnJob, "host_chunk", by_columns)
+        for found in (cache.run(Table.of(states)), cache.run(Table.of(states, recurs=False))):
             np.testing.assert_array_equal(found.posterior, expected.posterior)
         assert not read
-        columns = cache.run_columns([0], states[:, :1].T.astype(np.int8))
+        columns = cache.run(Table.by_columns([0], states[:, :1].T.astype(np.int8), len(net)))
         assert read  # by the kernels of columns
     np.testing.assert_array_equal(columns.posterior.T, expected.posterior)
     np.testing.assert_array_equal(columns.log_evidence, expected.log_evidence)

@@ -18,7 +18,8 @@ import jtgpu
 from jtgpu.backends.base import Capabilities
 from jtgpu.backends.gpu.batch.buffers import Slot
 from jtgpu.backends.gpu.batch.engine import BatchEngine
-from jtgpu.backends.gpu.batch.table import Table
+from jtgpu.backends.gpu.batch.table import TableJob
+from jtgpu.backends.table import Table
 from jtgpu.backends.wrappers.devices import DevicePool, MultiDevice
 from jtgpu.errors import BackendUnavailable, EvidenceError
 from jtgpu.formats import bundled
@@ -80,7 +81,7 @@ class Engine(BatchEngine):
     def program(self, *, weights: bool, smallest: float) -> Any:
         return None
 
-    def slots(self, program: Any, table: Table[Any], n: int) -> tuple[Slot, ...]:
+    def slots(self, program: Any, table: TableJob, n: int) -> tuple[Slot, ...]:
         made = []
         for _ in range(3):
             host = table.host_chunk(SIZE, lambda cells, dtype: np.zeros(cells, dtype))
@@ -112,10 +113,10 @@ class Engine(BatchEngine):
 class Worker:
     """A GPU as `MultiDevice` sees it."""
 
-    capabilities = Capabilities(native_columns=True, shares_tables=True)
+    capabilities = Capabilities(native_columns=True)
 
     def __init__(self, engine: Engine):
-        self.tables, self.close = engine, engine.close
+        self.share, self.answer, self.close = engine.share, engine.answer, engine.close
 
 
 @pytest.fixture(scope="module")
@@ -150,14 +151,14 @@ def test_rows_and_columns_are_answered_in_place(plan: Plan, n_devices: int, n: i
     backend = on_devices(plan, made, [{"seconds": 1e-4}] * n_devices)
     assert backend.capabilities.native_columns
     states = a_table(plan, n)
-    alone = Engine(plan).run_batch(states, None, [3, 0, 3])
-    found = backend.run_batch(states, None, [3, 0, 3])
+    alone = Engine(plan).run(Table.of(states, None, [3, 0, 3]))
+    found = backend.run(Table.of(states, None, [3, 0, 3]))
     assert found.impossible.any() or n < 63
     for field in ("posterior", "log_evidence", "impossible"):
         np.testing.assert_array_equal(getattr(found, field), getattr(alone, field))
     codes = np.ascontiguousarray(states[:, 2:5].T.astype(np.int8))
-    by_columns = backend.run_columns([2, 3, 4], codes, [1])
-    expected = Engine(plan).run_columns([2, 3, 4], codes, [1])
+    table = Table.by_columns([2, 3, 4], codes, plan.n_variables, [1])
+    by_columns, expected = backend.run(table), Engine(plan).run(table)
     for field in ("posterior", "log_evidence", "impossible"):
         np.testing.assert_array_equal(getattr(by_columns, field), getattr(expected, field))
     assert sum(len(e.chunks) for e in made) >= 2 * -(-n // SIZE)
@@ -169,22 +170,22 @@ def test_rows_of_a_failed_gpu_go_to_the_others(plan: Plan, fails: int) -> None:
     made: list[Engine] = []
     backend = on_devices(plan, made, [{"seconds": 1e-3}, {"fails": fails, "seconds": 1e-3}])
     states = a_table(plan, 3000)
-    found, expected = backend.run_batch(states), Engine(plan).run_batch(states)
+    found, expected = backend.run(Table.of(states)), Engine(plan).run(Table.of(states))
     np.testing.assert_array_equal(found.posterior, expected.posterior)
     np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
     assert len(made[1].chunks) == fails
     assert backend.capabilities.concurrent_tables == 3
     with pytest.raises(BackendUnavailable, match=r"illegal memory access.*GPU 1|GPU 1.*illegal memory access"):
-        on_devices(plan, [], [{"fails": 1}, {"fails": fails}]).run_batch(a_table(plan, 5000))
+        on_devices(plan, [], [{"fails": 1}, {"fails": fails}]).run(Table.of(a_table(plan, 5000)))
 
 
 def test_a_table_of_another_shape_is_refused_before_any_gpu_works(plan: Plan) -> None:
     made: list[Engine] = []
     backend: Any = on_devices(plan, made, [{}, {}])
     with pytest.raises(EvidenceError, match="shape"):
-        backend.run_batch(a_table(plan, 500)[:, 1:])
+        backend.run(Table.of(a_table(plan, 500)[:, 1:]))
     with pytest.raises(EvidenceError, match="shape"):
-        backend.run_columns([0, 1], np.zeros((3, 9), np.int8))
+        backend.run(Table.by_columns([0, 1], np.zeros((3, 9), np.int8), plan.n_variables))
     assert not made[0].chunks
 
 
@@ -192,7 +193,7 @@ def test_gpus_share_the_work(plan: Plan) -> None:
     """An idle GPU takes the next chunk: a slower one answers fewer."""
     made: list[Engine] = []
     backend = on_devices(plan, made, [{"seconds": 2e-3}, {"seconds": 2e-3}, {"seconds": 12e-3}])
-    backend.run_batch(a_table(plan, 100 * SIZE))
+    backend.run(Table.of(a_table(plan, 100 * SIZE)))
     shares = [len(e.chunks) for e in made]
     assert sum(shares) >= 100
     assert shares[2] < min(shares[:2])

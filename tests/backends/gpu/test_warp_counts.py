@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from jtgpu.backends.gpu.backend import Gpu
 from jtgpu.backends.gpu.counts import engine, generated, held, warps
 from jtgpu.backends.make import make
+from jtgpu.backends.table import Table
 from jtgpu.device.context import Device
 from jtgpu.model.discrete import DiscreteModel
 from jtgpu.plans.compiler import model_factors
@@ -56,8 +57,8 @@ def test_counts_agree_with_the_reference(gpu: Device, data: st.DataObject) -> No
     size = float(np.abs(weights).sum())
     with by_warps(model, data.draw(st.sampled_from([1 << 12, 40]))) as backend:
         for given_soft in ({}, soft):
-            found = backend.run_counts(states.astype(np.int32), weights, given_soft)
-            expected = backend_of(model, "reference").run_counts(states.astype(np.int32), weights, given_soft)
+            found = backend.run(Table.counts(states.astype(np.int32), weights, given_soft))
+            expected = backend_of(model, "reference").run(Table.counts(states.astype(np.int32), weights, given_soft))
             np.testing.assert_array_equal(found.impossible, expected.impossible)
             for mine, theirs in zip(found.families, expected.families, strict=True):
                 np.testing.assert_allclose(mine, theirs, rtol=1e-11, atol=1e-12 * size)
@@ -71,13 +72,13 @@ def test_a_network_of_many_variables(gpu: Device, monkeypatch: pytest.MonkeyPatc
     """Cases of a warp each and of a block each have the same bits."""
     net = bundled("child")
     states = random_states(net, 40, 0.5, 5)
-    expected = backend_of(net, "cpu").run_counts(states)
+    expected = backend_of(net, "cpu").run(Table.counts(states))
     found = []
     monkeypatch.setattr(warps, "EACH", 0)
     for products in (1 << 20, 1000, 0):
         monkeypatch.setattr(warps, "PRODUCTS", products)
         with by_warps(net, 1 << 14) as backend:
-            found.append(backend.run_counts(states))
+            found.append(backend.run(Table.counts(states)))
         close(found[-1], expected)
         assert_same(found[0], found[-1])
 
@@ -97,8 +98,8 @@ def test_the_same_bits_for_any_chunks_and_devices(gpu: Device, monkeypatch: pyte
         monkeypatch.setattr(engine, "SCRATCH_BYTES", scratch)  # 1: one block a chunk
         monkeypatch.setattr(held, "HELD_SHARE", share)  # below 0: no rows stay on the device
         with by_warps(net, 25, devices=devices) as backend:
-            found += [backend.run_counts(states, weights), backend.run_counts(states, weights)]
-    close(found[0], backend_of(net, "reference").run_counts(states, weights))
+            found += [backend.run(Table.counts(states, weights)), backend.run(Table.counts(states, weights))]
+    close(found[0], backend_of(net, "reference").run(Table.counts(states, weights)))
     for other in found[1:]:
         assert_same(found[0], other)
 
@@ -109,12 +110,12 @@ def test_held_cases_follow_new_numbers(zeros_too: bool, gpu: Device) -> None:
     net = two_parts()
     states = random_states(net, 100, 0.3, 4).astype(np.int8)
     with by_warps(net, 25) as backend:
-        held_cases: Any = backend.hold_cases(states)
+        held_cases: Any = backend.hold(Table.counts(states)).feed
         again = []
         for seed in range(3):
             changed = other_numbers(net, seed, zeros_too)
             backend.reload([f.table for f in model_factors(changed)])
-            expected = backend_of(changed, "reference").run_counts(states.astype(np.int32))
+            expected = backend_of(changed, "reference").run(Table.counts(states.astype(np.int32)))
             sums = held_cases.sums()
             for mine, theirs in zip(sums.families, expected.families, strict=True):
                 np.testing.assert_allclose(mine, theirs, atol=1e-11)

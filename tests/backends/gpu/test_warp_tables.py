@@ -16,6 +16,7 @@ from jtgpu.backends.gpu.batch import engine as batch
 from jtgpu.backends.gpu.batch import warps
 from jtgpu.backends.gpu.batch.table import Room
 from jtgpu.backends.make import make
+from jtgpu.backends.table import Table
 from jtgpu.backends.wrappers.row_queue import RowQueue
 from jtgpu.device.context import Device
 from jtgpu.model.discrete import DiscreteModel
@@ -70,19 +71,20 @@ def test_tables_agree_with_the_reference(gpu: Device, data: st.DataObject) -> No
     states = much_evidence(model, states, data.draw(st.sampled_from([0.2, 0.7, 1.0])))
     with by_warps(gpu, plan, model, data.draw(st.sampled_from([1 << 12, 12]))) as engine:
         for weights in (None, soft):
-            found = engine.run_batch(states, weights)
+            found = engine.run(Table.of(states, weights))
             hold_rows(model, plan, states, weights or {}, found.posterior, found.log_evidence)
             np.testing.assert_array_equal(found.impossible, np.isneginf(found.log_evidence))
             targets = rng.integers(0, len(model), 3).tolist()
-            some = engine.run_batch(states, weights, targets)
+            some = engine.run(Table.of(states, weights, targets))
             first = np.cumsum([0, *model.cardinality])
             columns = np.concatenate([np.arange(first[v], first[v + 1]) for v in targets])
             np.testing.assert_allclose(some.posterior, found.posterior[:, columns], rtol=0, atol=1e-13)
             np.testing.assert_allclose(some.log_evidence, found.log_evidence, rtol=1e-13)  # fewer cases are too large
-        found = engine.run_batch(states)
+        found = engine.run(Table.of(states))
         for kind in (np.int8, np.int16, np.int32):
             order = rng.permutation(len(model))
-            by_column = engine.run_columns(order.tolist(), states[:, order].T.astype(kind))
+            codes = states[:, order].T.astype(kind)
+            by_column = engine.run(Table.by_columns(order.tolist(), codes, len(model)))
             np.testing.assert_array_equal(by_column.posterior.T, found.posterior)
             np.testing.assert_array_equal(by_column.log_evidence, found.log_evidence)
         assert engine.by_room
@@ -94,7 +96,7 @@ def test_columns_that_are_not_there_are_not_observed(gpu: Device) -> None:
     states = random_states(model, 40, 0.0, 2).astype(np.int32)
     with by_warps(gpu, plan, model) as engine:
         for there in ([2, 0], []):
-            found = engine.run_columns(there, states[:, there].T)
+            found = engine.run(Table.by_columns(there, states[:, there].T, engine.plan.n_variables))
             rows = np.full_like(states, -1)
             rows[:, there] = states[:, there]
             hold_rows(model, plan, rows, {}, found.posterior.T, found.log_evidence)
@@ -107,7 +109,7 @@ def test_a_block_has_the_bits_of_a_warp(gpu: Device) -> None:
     found = []
     for products in (1 << 20, 300, 0):
         with by_warps(gpu, net.plan().whole, net, 1 << 13, products) as engine:
-            table = engine.share(states, None, None)
+            table = engine.share(Table.of(states))
             engine.answer(table, RowQueue(table.n))
             assert not np.isnan(table.log_evidence).any()
             found.append(table.result())
@@ -129,11 +131,10 @@ def test_a_network_of_many_variables_in_several_chunks(gpu: Device, monkeypatch:
         for devices in (None, two_at_most()):
             with closing(make("gpu", plan, tables(net), single=False, devices=devices)) as made:
                 backend: Any = made
-                found += [backend.run_batch(states), backend.run_batch(states[:200]), backend.run_batch(states)]
+                found += [backend.run(Table.of(rows)) for rows in (states, states[:200], states)]
                 if devices is None:
                     assert isinstance(backend, Gpu)
-                    rows = backend.tables.share(states, None, None)
-                    assert rows.by_warps
+                    assert backend.tables.share(Table.of(states)).by_warps
     for one in found:
         np.testing.assert_array_equal(one.posterior, found[0].posterior[: len(one.posterior)])
         np.testing.assert_array_equal(one.log_evidence, found[0].log_evidence[: len(one.posterior)])
@@ -146,9 +147,9 @@ def test_other_kernels_give_their_memory_back(gpu: Device, monkeypatch: pytest.M
     states = random_states(net, 600, 0.1, 5).astype(np.int32)
     with by_warps(gpu, net.plan().whole, net) as engine:
         warp_kernels, engine._warps = engine._warps, None
-        engine.run_batch(states)
+        engine.run(Table.of(states))
         engine._warps = warp_kernels
-        engine.run_batch(states)
+        engine.run(Table.of(states))
         (warps_made,) = engine.by_room.values()
         assert engine._buffers._slots
         assert warps_made.buffers.size >= 600
@@ -160,7 +161,7 @@ def test_other_kernels_give_their_memory_back(gpu: Device, monkeypatch: pytest.M
             return 100 * each if engine._buffers._slots else 10_000 * each
 
         monkeypatch.setattr(type(gpu), "free_memory", free_memory)
-        engine.run_batch(states)
+        engine.run(Table.of(states))
         assert not engine._buffers._slots
         assert warps_made.buffers.size >= 600
 
@@ -171,15 +172,15 @@ def test_earlier_tables_change_nothing(gpu: Device) -> None:
     states = random_states(net, 60, 0.5, 5).astype(np.int32)
     with by_warps(gpu, net.plan().whole, net) as engine, pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch, "MOST_ROOMS", 2)
-        first = engine.run_batch(states)
+        first = engine.run(Table.of(states))
         for cells in (13, 14, 15):
             patch.setattr(warps.TableSteps, "room", lambda *_, n=cells: Room(1 << n, 1 << 16))
-            engine.run_batch(states[:40])
+            engine.run(Table.of(states[:40]))
             assert len(engine.by_room) <= 2
         patch.setattr(warps.TableSteps, "room", lambda *_: None)
-        engine.run_batch(states)
+        engine.run(Table.of(states))
         patch.setattr(warps.TableSteps, "room", lambda *_: Room(1 << 12, 1 << 16))
-        again = engine.run_batch(states)
+        again = engine.run(Table.of(states))
         np.testing.assert_array_equal(again.posterior, first.posterior)
         np.testing.assert_array_equal(again.log_evidence, first.log_evidence)
 
@@ -193,13 +194,13 @@ def test_plans_and_tables_that_other_kernels_answer(gpu: Device) -> None:
     states = random_states(net, 40, 0.0, 2).astype(np.int32)
     few = np.where(np.arange(len(net)) < 1, states, -1).astype(np.int32)
     with by_warps(gpu, net.plan().whole, net) as engine:
-        engine.run_batch(states[:0])
+        engine.run(Table.of(states[:0]))
         for name, value, table in (("MOST_MISSING", 0.8, few), ("LEAST_SECONDS", 1.0, states)):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(warps, name, value)
-                engine.run_batch(table)
+                engine.run(Table.of(table))
         assert not engine.by_room
-        engine.run_batch(states)
+        engine.run(Table.of(states))
         assert engine.by_room
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import jtgpu
 from jtgpu import backends
 from jtgpu.backends import reference
-from jtgpu.backends.base import Backend, BatchResult, Evidence
+from jtgpu.backends.base import Backend, Evidence, Table, TableAnswer
 from jtgpu.backends.cpu import prepare as prepare_cpu
 from jtgpu.backends.wrappers.devices import DevicePool, MultiDevice
 from jtgpu.errors import BackendUnavailable, EvidenceError, ImpossibleEvidence, JtgpuError, TableTooLarge
@@ -58,12 +58,11 @@ class Worker(Backend):
         self.rows.append(1)
         return self._backend.run_case(evidence, targets)
 
-    def run_batch(self, states: Any, likelihood: Any = None, targets: Any = None) -> BatchResult:
+    def run(self, table: Table[Any]) -> Any:
         if self.number in self._fails:
             raise self._fails[self.number]
-        self.rows.append(len(states))
-        found: BatchResult = self._backend.run_batch(states, likelihood, targets)
-        return found
+        self.rows.append(table.n)
+        return self._backend.run(table)
 
     def session(self) -> Any:
         return self._backend.session()
@@ -94,18 +93,18 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tables_have_the_same_bits_for_any_number_of_workers(net: BayesianNetwork) -> None:
     states = cases(net, 333)
     soft = {2: np.random.default_rng(3).random((333, int(net.cardinality[2])))}
-    expected = [reference.prepare(net.plan().plan, tables(net)).run_batch(states, soft, t) for t in (None, [3, 1])]
+    expected = [reference.prepare(net.plan().plan, tables(net)).run(Table.of(states, soft, t)) for t in (None, [3, 1])]
     for n in (1, 2, 3, 8):
         made: list[Worker] = []
         backend = several(net, n, made)
         for targets, right in zip((None, [3, 1]), expected, strict=True):
-            found = backend.run_batch(states, soft, targets)
+            found = backend.run(Table.of(states, soft, targets))
             for field in ("posterior", "log_evidence", "impossible"):
                 np.testing.assert_array_equal(getattr(found, field), getattr(right, field))
         assert sum(sum(w.rows) for w in made) == 2 * 333
         assert len(made) <= n
         assert backend.capabilities.concurrent_tables == n + 1
-        assert backend.run_batch(states[:0]).posterior.shape == (0, int(net.cardinality.sum()))
+        assert backend.run(Table.of(states[:0])).posterior.shape == (0, int(net.cardinality.sum()))
         backend.close()
         assert all(w.closed for w in made)
         with pytest.raises(JtgpuError, match="closed"):
@@ -115,7 +114,7 @@ def test_tables_have_the_same_bits_for_any_number_of_workers(net: BayesianNetwor
 def test_small_tables_and_single_cases_stay_on_the_first(net: BayesianNetwork) -> None:
     made: list[Worker] = []
     backend = several(net, 4, made)
-    backend.run_batch(cases(net, 100))
+    backend.run(Table.of(cases(net, 100)))
     backend.run_case(Evidence.none(len(net)))
     backend.session().run(Evidence.none(len(net)))
     assert [w.number for w in made] == [0]
@@ -129,10 +128,10 @@ def test_other_workers_take_the_rows_of_one_that_fails(
     net: BayesianNetwork, caplog: pytest.LogCaptureFixture
 ) -> None:
     states = cases(net, 200)
-    expected = several(net, 1).run_batch(states)
+    expected = several(net, 1).run(Table.of(states))
     for error in (TableTooLarge("no memory"), BackendUnavailable("lost"), RuntimeError("unspecified launch failure")):
         backend = several(net, 3, fails={1: error})
-        found = backend.run_batch(states)
+        found = backend.run(Table.of(states))
         np.testing.assert_array_equal(found.posterior, expected.posterior)
         np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)
     assert "card 1 failed" in caplog.text
@@ -142,12 +141,12 @@ def test_other_workers_take_the_rows_of_one_that_fails(
 def test_when_all_fail_the_error_names_them(net: BayesianNetwork) -> None:
     lost = {i: BackendUnavailable("lost") for i in range(2)}
     with pytest.raises(BackendUnavailable, match="card 0: lost"):
-        several(net, 2, fails=lost).run_batch(cases(net, 100))
+        several(net, 2, fails=lost).run(Table.of(cases(net, 100)))
     with pytest.raises(BackendUnavailable, match="lost"):
         several(net, 2, fails=lost).run_case(Evidence.none(len(net)))
     full = {i: TableTooLarge("no memory") for i in range(2)}
     with pytest.raises(TableTooLarge, match=r"card \d: no memory; card \d: no memory"):
-        several(net, 2, fails=full).run_batch(cases(net, 100))
+        several(net, 2, fails=full).run(Table.of(cases(net, 100)))
     # the first is lost: single cases go to the second
     assert several(net, 2, fails={0: BackendUnavailable("lost")}).run_case(Evidence.none(len(net))).log_evidence < 1e-9
 
@@ -157,11 +156,11 @@ def test_when_all_fail_the_error_names_them(net: BayesianNetwork) -> None:
 def test_tables_from_several_threads(net: BayesianNetwork) -> None:
     backend = several(net, 3)
     tables_given = [cases(net, 150, seed) for seed in range(6)]
-    expected = [several(net, 1).run_batch(s) for s in tables_given]
-    found: list[BatchResult | None] = [None] * len(tables_given)
+    expected = [several(net, 1).run(Table.of(s)) for s in tables_given]
+    found: list[TableAnswer | None] = [None] * len(tables_given)
 
     def query(i: int) -> None:
-        found[i] = backend.run_batch(tables_given[i])
+        found[i] = backend.run(Table.of(tables_given[i]))
 
     threads = [threading.Thread(target=query, args=(i,)) for i in range(len(tables_given))]
     for t in threads:

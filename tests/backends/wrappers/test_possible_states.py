@@ -13,6 +13,7 @@ import jtgpu
 from jtgpu.backends import make, reference
 from jtgpu.backends.base import Backend, Evidence
 from jtgpu.backends.cpu import runner
+from jtgpu.backends.table import Table
 from jtgpu.backends.wrappers import pattern_cache, possible_states
 from jtgpu.backends.wrappers.possible_states import PossibleStates
 from jtgpu.errors import ImpossibleEvidence
@@ -96,18 +97,20 @@ def test_tables(targets: list[int] | None) -> None:
     states = cases()
     likelihood = {1: np.random.default_rng(4).uniform(0.0, 1.0, (len(states), 4))}
     for weights in (None, likelihood):
-        found, answer = backend.run_batch(states, weights, targets), expected.run_batch(states, weights, targets)
+        table = Table.of(states, weights, targets)
+        found, answer = backend.run(table), expected.run(table)
         np.testing.assert_array_equal(found.impossible, answer.impossible)
         np.testing.assert_allclose(found.posterior, answer.posterior, atol=1e-14)
         np.testing.assert_allclose(found.log_evidence, answer.log_evidence, atol=1e-12)
     variables = [0, 1, 4, 5]
     some = np.where(np.isin(np.arange(len(CARDS)), variables), states, -1)
     codes = np.ascontiguousarray(some[:, variables].T.astype(np.int8))
-    columns, answer = backend.tables.run_columns(variables, codes, targets), expected.run_batch(some, None, targets)
+    columns = backend.run(Table.by_columns(variables, codes, len(CARDS), targets))
+    answer = expected.run(Table.of(some, None, targets))
     np.testing.assert_array_equal(columns.impossible, answer.impossible)
     np.testing.assert_allclose(columns.posterior, answer.posterior.T, atol=1e-14)
     np.testing.assert_allclose(columns.log_evidence, answer.log_evidence, atol=1e-12)
-    mixed, answer = backend.run_few(states[:3]), expected.run_batch(states[:3])
+    mixed, answer = backend.run(Table.of(states[:3], recurs=False)), expected.run(Table.of(states[:3]))
     np.testing.assert_allclose(mixed.posterior, answer.posterior, atol=1e-14)
 
 
@@ -115,7 +118,7 @@ def test_counts() -> None:
     backend, expected = backends(a_plan())
     states = cases()
     for weights in (None, np.random.default_rng(5).normal(size=len(states))):
-        found, answer = backend.run_counts(states, weights), expected.run_counts(states, weights)
+        found, answer = backend.run(Table.counts(states, weights)), expected.run(Table.counts(states, weights))
         np.testing.assert_array_equal(found.impossible, answer.impossible)
         np.testing.assert_allclose(found.log_evidence, answer.log_evidence, atol=1e-12)
         for family, of in zip(found.families, answer.families, strict=True):
@@ -159,7 +162,7 @@ def test_new_numbers_with_the_same_zeros_fewer_and_more() -> None:
     for factors in (some_factors(9), more, fewer, some_factors(10)):
         backend.reload(factors)
         expected = reference.prepare(plan, factors)
-        found, answer = backend.run_batch(cases()), expected.run_batch(cases())
+        found, answer = backend.run(Table.of(cases())), expected.run(Table.of(cases()))
         np.testing.assert_array_equal(found.impossible, answer.impossible)
         np.testing.assert_allclose(found.posterior, answer.posterior, atol=1e-14)
     backend.close()

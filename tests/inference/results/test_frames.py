@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.backends.base import BatchResult
+from jtgpu.backends.base import TableAnswer
 from jtgpu.inference.results import frames
 from tests.conftest import ROOT
 
@@ -155,7 +155,7 @@ def test_libraries_that_are_not_there(tree: jtgpu.JunctionTree, monkeypatch: pyt
 
 def test_large_results_are_not_copied_cell_by_cell(tree: jtgpu.JunctionTree) -> None:
     n = 1_000_000
-    result = BatchResult(np.full((n, 2), 0.5), np.zeros(n), np.arange(n) % 2 == 0)
+    result = TableAnswer(np.full((n, 2), 0.5), np.zeros(n), np.arange(n) % 2 == 0)
     found = jtgpu.CasePosteriors(tree.model, result, [3])
     frame = found.to_frame()
     assert frame["lung=yes"].isna().sum() == n // 2

@@ -14,7 +14,7 @@ from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels
 from ....device.graph import Graph
 from ....errors import TableTooLarge, format_bytes
-from .table import HostChunk, Table
+from .table import HostChunk, TableJob
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -201,7 +201,7 @@ def chunk_size(n: int, fits: int, wave: int) -> tuple[int, bool]:
     return -(-n // n_chunks // unit) * unit, fits < wanted
 
 
-def _layout(program: Program, table: Table[Any]) -> bytes:
+def _layout(program: Program, table: TableJob) -> bytes:
     """Key of the slots: program, targets, weighted variables and columns."""
     layout = [id(program), table.width, len(table.variables), *table.variables.tolist(), *table.targets.variables]
     return np.array(layout, np.int64).tobytes() + table.weights.first.tobytes()
@@ -224,13 +224,13 @@ class Buffers:
         self._kernels: list[ChunkKernels] = []
         self._memory: Memory | None = None
 
-    def fit(self, program: Program, table: Table[Any], n: int) -> bool:
+    def fit(self, program: Program, table: TableJob, n: int) -> bool:
         """Whether the last call's slots fit a table of which this GPU answers about n cases."""
         is_large_enough = self._is_full or n <= 2 * PIPELINE * self.size
         is_small_enough = self.size <= max(2 * n, GROUP)
         return bool(self._slots) and self._key == _layout(program, table) and is_small_enough and is_large_enough
 
-    def slots(self, program: Program, table: Table[Any], n: int) -> tuple[Slot, ...]:
+    def slots(self, program: Program, table: TableJob, n: int) -> tuple[Slot, ...]:
         """Slots for a table of which this GPU answers about n cases: the last call's if they fit."""
         # raises TableTooLarge: If not even 32 cases fit.
         if self.fit(program, table, n):
@@ -246,7 +246,7 @@ class Buffers:
         self._key = _layout(program, table)
         return self._slots
 
-    def chunk_size(self, program: Program, table: Table[Any], n: int) -> tuple[int, bool]:
+    def chunk_size(self, program: Program, table: TableJob, n: int) -> tuple[int, bool]:
         """See `chunk_size`: of n cases in the memory that is free."""
         n_variables, n_weights = len(table.weights.first), table.weights.values.shape[1]
         io = 8 * (table.targets.n_out + 1) + table.state_bytes + 8 * n_weights
@@ -262,7 +262,7 @@ class Buffers:
             )
         return chunk_size(n, fits, program.wave)
 
-    def _allocated(self, memory: Memory, program: Program, table: Table[Any], n: int) -> tuple[Slot, ...]:
+    def _allocated(self, memory: Memory, program: Program, table: TableJob, n: int) -> tuple[Slot, ...]:
         size, n_out, n_weights = self.size, table.targets.n_out, table.weights.values.shape[1]
         n_variables, stream = len(table.weights.first), self.streams[0]
         scratch = program.scratch(memory, stream, size)

@@ -8,14 +8,14 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from ....device.context import Device, Memory
 from ....errors import BackendUnavailable, JtgpuError, TableTooLarge
 from ....plans.plan import Plan
-from ...base import BatchResult, ColumnResult, DeviceResult, Likelihood
+from ...table import COLUMNS, ON_DEVICE, ColumnCases, DeviceAnswer, Table
 from ...wrappers.row_queue import RowQueue
 from ..host import Host
 from ..lower import lowered
@@ -25,7 +25,7 @@ from .generated import GeneratedProgram, can_generate
 from .on_device import OnDevice
 from .records import RecordProgram
 from .sparsity import find_sparsity
-from .table import ColumnTable, Room, RowTable, Table, Targets
+from .table import ColumnJob, Room, RowJob, TableJob, Targets
 from .warps import WarpKernels
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SEARCH_FLOPS = 250_000  # of a propagation that takes as long as the search for equal rows takes for one row
 GENERATED_FLOPS = 2_000_000  # most operations of a propagation for which kernels may be generated
-T = TypeVar("T", bound=Table[Any])
+A = TypeVar("A")
 COPIERS = 16  # threads that copy answers out of page-locked memory
 MOST_ROOMS = 8  # for which kernels of a warp a case are kept
 LEAST = 8  # an eighth of a chunk that has memory enough
@@ -94,62 +94,41 @@ class BatchEngine:
                 self._release()
                 raise
 
-    def run_batch(
-        self, states: NDArray[np.int32], likelihood: Likelihood | None = None, targets: Sequence[int] | None = None
-    ) -> BatchResult:
-        """Answer a table, as `jtgpu.backends.base.Backend.run_batch` declares."""
-        # raises TableTooLarge: If not even 32 cases fit the GPU's memory.
-        table = self.share(states, likelihood, targets)
-        self.answer(table, RowQueue(table.n))
-        return table.result()
+    def run(self, table: Table[A]) -> A:
+        """Answer a table, as `jtgpu.backends.base.Backend.run` declares."""
+        # raises TableTooLarge: If the answers, or not even 32 cases, fit the GPU's memory.
+        if table.deliver is ON_DEVICE:
+            return cast("A", self._run_on_device(table))
+        job = self.share(table)
+        self.answer(job, RowQueue(job.n))
+        return cast("A", job.result())
 
-    def run_columns(
-        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None = None
-    ) -> ColumnResult:
-        """See `jtgpu.backends.base.Backend.run_columns`; raises as `run_batch` does."""
-        table = self.share_columns(variables, codes, targets)
-        self.answer(table, RowQueue(table.n))
-        return table.result()
-
-    def run_device(
-        self, states: Any, likelihood: Likelihood | None, targets: Sequence[int] | None
-    ) -> DeviceResult:
+    def _run_on_device(self, table: Table[Any]) -> DeviceAnswer:
         if self.real == "float32":
-            return self._in_float64().run_device(states, likelihood, targets)
+            return self._in_float64()._run_on_device(table)
         with self.lock:
             self._check_open()
             with self.device.active():
                 if self._on_device is None:
                     self._on_device = OnDevice(self.plan, self.device, self._streams[0], self.program, self.host)
-                result = self._on_device.run(states, likelihood, Targets.of(self.plan, targets))
+                result = self._on_device.run(table, Targets.of(self.plan, table.targets))
                 self.device_us = result.device_us
                 return result
 
-    def share(
-        self, states: NDArray[np.int32], likelihood: Likelihood | None, targets: Sequence[int] | None
-    ) -> RowTable:
-        """A table as `run_batch` takes it, to be answered by this GPU and others."""
-        table = RowTable.read(
-            states, likelihood, Targets.of(self.plan, targets), self.plan.cardinality, self._worth
-        )
-        return self._arranged(table)
+    def share(self, table: Table[Any]) -> TableJob:
+        """A table, to be answered by this GPU and others."""
+        targets = Targets.of(self.plan, table.targets)
+        job: TableJob
+        if isinstance(table.feed, ColumnCases) and table.deliver is COLUMNS and not table.likelihood:
+            job = ColumnJob.read(table.feed, targets, self._worth)
+        else:
+            job = RowJob.read(table, targets, self.plan.cardinality, self._worth)
+        by_warps = self._warps is not None and self._warps.take(job)
+        job.recompute, job.real = self._recompute if by_warps or self.real == "float32" else None, self.real
+        job.host = None if self.host.is_exact(job.weights.smallest, self.real) else self.host
+        return job
 
-    def share_columns(
-        self, variables: Sequence[int], codes: NDArray[Any], targets: Sequence[int] | None
-    ) -> ColumnTable:
-        """A table as `run_columns` takes it, to be answered by this GPU and others."""
-        table = ColumnTable.read(
-            variables, codes, Targets.of(self.plan, targets), self.plan.n_variables, self._worth
-        )
-        return self._arranged(table)
-
-    def _arranged(self, table: T) -> T:
-        by_warps = self._warps is not None and self._warps.take(table)
-        table.recompute, table.real = self._recompute if by_warps or self.real == "float32" else None, self.real
-        table.host = None if self.host.is_exact(table.weights.smallest, self.real) else self.host
-        return table
-
-    def _recompute(self, table: Table[Any]) -> None:
+    def _recompute(self, table: TableJob) -> None:
         """Answer in float64 the cases in which float32 may have lost P(e), or those that are too large for a warp."""
         if self.real == "float32":
             self._in_float64().answer(table, RowQueue(table.n))
@@ -172,7 +151,7 @@ class BatchEngine:
         if not self._open:
             raise JtgpuError("this backend is closed")
 
-    def answer(self, table: Table[Any], queue: RowQueue) -> None:
+    def answer(self, table: TableJob, queue: RowQueue) -> None:
         if self.real == "float32" and self._smallest + table.weights.smallest < MIN_LOG2:
             self._in_float64().answer(table, queue)  # float32 cannot represent such weights
             return
@@ -183,7 +162,7 @@ class BatchEngine:
                 with self.device.active():
                     self._run_chunks(table, queue)
 
-    def _run_chunks(self, table: Table[Any], queue: RowQueue) -> None:
+    def _run_chunks(self, table: TableJob, queue: RowQueue) -> None:
         lane = queue.join()  # first, since the rest may take long: a GPU that starts late still gets rows of its own
         slots = self._slots(table, queue.share)
         in_flight: deque[tuple[Slot, int, int]] = deque()
@@ -207,7 +186,7 @@ class BatchEngine:
                 queue.put_back(first, last)
             raise
 
-    def _start(self, slot: Slot, table: Table[Any], first: int, last: int, before: Slot | None) -> None:
+    def _start(self, slot: Slot, table: TableJob, first: int, last: int, before: Slot | None) -> None:
         self._upload(slot, table, first, last)
         if before is not None:  # chunks share the scratch memory
             slot.stream.wait_for_event(before.stop)
@@ -216,7 +195,7 @@ class BatchEngine:
         slot.stop.record(slot.stream)
         self._download(slot, table, last - first)
 
-    def _slots(self, table: Table[Any], n: int) -> tuple[Slot, ...]:
+    def _slots(self, table: TableJob, n: int) -> tuple[Slot, ...]:
         """Memory for chunks of a table of which this GPU answers about n cases."""
         if table.room is None:
             program = self.program(weights=table.weights.values.shape[1] > 0, smallest=table.weights.smallest)
@@ -279,7 +258,7 @@ class BatchEngine:
         """Kernels that answer cases without weights: ``"lanes"``, generated for the network, or ``"tables"``."""
         return next(iter(self._programs.values())).kind
 
-    def _upload(self, slot: Slot, table: Table[Any], first: int, last: int) -> None:
+    def _upload(self, slot: Slot, table: TableJob, first: int, last: int) -> None:
         """Send a chunk's evidence, up to the end of a group of cases."""
         used = -(-(last - first) // GROUP) * GROUP
         table.fill(slot.host, first, last, slot.chunk.size if table.width else used)
@@ -289,14 +268,14 @@ class BatchEngine:
         if slot.chunk.n_weights:
             self.device.upload(slot.chunk.weights, slot.host.weights[:used], slot.stream)
 
-    def _download(self, slot: Slot, table: Table[Any], n: int) -> None:
+    def _download(self, slot: Slot, table: TableJob, n: int) -> None:
         """Queue the copy of a chunk's answers to the host."""
         if table.targets.n_out:
             posterior = slot.host.posterior if table.width else slot.host.posterior[:n]
             self.device.download(posterior, slot.chunk.rows or slot.chunk.posterior, slot.stream)
         self.device.download(slot.host.log_evidence[:n], slot.chunk.log_evidence, slot.stream)
 
-    def _finish(self, slot: Slot, first: int, last: int, table: Table[Any]) -> None:
+    def _finish(self, slot: Slot, first: int, last: int, table: TableJob) -> None:
         """Wait for a chunk and copy its answers out, on several threads: fresh memory is slow to touch."""
         slot.stream.synchronize()
         took = slot.stop.time_since(slot.start)

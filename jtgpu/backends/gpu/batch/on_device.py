@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ....device.arrays import CUDA, DeviceArray, Tensor, contiguous_strides, device_of, make_capsule, read_cases
+from ....device.arrays import CUDA, DeviceArray, Tensor, contiguous_strides, make_capsule, read_cases
 from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels
 from ....errors import EvidenceError, TableTooLarge, UnknownState, format_bytes
 from ....plans.plan import Plan
-from ...base import DeviceResult, Likelihood
+from ...table import DeviceAnswer, DeviceCases, Likelihood, Table
 from ..counts.chunk import Codes, enter_codes
 from ..host import LN2
 from .buffers import GROUP, MEMORY_SHARE, THREADS, Bound, Chunk, Program, answers_to_rows, chunk_size
@@ -186,17 +186,17 @@ class OnDevice:
         self._key: tuple[Any, ...] = ()
         self._n = 0  # cases of the call for which the scratch memory was made
 
-    def run(self, states: Any, likelihood: Likelihood | None, targets: Targets) -> DeviceResult:
-        """Answer a table on the device, as `jtgpu.backends.base.Backend.run_device` declares."""
+    def run(self, table: Table[DeviceAnswer], targets: Targets) -> DeviceAnswer:
+        """Answer a table on the device, as `jtgpu.backends.base.Backend.run` declares."""
         # raises TableTooLarge: If the answers, or not even 32 cases, fit the memory.
-        temporary = Memory(self.device)
+        likelihood, temporary = table.likelihood, Memory(self.device)
         try:
-            if device_of(states) is None:
-                tensor = self._uploaded(states, temporary)
-            else:
-                tensor = read_cases(states, self.device, self.stream)
+            if isinstance(table.feed, DeviceCases):
+                tensor = read_cases(table.feed.states, self.device, self.stream)
                 self._check(tensor)
-            return self._answer(tensor, self._given(likelihood, tensor.shape[0], temporary), targets, likelihood or {})
+            else:
+                tensor = self._uploaded(table.feed.rows(), temporary)
+            return self._answer(tensor, self._given(likelihood, tensor.shape[0], temporary), targets, likelihood)
         finally:
             self.stream.synchronize()
             temporary.close()
@@ -226,14 +226,14 @@ class OnDevice:
 
     def _answer(
         self, tensor: DeviceArray, weights: _Given, targets: Targets, likelihood: Likelihood
-    ) -> DeviceResult:
+    ) -> DeviceAnswer:
         n, n_out, n_weights = tensor.shape[0], targets.n_out, weights.n_weights
         program = self._program(weights=n_weights > 0, smallest=weights.smallest)
         answers = Memory(self.device)
         try:
             if not n:
                 empty = GpuArray.owning(self.device, answers, 0, (0, n_out))
-                return DeviceResult(empty, empty.sharing(0, (0,)))
+                return DeviceAnswer(empty, empty.sharing(0, (0,)))
             scratch = self._fitting(program, weights, targets, n)
             n_chunks = -(-n // scratch.size)
             rows = answers.empty(8 * n_out * scratch.size * n_chunks)
@@ -261,7 +261,7 @@ class OnDevice:
             answers.close()
             raise
         posterior = GpuArray.owning(self.device, answers, rows, (n, n_out))
-        return DeviceResult(posterior, posterior.sharing(log_evidence, (n,)), device_us)
+        return DeviceAnswer(posterior, posterior.sharing(log_evidence, (n,)), device_us)
 
     def _queue(
         self, program: Program, scratch: _Scratch, codes: tuple[int, int], weights: int, n: int,
@@ -311,7 +311,7 @@ class OnDevice:
             states = np.empty((m, self.plan.n_variables), tensor.dtype)
             self._read(tensor.address + first * tensor.strides[0], states)
             given = {v: np.asarray(w, np.float64)[rows] for v, w in likelihood.items()}
-            answered = self._host.run_batch(states.astype(np.int32), given, targets.variables)
+            answered = self._host.run(Table.of(states, given, targets.variables))
             answers = (np.ascontiguousarray(answered.posterior), answered.log_evidence)
             for array, address in zip(answers, (out[0] + 8 * n_out * first, out[1] + 8 * first), strict=True):
                 if array.nbytes:

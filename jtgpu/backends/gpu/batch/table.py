@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ....errors import EvidenceError
 from ....plans.plan import Plan
 from ....util.rows import find_equal_rows, take_columns, take_rows
-from ...base import BatchResult, ColumnResult, Likelihood
+from ...table import ColumnCases, Table, TableAnswer
 from ...wrappers.row_queue import RowQueue
 from ..program.records import NONE
 
@@ -31,7 +31,6 @@ CODES = (np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32))  # types of 
 COPY = 1 << 22  # bytes that a thread copies at a time, since each piece takes the interpreter's lock
 
 PinnedMemory = Callable[[int, Any], "NDArray[Any]"]  # (cells, dtype) -> page-locked array of at least so many cells
-R = TypeVar("R")
 
 
 class Room(NamedTuple):
@@ -110,11 +109,11 @@ class HostChunk:
 class TableWorker(Protocol):
     """A worker that answers chunks of a table: a `jtgpu.backends.gpu.batch.engine.BatchEngine`, or its owner."""
 
-    def answer(self, table: Table[Any], queue: RowQueue) -> None:
+    def answer(self, table: TableJob, queue: RowQueue) -> None:
         """Answer chunks from the queue until it is empty; on an error, return the rows that were not answered."""
 
 
-class Table(ABC, Generic[R]):
+class TableJob(ABC):
     """The cases of one call, answered by one GPU or by several of them together.
 
     Which kernels answer depends on the whole table, never on the GPU or on how rows are distributed, and each row is
@@ -128,7 +127,7 @@ class Table(ABC, Generic[R]):
     width: int  # bytes of a state in a column; 0 if states come as rows
     log_evidence: NDArray[np.float64]  # (n,) float64: Written by the kernels; -inf or, if they cannot answer, NaN
     # Answers a table by other kernels; given if float32 may lose P(e), or cases may be too large for a warp
-    recompute: Callable[[Table[Any]], None] | None = None
+    recompute: Callable[[TableJob], None] | None = None
     real = "float64"  # {"float64", "float32"}: of the tables that the kernels compute
     host: Host | None = None  # answers the cases in which numbers were lost; None: none can be
     by_warps = False  # whether each case is answered by a warp; or the cases are those which were too large for that
@@ -141,7 +140,7 @@ class Table(ABC, Generic[R]):
     def answer(self, worker: TableWorker, queue: RowQueue) -> None:
         worker.answer(self, queue)
 
-    def result(self) -> R:
+    def result(self) -> TableAnswer:
         """The answers of all cases, once every row of the queue is answered."""
         if self.recompute is not None:
             lost = np.flatnonzero(np.isnan(self.log_evidence) if self.by_warps else ~np.isfinite(self.log_evidence))
@@ -175,7 +174,7 @@ class Table(ABC, Generic[R]):
         """Tasks, for several threads, that copy the answers of cases first to last out."""
 
     @abstractmethod
-    def subset(self, rows: NDArray[np.int64]) -> Table[R]:
+    def subset(self, rows: NDArray[np.int64]) -> TableJob:
         """Some of the cases as a table of their own."""
 
     @abstractmethod
@@ -187,7 +186,7 @@ class Table(ABC, Generic[R]):
         """Take the answers of `subset(rows)`, or `by_host`."""
 
     @abstractmethod
-    def expanded(self) -> R:
+    def expanded(self) -> TableAnswer:
         """The answers of all cases, equal ones repeated."""
 
 
@@ -196,42 +195,35 @@ def _pinned(pinned: PinnedMemory, shape: tuple[int, int], dtype: Any) -> NDArray
     return pinned(cells, dtype)[:cells].reshape(shape)
 
 
-class RowTable(Table[BatchResult]):
+class RowJob(TableJob):
     """Cases by rows."""
     # states: (n, V) int32
     # kind: (B,) int64: The row that answers each case. Default: its own.
-    # given: Variable to weights that have not been scaled, and the rows of these that are the cases
+    # asked, own: What was asked, and its rows that are the cases
 
     width = 0
     variables = np.zeros(0, np.uint32)
 
     def __init__(
-        self, states: NDArray[np.int32], weights: Weights, targets: Targets, kind: NDArray[np.int64] | None = None,
-        given: tuple[Likelihood, NDArray[np.int64] | slice] = ({}, slice(None)),
+        self, asked: Table[Any], states: NDArray[np.int32], weights: Weights, targets: Targets,
+        kind: NDArray[np.int64] | None = None, own: NDArray[np.int64] | slice = slice(None),
     ):  # fmt: skip
-        self.states, self.weights, self.targets, self.kind, self._given = states, weights, targets, kind, given
+        self._asked, self._own = asked, own
+        self.states, self.weights, self.targets, self.kind = states, weights, targets, kind
         self.n = len(states)
         self.posterior, self.log_evidence = np.empty((self.n, targets.n_out)), np.empty(self.n)
 
     @classmethod
-    def read(
-        cls,
-        states: NDArray[np.int32],
-        likelihood: Mapping[int, NDArray[np.float64]] | None,
-        targets: Targets,
-        cardinality: NDArray[np.int64],
-        worth: float,
-    ) -> RowTable:
-        """The cases of `jtgpu.backends.base.Backend.run_batch`; `worth`: see `find_equal_rows`."""
-        states = np.ascontiguousarray(states, np.int32)
+    def read(cls, asked: Table[Any], targets: Targets, cardinality: NDArray[np.int64], worth: float) -> RowJob:
+        """The cases of a table; `worth`: see `find_equal_rows`."""
+        states, given = asked.feed.rows(), asked.likelihood
         if states.ndim != 2 or states.shape[1] != len(cardinality):
             raise EvidenceError(f"cases have shape {states.shape}, not (B, {len(cardinality)})")
-        weights = scale_weights(likelihood, len(states), cardinality)
-        given = likelihood or {}
+        weights = scale_weights(given, len(states), cardinality)
         # before they are scaled: rows whose weights are proportional have other P(e)
         parts = [np.ascontiguousarray(w, np.float64) for w in given.values()]
         equal = find_equal_rows(states, *parts, min_saving=worth)
-        made = cls(states, weights, targets, given=(given, slice(None)))
+        made = cls(asked, states, weights, targets)
         return made if equal is None else made.subset(equal.first, equal.kind)
 
     @property
@@ -266,37 +258,39 @@ class RowTable(Table[BatchResult]):
 
         return [partial(copy, at) for at in range(0, n, step)]
 
-    def subset(self, rows: NDArray[np.int64], kind: NDArray[np.int64] | None = None) -> RowTable:
+    def subset(self, rows: NDArray[np.int64], kind: NDArray[np.int64] | None = None) -> RowJob:
         w = self.weights
         some = w._replace(values=w.values[rows], log_scale=w.log_scale[rows])
-        given, of = self._given
-        return RowTable(
-            take_rows(self.states, rows), some, self.targets, kind, (given, rows if isinstance(of, slice) else of[rows])
-        )
+        return RowJob(self._asked, take_rows(self.states, rows), some, self.targets, kind, self._rows(rows))
 
-    def by_host(self, host: Host, rows: NDArray[np.int64]) -> BatchResult:
-        given, of = self._given
-        own = rows if isinstance(of, slice) else of[rows]
-        likelihood = {v: np.asarray(w, np.float64)[own] for v, w in given.items()}
-        answered = host.run_batch(self.states[rows], likelihood, self.targets.variables)
-        return replace(answered, log_evidence=answered.log_evidence - self.weights.log_scale[rows])
+    def _rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where some of the cases are in what was asked."""
+        return rows if isinstance(self._own, slice) else self._own[rows]
 
-    def replace(self, rows: NDArray[np.int64], other: RowTable | BatchResult) -> None:
+    def by_host(self, host: Host, rows: NDArray[np.int64]) -> TableAnswer:
+        own = self._rows(rows)
+        likelihood = {v: np.asarray(w, np.float64)[own] for v, w in self._asked.likelihood.items()}
+        answered = host.run(Table.of(self.states[rows], likelihood, self.targets.variables))
+        return answered._replace(log_evidence=answered.log_evidence - self.weights.log_scale[rows])
+
+    def replace(self, rows: NDArray[np.int64], other: RowJob | TableAnswer) -> None:
         self.posterior[rows], self.log_evidence[rows] = other.posterior, other.log_evidence
 
-    def expanded(self) -> BatchResult:
+    def expanded(self) -> TableAnswer:
         posterior, log_evidence, kind = self.posterior, self.log_evidence, self.kind
         impossible = np.isneginf(log_evidence)
         posterior[impossible] = 0.0
         log_evidence += self.weights.log_scale
         if self.targets.columns is not None:
             posterior = posterior[:, self.targets.columns]
-        if kind is None:
-            return BatchResult(posterior, log_evidence, impossible)
-        return BatchResult(take_rows(posterior, kind), log_evidence[kind], impossible[kind])
+        answer = TableAnswer(posterior, log_evidence, impossible)
+        if kind is not None:
+            answer = TableAnswer(take_rows(posterior, kind), log_evidence[kind], impossible[kind])
+        delivered: TableAnswer = self._asked.delivered(answer)
+        return delivered
 
 
-class ColumnTable(Table[ColumnResult]):
+class ColumnJob(TableJob):
     """Cases by columns: each column of a frame is one piece of memory."""
     # codes: (E, n) array of int
     # kind: (B,) int64: The column of `codes` that answers each case. Default: its own.
@@ -312,11 +306,9 @@ class ColumnTable(Table[ColumnResult]):
         self.impossible = np.empty(self.n, np.bool_)
 
     @classmethod
-    def read(
-        cls, variables: Sequence[int], codes: NDArray[Any], targets: Targets, n_variables: int, worth: float
-    ) -> ColumnTable:
-        """The cases of `jtgpu.backends.base.Backend.run_columns`; `worth`: see `find_equal_rows`."""
-        codes = np.asarray(codes)
+    def read(cls, feed: ColumnCases, targets: Targets, worth: float) -> ColumnJob:
+        """The cases of a table; `worth`: see `find_equal_rows`."""
+        variables, codes, n_variables = feed.variables, np.asarray(feed.codes), feed.n_variables
         if codes.ndim != 2 or len(codes) != len(variables):
             raise EvidenceError(f"columns of states have shape {codes.shape}, not ({len(variables)}, B)")
         codes = codes if codes.dtype in CODES else codes.astype(np.int32)
@@ -364,24 +356,25 @@ class ColumnTable(Table[ColumnResult]):
 
         return [rest, *(partial(copy, at) for at in range(0, self.targets.n_out, step))]
 
-    def subset(self, rows: NDArray[np.int64]) -> ColumnTable:
+    def subset(self, rows: NDArray[np.int64]) -> ColumnJob:
         codes, n_variables = take_columns(self.codes, rows), len(self.weights.first)
-        return ColumnTable(self.variables.tolist(), codes, self.targets, n_variables)
+        return ColumnJob(self.variables.tolist(), codes, self.targets, n_variables)
 
-    def by_host(self, host: Host, rows: NDArray[np.int64]) -> ColumnResult:
+    def by_host(self, host: Host, rows: NDArray[np.int64]) -> TableAnswer:
         codes = np.ascontiguousarray(self.codes[:, rows], np.int32)
-        return host.run_columns(self.variables.tolist(), codes, self.targets.variables)
+        variables, n_variables = self.variables.tolist(), len(self.weights.first)
+        return host.run(Table.by_columns(variables, codes, n_variables, self.targets.variables))
 
-    def replace(self, rows: NDArray[np.int64], other: ColumnTable | ColumnResult) -> None:
+    def replace(self, rows: NDArray[np.int64], other: ColumnJob | TableAnswer) -> None:
         self.posterior[:, rows], self.log_evidence[rows] = other.posterior, other.log_evidence
         self.impossible[rows] = other.impossible
 
-    def expanded(self) -> ColumnResult:
+    def expanded(self) -> TableAnswer:
         posterior, log_evidence, impossible, kind = self.posterior, self.log_evidence, self.impossible, self.kind
         if impossible.any():
             posterior[:, np.flatnonzero(impossible)] = 0.0
         if self.targets.columns is not None:
             posterior = posterior[self.targets.columns]
         if kind is None:
-            return ColumnResult(posterior, log_evidence, impossible)
-        return ColumnResult(take_columns(posterior, kind), log_evidence[kind], impossible[kind])
+            return TableAnswer(posterior, log_evidence, impossible)
+        return TableAnswer(take_columns(posterior, kind), log_evidence[kind], impossible[kind])

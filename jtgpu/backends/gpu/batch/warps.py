@@ -27,7 +27,7 @@ from .table import Room
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .table import Table
+    from .table import TableJob
 
 WARPS = 4  # of a block
 CAPACITY, PRODUCTS, EACH = 1 << 18, 1 << 16, 128  # most of a case of a warp; more products for each contraction
@@ -279,7 +279,7 @@ class WarpKernels:
         """Their contractions, made for the first table that may need them."""
         return TableSteps(self._plan)
 
-    def take(self, table: Table[Any]) -> bool:
+    def take(self, table: TableJob) -> bool:
         """Whether these kernels answer a table, whose room is set then: depends on the table alone."""
         if self._plan.sets or not table.n or table.n * self._whole < LEAST_SECONDS or not self.steps.supported:
             return False

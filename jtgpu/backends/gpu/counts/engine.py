@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from ....device.context import Device, Memory
 from ....errors import BackendUnavailable, JtgpuError, TableTooLarge, format_bytes
 from ....plans.plan import Plan
+from ...table import CountSums, Table
 from ..batch.buffers import GROUP
 from ..host import LN2, Host
 from ..lower import Lowered, count_program, flat_factors
@@ -172,12 +173,9 @@ class CountEngine:
             scratch.memory.close()
         self._scratch = {}
 
-    def hold(
-        self, states: NDArray[Any], weights: NDArray[np.float64] | None,
-        likelihood: Mapping[int, NDArray[np.float64]] | None, share: tuple[int, int] = (0, 1),
-    ) -> PartsOnDevice:  # fmt: skip
+    def hold(self, table: Table[CountSums], share: tuple[int, int] = (0, 1)) -> PartsOnDevice:
         """Store cases on the device: every n-th part of a table from the i-th on, ``share=(i, n)``."""
-        return self.hold_arrays(read_cases(states, weights, likelihood, self.plan.cardinality), share)
+        return self.hold_arrays(read_cases(table, self.plan.cardinality), share)
 
     def hold_arrays(self, cases: CaseArrays, share: tuple[int, int] = (0, 1)) -> PartsOnDevice:
         """The same of cases that have been read."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from ....device.context import Device, Memory
 from ....errors import EvidenceError
+from ...table import CountSums, RowCases, Table
 from ..batch.buffers import GROUP
 from ..batch.table import Weights, scale_weights
 from ..lower import flat_factors
@@ -61,18 +62,15 @@ class CaseArrays(NamedTuple):
         return CaseArrays(states, np.ascontiguousarray(self.of_case[which]), some, self.dtype, given)
 
 
-def read_cases(
-    states: NDArray[Any], weights: NDArray[np.float64] | None, likelihood: Mapping[int, NDArray[np.float64]] | None,
-    cardinality: NDArray[np.int64],
-) -> CaseArrays:  # fmt: skip
-    """The arguments of `jtgpu.backends.base.Backend.run_counts`, checked for shape; states are copied part by part."""
+def read_cases(table: Table[CountSums], cardinality: NDArray[np.int64]) -> CaseArrays:
+    """A table by rows, checked for shape; states are copied part by part."""
+    states = table.feed.states if isinstance(table.feed, RowCases) else table.feed.rows()
     if states.ndim != 2 or states.shape[1] != len(cardinality):
         raise EvidenceError(f"cases have shape {states.shape}, not (B, {len(cardinality)})")
-    of_case = np.ones(len(states)) if weights is None else np.ascontiguousarray(weights, np.float64)
     most = int(cardinality.max(initial=1))
     dtype = np.dtype(np.int8 if most <= 128 else np.int16 if most <= 32768 else np.int32)
-    given = {int(v): np.asarray(w, np.float64) for v, w in (likelihood or {}).items()}
-    return CaseArrays(states, of_case, scale_weights(given, len(states), cardinality), dtype, given)
+    given = {int(v): np.asarray(w, np.float64) for v, w in table.likelihood.items()}
+    return CaseArrays(states, table.weights_or_ones, scale_weights(given, len(states), cardinality), dtype, given)
 
 
 HELD_SHARE = 0.8  # of the memory that is free after the scratch memory has been allocated, for rows
@@ -305,11 +303,10 @@ class PartsOnDevice:
     def _by_host(self, part: Part, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Sums of some of a part's cases on the host."""
         engine, some = self._engine, self._cases.rows(rows)
-        counted = engine.host.run_counts(np.ascontiguousarray(some.states, np.int32), some.of_case, some.given)
-        part.lost, engine.device_us = (rows, counted.log_evidence), 0.0
-        score = float(some.of_case[~counted.impossible] @ counted.log_evidence[~counted.impossible])
-        sums = [*flat_factors(engine.plan, counted.families), np.array([score, np.count_nonzero(counted.impossible)])]
-        return np.concatenate(sums)
+        sums = engine.host.run(Table.counts(some.states, some.of_case, some.given))
+        part.lost, engine.device_us = (rows, sums.log_evidence), 0.0
+        last = np.array([sums.log_likelihood, sums.n_impossible])
+        return np.concatenate([*flat_factors(engine.plan, sums.families), last])
 
     def _part_log_evidence(self, part: Part) -> NDArray[np.float64]:
         """ln P(e) of a part's cases, as the kernels wrote it."""
