@@ -137,7 +137,8 @@ def test_joint_and_samples(client: Client, asia: JunctionTree) -> None:
 @pytest.mark.parametrize(
     "question",
     ["P(lung | xray=yes)", "P(lung, bronc)", "P(lung | bronc)", "P(lung=yes)", "lnP(lung=yes)", "H(lung)", "MI(lung)",
-     "VOI(lung)", "IMPORTANCE(lung | xray=yes)", "CONFLICT(xray=yes, smoke=no)", "MPE(2 | xray=yes)", "MAP(lung)"],
+     "VOI(lung)", "IMPORTANCE(lung | xray=yes)", "CONFLICT(xray=yes, smoke=no)", "MPE(2 | xray=yes)", "MAP(lung)",
+     "EFFECT(dysp; smoke)", "ADJUST(dysp; bronc)"],
 )  # fmt: skip
 def test_questions_as_text(client: Client, question: str) -> None:
     found = client.ask("asia", "ask", {"question": question})
