@@ -138,7 +138,8 @@ class Query(Targets, Case, Numbers):
     question: Annotated[Names, Opt(
         'For example "P(a, b | c=x)", "P(a | b, c=x)", "P(a=x)", "H(a)", "MI(a)", "MI(a; b)", "VOI(a)", '
         '"MPE(3 | c=x)", "MAP(a, b | c=x)", "CONFLICT(b=x, c=y)", "IMPORTANCE(a | b=x)", "EFFECT(a; b)", '
-        '"ADJUST(a; b)". After the bar also "c={x, y}", "do(c=x)", "soft(c: 0.7, 0.3)", "likelihood(c: x=0.9, y=0.2)".', "QUERY")] = ()
+        '"ADJUST(a; b)". After the bar also "c={x, y}", "do(c=x)", "soft(c: 0.7, 0.3)", '
+        '"likelihood(c: x=0.9, y=0.2)".', "QUERY")] = ()
     why: Annotated[bool, Opt(
         "Print what each finding contributes to each target: Shapley values, which sum to the difference from the "
         "prior, of P(yes) of two states, of the most probable of more, or of the mean of a number.")] = False
