@@ -442,22 +442,25 @@ class AdjustableGraph:
         H. Jeong, J. Tian and E. Bareinboim, NeurIPS 2022.
         """
         x, y = self._pair(cause, outcome)
-        allowed = set(range(len(self.variables))) - x - y
-        allowed = {v for v in allowed if not self.connected_after(x, {v}, set(), set(), x)}
-        while True:  # an open path stays open in a smaller set, which removes fewer arcs
-            bad = {v for v in allowed if self.connected_after({v}, y, x, set(), allowed)}
-            if not bad:
-                break
-            allowed -= bad
-        if not allowed or not self._intercepts(allowed, x, y):
-            return None
-        for v in self.in_order(allowed):
-            less = allowed - {v}
-            if less and self._intercepts(less, x, y) and not any(
-                self.connected_after({u}, y, x, set(), less) for u in less
-            ):  # fmt: skip
-                allowed = less
-        return self.names(allowed)
+        if self._intercepts(set(), x, y):
+            return set()
+        result = self._largest_door(set(range(len(self.variables))) - x - y - self._connected_to(x, set(), x), x, y)
+        if result:  # most of it is seldom needed
+            result = self._largest_door(result & self.causal_vertices(x, y), x, y) or result
+        for v in self.in_order(result or ()):
+            if result and v in result:  # without v others may have to go, too
+                result = self._largest_door(result - {v}, x, y) or result
+        return None if result is None else self.names(result)
+
+    def _largest_door(self, allowed: set[int], x: set[int], y: set[int]) -> set[int] | None:
+        while bad := allowed & self._connected_to(y, x, allowed):
+            allowed = allowed - bad  # a path that is open stays open in a smaller set, which removes fewer arcs
+        return allowed if self._intercepts(allowed, x, y) else None
+
+    def _connected_to(self, x: set[int], given: set[int], out_of: set[int]) -> set[int]:
+        """Vertices that are connected with x given variables where arcs out of some are removed."""
+        parents = [[p for p in above if p not in out_of] for above in self._all_parents]
+        return reachable(parents, children_of(parents), x, given)
 
     def _intercepts(self, z: set[int], x: set[int], y: set[int]) -> bool:
         children = [[c for c in below if c not in z] for below in self._children]

@@ -113,12 +113,12 @@ class Estimand:
         return Conditional(names[:n], names[n:], states, table, possible.reshape(table.shape[:n]))
 
     def structure(self) -> dict[str, list[str]]:
-        """Parents of the variables that the formula uses, in a network that can have any of their distributions.
+        """Parents of the variables of formula and effect, in a network that can have any of their distributions.
 
         It has the independences that the causal graph implies in its order, and hidden common causes as arcs.
         """
-        hidden = [v for v in self.graph.variables if v not in self.uses]
-        part = self.graph.project(hidden)
+        kept = {*self.uses, *self.do, *self.given, *self.outcome}
+        part = self.graph.project([v for v in self.graph.variables if v not in kept])
         result: dict[str, list[str]] = {}
         seen: set[int] = set()
         for v in part.in_order(range(len(part.variables))):

@@ -137,8 +137,9 @@ class Query(Targets, Case, Numbers):
     )
     question: Annotated[Names, Opt(
         'For example "P(a, b | c=x)", "P(a | b, c=x)", "P(a=x)", "H(a)", "MI(a)", "MI(a; b)", "VOI(a)", '
-        '"MPE(3 | c=x)", "MAP(a, b | c=x)", "CONFLICT(b=x, c=y)", "IMPORTANCE(a | b=x)". After the bar also "c={x, '
-        'y}", "do(c=x)", "soft(c: 0.7, 0.3)", "likelihood(c: x=0.9, y=0.2)".', "QUERY")] = ()
+        '"MPE(3 | c=x)", "MAP(a, b | c=x)", "CONFLICT(b=x, c=y)", "IMPORTANCE(a | b=x)", "EFFECT(a; b)", '
+        '"ADJUST(a; b)". After the bar also "c={x, y}", "do(c=x)", "soft(c: 0.7, 0.3)", '
+        '"likelihood(c: x=0.9, y=0.2)".', "QUERY")] = ()
     why: Annotated[bool, Opt(
         "Print what each finding contributes to each target: Shapley values, which sum to the difference from the "
         "prior, of P(yes) of two states, of the most probable of more, or of the mean of a number.")] = False
@@ -213,6 +214,43 @@ class Decide(WithCodes, WithEvidence, Numbers, Force):
     restarts: Annotated[int, Opt(
         "Random policies to start from where decisions depend on each other.", least=0)] = 10
     policy: Annotated[str | None, Opt("Write the policy to this CSV file.", "--policy PATH")] = None
+
+
+CAUSAL = Literal["sets", "identify", "effect"]
+
+
+class Causal(Numbers, Shown):
+    """Answer causal questions: adjustment sets, identification, effects of setting a variable.
+
+    sets: the minimal sets of variables to adjust for, the one of least variance, and a front door. identify: a formula
+    of the effect in terms of the measured variables, or why there is none. effect: P(outcome | do(cause)) of a network;
+    with cases, estimated from them, with intervals by the bootstrap.
+
+    In place of a network, NET may be a graph in quotes, in which <-> is a hidden common cause.
+    """
+
+    examples = (
+        "jtgpu causal sets alarm --of HR --on BP --hidden LVFAILURE",
+        'jtgpu causal identify "smoke -> tar -> cancer; smoke <-> cancer" --of smoke --on cancer',
+        "jtgpu causal effect asia --of smoke --on dysp --given xray=yes",
+        "jtgpu causal effect asia cases.csv --of lung --on dysp --hidden smoke --json",
+    )
+    question: Annotated[CAUSAL, Opt("One of sets, identify, effect.", "QUESTION")]
+    file: Annotated[str, Opt(FILE_HELP + " Or a graph such as 'a -> b <-> c'.", "NET", complete="networks")]
+    of: Annotated[Names, Opt("The cause, or several separated by commas.", "--of NAME", complete="targets")]
+    on: Annotated[Names, Opt("The outcome, or several separated by commas.", "--on NAME", complete="targets")]
+    cases: Annotated[str | None, Opt(TABLE + " effect is estimated from it.", "CASES")] = None
+    hidden: Annotated[Names, Opt(
+        "Variable that is not measured, or several separated by commas. Repeatable.", "--hidden NAME",
+        complete="targets")] = ()
+    given: Annotated[Names, Opt(
+        "What is observed after the intervention; identify needs no state. Repeatable.", "--given NAME[=STATE]",
+        complete="findings")] = ()
+    n: Annotated[int, Opt("Number of sets to print.", "-n N", least=1)] = 20
+    prior: Annotated[float, Opt("Added to each count of the cases.", "--prior P", least=0)] = 1.0
+    bootstrap: Annotated[int, Opt(
+        "Resamples of the cases for intervals of 95 %. 0: none.", "--bootstrap N", least=0)] = 200
+    seed: Annotated[int, Opt("Seed of the resamples.", least=0)] = 0
 
 
 TASKS = "PR, MAR, MPE, MMAP"
@@ -801,6 +839,7 @@ COMMANDS = {
     "voi": Command(QUERIES, Voi, {Planning: "", Compute: BUT_DEVICES}, "explain"),
     "sensitivity": Command(QUERIES, Sensitivity, {Planning: "", Compute: ONE_BY_ONE}, "explain"),
     "decide": Command(QUERIES, Decide),
+    "causal": Command(QUERIES, Causal, {ReadOptions: OF_TABLES}),
     "solve": Command(QUERIES, Solve, {
         Planning: "order plan memory_limit max_table order_seed no_cache", Compute: "backend"}),
     "batch": Command(TABLES, Batch, {

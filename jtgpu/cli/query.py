@@ -10,6 +10,7 @@ from click import BadParameter
 
 from ..errors import JtgpuError
 from ..inference.queries import text
+from ..inference.queries.effects import Effect
 from ..inference.queries.text import UNITS, ParsedQuestion
 from ..inference.results.contributions import Contributions
 from ..inference.results.marginals import Posterior
@@ -44,6 +45,7 @@ def observation_table(observations: Iterable[Any]) -> Table:
 
 def answer_table(q: ParsedQuestion, answer: Any) -> Table:
     """Convert an answer of `jtgpu.inference.queries.text.ask` to rows."""
+    answer = answer.table if isinstance(answer, Effect) else answer
     if isinstance(answer, Posterior):
         return (answer.variable, "P"), [*zip(answer.states, answer.probabilities.tolist(), strict=True)]
     if isinstance(answer, Joint):
@@ -67,6 +69,8 @@ def answer_table(q: ParsedQuestion, answer: Any) -> Table:
              i.kl_alone, i.hellinger_alone, i.shift_alone)
             for i in answer
         ]  # fmt: skip
+    if q.kind == "ADJUST":
+        return ("adjustment set",), [(", ".join(sorted(s)) or "(none)",) for s in answer]
     if q.kind in ("MPE", "MAP"):
         ranked = answer.ranked
         head = ("variable", *("state" if len(ranked) == 1 else str(i + 1) for i in range(len(ranked))))

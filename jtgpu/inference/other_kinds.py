@@ -111,6 +111,7 @@ def ask_case(tree: Any, question: str, with_chance: Callable[..., Any] | None = 
     methods = {
         "P": "conditional", "H": "entropy", "MI": "mutual_information", "VOI": "value_of_information",
         "IMPORTANCE": "evidence_importance", "CONFLICT": "conflict", "MPE": "mpe", "MAP": "map",
+        "EFFECT": "effect", "ADJUST": "effect",
     }  # fmt: skip
     method = getattr(tree, methods[q.kind])  # the error says what to use in its place
     arguments: tuple[Any, ...] = (q.targets,) if q.kind in ("H", "MAP") else (q.targets[0], q.others)

@@ -15,7 +15,8 @@ from ..inference.results.sensitivities import Sensitivity as Derivatives
 from ..inference.tree import JunctionTree
 from ..mixed.tree import MixedTree
 from ..util.options import Explained, InformationUnit
-from . import decisions as decisions  # registers its questions
+from . import causes as causes  # registers its questions
+from . import decisions as decisions
 from . import posteriors as posteriors
 from . import slices as slices
 from .registry import QUESTIONS as QUESTIONS

@@ -34,7 +34,7 @@ PACKAGE = __name__.partition(".")[0]
 # function -> the module that it imports
 MODULES = {
     "planning": "inference.planning", "compiling": "inference.tree", "cases": "cases", "cluster": "cluster",
-    "decisions": "decisions.tree", "relevance": "decisions.relevance",
+    "causal": "causal", "decisions": "decisions.tree", "relevance": "decisions.relevance",
     "dynamic": "dynamic.tree", "dynamic_numbers": "dynamic.numbers",
     "html": "draw.html", "number_fits": "learn.parameters.value_steps",
     "mixed": "mixed.tree", "serving": "serve", "structures": "draw.structures",
@@ -93,6 +93,11 @@ def compiling() -> Any:
 def cases() -> Any:
     """``tree.predict_proba()``: the package `jtgpu.cases`."""
     return _open("cases")
+
+
+def causal() -> Any:
+    """``tree.ask("ADJUST(...)")``: the package `jtgpu.causal`."""
+    return _open("causal")
 
 
 def cluster() -> Any:

@@ -71,6 +71,35 @@ def test_required_and_forbidden_variables() -> None:
         graph("x -> y; x <-> y").best_adjustment_set("x", "y")
 
 
+def is_front_door(g: CausalGraph, z: set[str], x: str, y: str) -> bool:
+    """The front-door criterion by its definition."""
+    dag: nx.DiGraph[str] = nx.DiGraph(list(g.arcs))
+    dag.add_nodes_from(g.variables)
+    for k, (u, v) in enumerate(g.common_causes):
+        dag.add_edges_from([(f"hidden {k}", u), (f"hidden {k}", v)])
+    cut, before, after = dag.copy(), dag.copy(), dag.copy()
+    cut.remove_nodes_from(z)
+    before.remove_edges_from(list(dag.out_edges(x)))
+    after.remove_edges_from(list(dag.out_edges(z)))
+    return not nx.has_path(cut, x, y) and all(
+        nx.is_d_separator(before, {x}, {v}, set()) and nx.is_d_separator(after, {v}, {y}, {x}) for v in z
+    )
+
+
+def test_front_doors_are_minimal() -> None:
+    """Dropping one variable after the other left {b, c} of the first graph, though {b} is enough."""
+    doors = 0
+    text = "a -> b; a -> f; b -> c; b -> d; c -> d; c -> e; d -> f; f <-> c"
+    for g, x, y in [(graph(text), "a", "d"), *((g, *g.variables[:2]) for g in map(random_graph, range(400)))]:
+        others = [v for v in g.variables if v not in (x, y)]
+        subsets = [set(s) for k in range(len(others) + 1) for s in itertools.combinations(others, k)]
+        valid = [s for s in subsets if is_front_door(g, s, x, y)]
+        found = g.front_door_set(x, y)
+        assert (found in valid and not any(s < found for s in valid)) if found is not None else not valid, str(g)
+        doors += bool(found)
+    assert doors > 5
+
+
 def test_front_doors() -> None:
     assert graph("x -> a -> y; x -> b -> y; x <-> y").front_door_set("x", "y") == {"a", "b"}
     assert graph("x -> a -> b -> y; x <-> y").front_door_set("x", "y") in ({"a"}, {"b"})

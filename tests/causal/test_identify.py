@@ -273,6 +273,15 @@ def test_the_states_of_a_fit_are_those_of_measured_variables() -> None:
         found.evaluate(jtgpu.load("asia"))
 
 
+@pytest.mark.parametrize(("text", "given"), [("x; y; z", ()), ("x -> y; z", "z"), ("y -> x; z", ())])
+def test_a_fit_has_the_variables_of_the_effect(text: str, given: str) -> None:
+    """A cause without an effect, or a condition that the formula does not use, was an unknown variable."""
+    cases = [{"x": "0", "y": "1", "z": "a"}, {"x": "1", "y": "1", "z": "b"}, {"x": "1", "y": "0", "z": "b"}]
+    table = graph(text).identify("y", do="x", given=given).fit(cases, prior=0).table
+    rows = [[0.0, 1.0], [0.5, 0.5]] if "->" in text and given else [[1 / 3, 2 / 3]] * 2
+    np.testing.assert_allclose(table.probabilities, np.stack([rows] * 2, 1) if given else rows, atol=1e-12)
+
+
 def test_a_notebook_shows_the_graph() -> None:
     shown = graph('"my var" -> x -> y; x <-> y')._repr_html_()
     assert shown.startswith("<div>&quot;my var&quot; -&gt; x; x -&gt; y; x &lt;-&gt; y</div>")

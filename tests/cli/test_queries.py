@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu import errors
+from jtgpu.causal import graph
 from jtgpu.cli import app
 from jtgpu.cli.query import observation_table
 from jtgpu.inference.queries.information import Observation
@@ -165,6 +166,11 @@ def test_names_with_marks(text: str, targets: tuple[str, ...], evidence: dict[st
         ("CONFLICT(lung)", errors.EvidenceError, "lung=...", 10),
         ("CONFLICT(xray=yes | soft(smoke: 0.5, 0.5))", errors.EvidenceError, "does not support soft evidence", 43),
         ("IMPORTANCE(lung)", errors.EvidenceError, "needs findings", 17),
+        ("EFFECT(dysp)", errors.EvidenceError, "EFFECT(dysp; ...)", 13),
+        ("EFFECT(dysp; smoke, lung)", errors.EvidenceError, "takes one cause", 26),
+        ("EFFECT(dysp; smoke | do(lung=yes))", errors.EvidenceError, "takes findings a=x after the bar", 35),
+        ("ADJUST(dysp, lung)", errors.EvidenceError, "ADJUST(dysp, lung; ...)", 19),
+        ("ADJUST(dysp; smoke | xray=yes)", errors.EvidenceError, "takes nothing after the bar", 31),
         ("P(lung | do(smoke))", errors.EvidenceError, "after 'smoke'", 18),
         ("P(lung | do(smoke=yes)", errors.EvidenceError, "expected ')' at the end", 23),
         ("P(lung | soft(smoke=yes))", errors.EvidenceError, "expected ':' after 'smoke'", 20),
@@ -214,6 +220,11 @@ def test_answers_are_those_of_the_methods(asia: jtgpu.JunctionTree) -> None:
     assert asia.ask("VOI(lung | xray=yes)") == asia.value_of_information("lung", None, e)
     assert asia.ask("CONFLICT(xray=yes, dysp=no)") == asia.conflict({"xray": "yes", "dysp": "no"})
     assert [i.variable for i in asia.ask("IMPORTANCE(lung | xray=yes, dysp=no)")] == ["xray", "dysp"]
+    shown = asia.ask("EFFECT(dysp; smoke | xray=yes, tub={yes, no})")
+    given = {"xray": "yes", "tub": ["yes", "no"], "lung": None}
+    assert str(shown) == str(asia.effect("dysp", of="smoke", given=given))
+    assert str(shown).startswith("P(dysp | do(smoke), xray = yes, tub = {yes, no})\n")
+    assert asia.ask("ADJUST(xray, dysp; either)") == graph(asia.model).adjustment_sets("either", ["xray", "dysp"])
     known: dict[str, Any] = {"do": {"smoke": "no"}, "soft": {"bronc": [0.2, 0.8]}, "likelihood": {"dysp": [0.9, 0.1]}}
     text = "P(lung | xray=yes, do(smoke=no), soft(bronc: 0.2, 0.8), likelihood(dysp: 0.9, 0.1))"
     np.testing.assert_array_equal(asia.ask(text), asia.posterior("lung", e, **known))
@@ -252,9 +263,18 @@ def test_query_answers_questions(asia: jtgpu.JunctionTree) -> None:
     assert lines[lines.index("# H(lung)") + 1 :][:2] == ["nats", repr(asia.entropy("lung"))]
     assert lines[-2] == "probability"
     everything = run("query", ASIA, "VOI(lung)", "MI(lung; smoke)", "IMPORTANCE(lung | xray=yes)",
-                     "CONFLICT(xray=yes, dysp=no)", "P(either | lung, tub)", *REFERENCE)  # fmt: skip
+                     "CONFLICT(xray=yes, dysp=no)", "P(either | lung, tub)",
+                     "EFFECT(dysp; smoke)", "ADJUST(dysp; bronc)", "ADJUST(dysp; smoke)", *REFERENCE)  # fmt: skip
     assert everything.exit_code == 0, everything.output
     assert "gain" in everything.stdout
+    lines = everything.stdout.splitlines()
+    assert lines[-8:] == ["# ADJUST(dysp; bronc)", "adjustment set", "either", "lung", "smoke", "# ADJUST(dysp; smoke)",
+                          "adjustment set", "(none)"]  # fmt: skip
+    effect = asia.effect("dysp", of="smoke").table.probabilities
+    assert lines[-12].split("\t") == ["yes", "yes", repr(float(effect[0, 0]))]
+    found = json.loads(run("query", ASIA, "EFFECT(dysp; smoke)", "ADJUST(dysp; bronc)", "--json", *REFERENCE).stdout)
+    assert found["questions"][0]["probabilities"] == effect.tolist()
+    assert found["questions"][1]["sets"] == [["either"], ["lung"], ["smoke"]]
 
 
 def test_query_why(asia: jtgpu.JunctionTree, tmp_path: Path) -> None:

@@ -137,11 +137,34 @@ def test_joint_and_samples(client: Client, asia: JunctionTree) -> None:
 @pytest.mark.parametrize(
     "question",
     ["P(lung | xray=yes)", "P(lung, bronc)", "P(lung | bronc)", "P(lung=yes)", "lnP(lung=yes)", "H(lung)", "MI(lung)",
-     "VOI(lung)", "IMPORTANCE(lung | xray=yes)", "CONFLICT(xray=yes, smoke=no)", "MPE(2 | xray=yes)", "MAP(lung)"],
+     "VOI(lung)", "IMPORTANCE(lung | xray=yes)", "CONFLICT(xray=yes, smoke=no)", "MPE(2 | xray=yes)", "MAP(lung)",
+     "EFFECT(dysp; smoke)", "ADJUST(dysp; bronc)"],
 )  # fmt: skip
 def test_questions_as_text(client: Client, question: str) -> None:
     found = client.ask("asia", "ask", {"question": question})
     assert found["kind"] == question.partition("(")[0]
+
+
+def test_effects(client: Client, asia: JunctionTree) -> None:
+    found = client.ask("asia", "effect?labels=1", {"outcome": "dysp", "of": "smoke", "evidence": {"xray": "yes"}})
+    made = asia.effect("dysp", of="smoke", given={"xray": "yes"})
+    assert found["probabilities"][0]["yes"] == pytest.approx(made["yes"]["yes"], abs=1e-12)
+    assert (found["states"], found["difference"]) == (["yes", "no"], pytest.approx(made.difference(), abs=1e-12))
+    found = client.ask("asia", "identify", {"outcome": "dysp", "do": "lung", "hidden": ["smoke"]})
+    assert (found["identified"], found["method"], found["adjustment_sets"]) == (True, "back-door", [["bronc"]])
+    assert (found["best"], found["uses"]) == (["bronc", "tub"], ["lung", "bronc", "dysp"])
+    found = client.ask("asia", "identify", {"outcome": "bronc", "do": ["lung"], "given": ["dysp"], "hidden": ["smoke"]})
+    assert (found["method"], found["adjustment_sets"]) == ("general", [])
+    assert client.ask("asia", "identify", {"outcome": "dysp", "do": "smok"}, 422)["type"] == "/errors/unknown-variable"
+
+
+def test_an_effect_that_is_not_identified() -> None:
+    net = jtgpu.network("u->x; u->y; x->y", "{no|yes}", seed=1)
+    app = App({"bow": net.compile("cpu")})
+    found = Client(app).ask("bow", "identify", {"outcome": "y", "do": "x", "hidden": ["u"]})
+    assert (found["identified"], found["hedge"]) == (False, [["x", "y"], ["y"]])
+    assert "it would be if the common cause of x and y were measured" in found["reason"]
+    app.close()
 
 
 def test_states_by_name_and_rounding(client: Client, asia: JunctionTree) -> None:
@@ -194,6 +217,7 @@ def test_the_answers_have_the_documented_types(asia: JunctionTree) -> None:
         "importance": {"target": "lung", "evidence": {"xray": "yes"}}, "conflict": {"evidence": {"xray": "yes"}},
         "contributions": {"target": "lung", "evidence": {"xray": "yes"}, "of": "log-odds"},
         "joint": {"variables": ["lung", "bronc"]}, "sample": {"n": 2}, "ask": {"question": "P(lung)"},
+        "effect": {"outcome": "dysp", "of": "lung"}, "identify": {"outcome": "dysp", "do": "lung", "hidden": ["smoke"]},
     }  # fmt: skip
     assert set(bodies) == set(QUESTIONS) - ELSEWHERE
     for question, body in bodies.items():

@@ -10,10 +10,12 @@ import numpy as np
 
 from ...errors import ArgumentError, EvidenceError, NetworkError
 from ...model.directed import descendants
+from ...model.discrete import DiscreteModel
 from ...model.network import BayesianNetwork
 from ...model.states import StateNumber, present_state
 from ...util.arguments import described, flag, mapping, number, several
 from ...util.arrays import Floats
+from ...util.cells import is_missing
 from ..results.interval_numbers import ends_of
 from ..results.marginals import CasePosteriors, Posterior
 from ..results.result import Columns, Result
@@ -176,7 +178,15 @@ def effect(self: CompiledModel, outcome: str, *, of: str, given: Findings | None
     table = Conditional(
         (cause,), (last,), (states, self.model.states(last)), np.array(rows), np.ones(len(rows), np.bool_)
     )  # fmt: skip
-    return Effect(table, {str(v): str(s) for v, s in findings.items()}, ends_of(self.model, last))
+    shown = {str(v): _states_text(self.model, v, s) for v, s in findings.items() if not is_missing(s)}
+    return Effect(table, shown, ends_of(self.model, last))
+
+
+def _states_text(model: DiscreteModel, variable: str, states: Any) -> str:
+    """An observed state, or several, by name."""
+    listed = several(states)
+    names = [model.states(variable)[model.state_position(variable, s)] for s in listed or [states]]
+    return names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
 
 
 def pair(message: str, value: Any) -> list[Any]:

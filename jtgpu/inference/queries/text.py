@@ -13,6 +13,8 @@ A question is its kind and, in parentheses, its variables; evidence follows afte
 ``CONFLICT(b=x, c=y)``                conflict measure of the findings
 ``MPE(| b=x)``, ``MPE(3 | b=x)``      most probable configuration of all variables, or the three most probable ones
 ``MAP(a, b | c=x)``                   most probable configuration of some variables, the others summed out
+``EFFECT(a; b | c=x)``                P(a | do(b)) for each state of b, given c = x after the intervention
+``ADJUST(a; b)``                      minimal sets of variables to adjust for when data show the effect of b on a
 ====================================  ================================================================================
 
 Evidence is ``a=x`` (observed), ``a={x, y}`` (one of these states), ``likelihood(a: x=0.9, y=0.2)``,
@@ -35,10 +37,12 @@ from ...backends.base import Evidence
 from ...errors import EvidenceError, ImpossibleEvidence, UnknownState, UnknownVariable, closest, shown
 from ...model.discrete import DiscreteModel
 from ...model.states import StateNumber
+from ...util import late_imports
 from ...util.arguments import described
 from ..evidence import read_known
 from ..results.marginals import Posterior
 from ..results.tables import Conditional, Joint
+from .effects import Effect, effect
 from .findings import conflict, evidence_importance
 from .information import entropy, mutual_information, value_of_information
 from .joint import conditional, joint
@@ -189,10 +193,11 @@ class Scanner:
         raise refused
 
 
-KINDS = ("P", "lnP", "H", "MI", "VOI", "IMPORTANCE", "CONFLICT", "MPE", "MAP")
+KINDS = ("P", "lnP", "H", "MI", "VOI", "IMPORTANCE", "CONFLICT", "MPE", "MAP", "EFFECT", "ADJUST")
 _OF_EVENTS = ("P", "lnP", "CONFLICT")  # their variables may have states
-_ONE_TARGET = ("MI", "VOI", "IMPORTANCE")
-_WITH_OTHERS = ("MI", "VOI")  # a target, a semicolon, other variables
+_ONE_TARGET = ("MI", "VOI", "IMPORTANCE", "EFFECT")
+_OF_CAUSES = ("EFFECT", "ADJUST")  # they need others
+_WITH_OTHERS = ("MI", "VOI", *_OF_CAUSES)  # a target, a semicolon, other variables
 _OF_FINDINGS = ("IMPORTANCE", "CONFLICT")  # they need evidence
 _KIND = re.compile(r"(?:ln\s*)?[A-Za-z]*")
 _COUNT = re.compile(r"\d{1,9}")
@@ -208,7 +213,7 @@ class ParsedQuestion:
     kind: str  # one of KINDS
     targets: tuple[str, ...] = ()
     event: dict[str, States] = field(default_factory=dict)  # of P and lnP, in place of targets
-    others: tuple[str, ...] | None = None  # of MI and VOI, after the semicolon
+    others: tuple[str, ...] | None = None  # after the semicolon
     given: tuple[str, ...] = ()  # of P, variables without states after the bar
     k: int = 1  # of MPE
     known: dict[str, Any] = field(default_factory=dict)  # evidence, likelihood, soft, do: by name
@@ -379,6 +384,13 @@ class QuestionParser(Scanner):
         for name in q.given:
             if name in q.targets or any(name in given for given in q.known.values()):
                 self.fail(f"{name!r} is given twice")
+        if q.kind in _OF_CAUSES:
+            if q.others is None:
+                self.fail(f"{q.kind} needs a cause after a semicolon: {q.kind}({', '.join(q.targets)}; ...)")
+            if q.kind == "EFFECT" and len(q.others) > 1:
+                self.fail("EFFECT takes one cause")
+            if {*q.known} - ({"evidence"} if q.kind == "EFFECT" else set()):
+                self.fail(f"{q.kind} takes {'findings a=x' if q.kind == 'EFFECT' else 'nothing'} after the bar")
         if q.kind in _OF_FINDINGS:
             if not {*q.known.get("evidence", ()), *q.known.get("likelihood", ())}:
                 self.fail(f"{q.kind} needs findings")
@@ -454,6 +466,8 @@ _ANSWERS: dict[str, Callable[[CompiledModel, ParsedQuestion], Any]] = {
     "CONFLICT": lambda tree, q: conflict(tree, **q.known),
     "MPE": lambda tree, q: mpe(tree, k=q.k, **q.known),
     "MAP": lambda tree, q: marginal_map(tree, q.targets, **q.known),
+    "EFFECT": lambda tree, q: effect(tree, q.targets[0], of=(q.others or ("",))[0], given=q.known.get("evidence")),
+    "ADJUST": lambda tree, q: late_imports.causal().graph(tree.model).adjustment_sets(q.others, q.targets),
 }
 
 
@@ -467,6 +481,7 @@ UNITS = {
 def as_json(q: ParsedQuestion, answer: Any) -> dict[str, Any]:
     """Convert an answer to numbers, strings, lists and dicts; an infinite logarithm becomes null."""
     content: dict[str, Any] = {"question": q.text, "kind": q.kind}
+    answer = answer.table if isinstance(answer, Effect) else answer
     if isinstance(answer, Posterior):
         content |= {"variable": answer.variable, "states": list(answer.states)}
         return content | {"probabilities": answer.probabilities.tolist()}
@@ -482,6 +497,8 @@ def as_json(q: ParsedQuestion, answer: Any) -> dict[str, Any]:
         return content | {"observations": [*map(plain_fields, answer)]}
     if q.kind == "IMPORTANCE":
         return content | {"findings": [*map(plain_fields, answer)]}
+    if q.kind == "ADJUST":
+        return content | {"sets": [*map(sorted, answer)]}
     if q.kind in ("MPE", "MAP"):
         return content | {"explanations": [
             {"states": dict(e), "log_joint": e.log_joint, "probability": e.probability} for e in answer.ranked

@@ -1,0 +1,179 @@
+"""``jtgpu causal``: adjustment sets, identification, and effects with their uncertainty."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from typing import Any
+
+import numpy as np
+from click import BadParameter
+
+from ..causal import CausalGraph, Estimand, NotIdentified, graph
+from ..errors import ArgumentError, UnknownVariable, closest
+from ..inference.queries.effects import Effect, effect
+from ..inference.results.tables import Conditional
+from ..model.network import BayesianNetwork
+from ..options.tables import ReadOptions
+from ..util.text_table import printable as shown
+from .console import print_json, read_cases
+from .declared import Causal
+from .networks import read_network, split_names
+from .tables import on_terminal, print_note, print_rows, status
+
+GRAPH = re.compile(r"->|<-")  # in no name of a file
+TAIL = 0.025  # of an interval, on each side
+PROVISO = "it holds if no common cause is missing from the graph: an arc of a learned network is no proof of a cause"
+
+
+def causal(o: Causal, read: ReadOptions) -> None:
+    """Run ``jtgpu causal``."""
+    if o.cases is not None and o.question != "effect":
+        raise BadParameter(f"cases are for effect; {o.question} needs the graph alone", param_hint="CASES")
+    net = None if GRAPH.search(o.file) else read_network(o.file)
+    if net is not None and not isinstance(net, BayesianNetwork):
+        raise ArgumentError(f"{o.file}: causes and effects are those of a Bayesian network")
+    whole = graph(net or o.file)
+    hidden = split_names(o.hidden, whole.variables, "variable")
+    g = graph(whole, hidden=hidden)
+    of, on = (split_names(given, whole.variables, "variable") for given in (o.of, o.on))
+    given = dict(_name_and_state(whole, text) for text in o.given)
+    about: dict[str, Any] = {"file": o.file, "of": of, "on": on, "hidden": hidden}
+    if o.question == "sets":
+        _sets(o, g, about)
+    elif o.question == "identify":
+        _identify(o, g.identify(on, do=of, given=[*given]), about)
+    else:
+        _effect(o, read, (net, g), given, about)
+
+
+def _name_and_state(g: CausalGraph, text: str) -> tuple[str, str | None]:
+    """The variable of ``--given``, and its state if there is one; the longest name that fits."""
+    for v in sorted(g.variables, key=len, reverse=True):
+        if text.strip() == v or text.startswith(f"{v}="):
+            return v, text[len(v) + 1 :] or None
+    name = text.partition("=")[0]
+    raise UnknownVariable(f"--given: there is no variable {name!r}{closest(name, g.variables)}")
+
+
+def _sets(o: Causal, g: CausalGraph, about: dict[str, Any]) -> None:
+    of, on = about["of"], about["on"]
+    sets = [sorted(s, key=g.variables.index) for s in g.adjustment_sets(of, on, limit=o.n)]
+    best = front = None
+    try:
+        best = sorted(g.best_adjustment_set(of, on))
+    except NotIdentified as error:
+        reason = str(error)
+    else:
+        reason = f"least variance: {', '.join(best) or 'no adjustment'}"
+    if len(of) == 1 == len(on):
+        door = g.front_door_set(of[0], on[0])
+        front = None if door is None else sorted(door)
+    if o.json:
+        print_json(about | {"sets": sets, "best": best, "front_door": front})
+        return
+    print_rows(("variables", "adjustment set"), [(len(s), ", ".join(s)) for s in sets])
+    if on_terminal():
+        print()
+    print_note(reason if sets else "there is no adjustment set; identify may find another formula")
+    if front is not None:
+        print_note(f"front door: {', '.join(front)}")
+
+
+def _identify(o: Causal, estimand: Estimand, about: dict[str, Any]) -> None:
+    if o.json:
+        print_json(about | _of(estimand))
+        return
+    print(shown(str(estimand)))
+    print_note(f"{estimand.method}; needs {', '.join(estimand.uses)}")
+
+
+def _of(estimand: Estimand) -> dict[str, Any]:
+    return {
+        "given": [*estimand.given], "method": estimand.method, "formula": estimand.formula, "latex": estimand.latex,
+        "uses": [*estimand.uses],
+    }  # fmt: skip
+
+
+def _effect(
+    o: Causal, read: ReadOptions, known: tuple[BayesianNetwork | None, CausalGraph], given: dict[str, str | None],
+    about: dict[str, Any],
+) -> None:  # fmt: skip
+    (net, g), of, on = known, about["of"], about["on"]
+    if (loose := next((v for v, state in given.items() if state is None), None)) is not None:
+        raise BadParameter(f"{loose!r} needs a state: {loose}=...", param_hint="--given")
+    states: dict[str, Any] = {v: state for v, state in given.items() if state is not None}
+    draws = None
+    if net is not None and o.cases is None and not o.hidden and len(of) == 1 == len(on):
+        table, method = effect(net.compile("cpu"), on[0], of=of[0], given=states).table, {"method": "network"}
+    else:
+        estimand = g.identify(on, do=of, given=[*given])
+        needed, method = [*dict.fromkeys((*estimand.uses, *of, *on, *given))], _of(estimand)
+        if o.cases is not None:
+            names = {v: net.states(v) for v in needed} if net is not None else {}
+            cases = read_cases(o.cases, read, names or None)
+            with status("fitting", o.progress) as step:
+                fitted = estimand.fit(cases, prior=o.prior, states=names)
+                model, table = fitted.network, fitted.table
+                if o.bootstrap:
+                    step(f"{o.bootstrap} resamples")
+                    draws = fitted.bootstrap(o.bootstrap, seed=o.seed)
+        elif net is None:
+            raise BadParameter("a graph has no CPTs: name a file of cases, or a network", param_hint="CASES")
+        else:
+            model = net.prune(needed)
+            table = estimand.evaluate(model.compile("cpu"))
+        at = (*(slice(None) for _ in of), *(model.state_position(v, states[v]) for v in given))
+        table = Conditional(
+            tuple(of), tuple(on), tuple(model.states(v) for v in (*of, *on)), table.probabilities[at],
+            table.possible[at],
+        )  # fmt: skip
+        draws = None if draws is None else draws[(slice(None), *at)]
+    _print_effect(o, table, draws, about | {"given": states} | method | ({"cases": o.cases} if o.cases else {}))
+
+
+def _differences(table: Conditional, draws: Any) -> tuple[float, list[float]] | None:
+    """The difference that a cause of two states makes, and its interval."""
+
+    def one(numbers: Any) -> float:
+        return Effect(Conditional(table.given, table.targets, table.states, numbers, table.possible), {}).difference()
+
+    try:
+        return one(table.probabilities), [] if draws is None else _interval(np.array([*map(one, draws)]))
+    except ArgumentError:  # more causes or outcomes, or more states
+        return None
+
+
+def _interval(draws: Any) -> Any:
+    return np.quantile(draws, [TAIL, 1 - TAIL], axis=0, method="inverted_cdf").tolist()
+
+
+def _print_effect(o: Causal, table: Conditional, draws: Any, about: dict[str, Any]) -> None:
+    single = len(table.given) == 1 == len(table.targets)
+    made = _differences(table, draws) if single else None
+    ends = None if draws is None else _interval(draws)
+    if o.json:
+        print_json(about | {
+            "variables": [*table.variables], "states": [[*s] for s in table.states],
+            "probabilities": table.probabilities.tolist(), "possible": table.possible.tolist(),
+            "low": ends and ends[0], "high": ends and ends[1],
+            "difference": made and made[0], "difference_interval": (made and made[1]) or None,
+        })  # fmt: skip
+        return
+    rows: list[tuple[Any, ...]] = []
+    for at in product(*(range(n) for n in table.shape)):
+        labels = [table.states[i][s] for i, s in enumerate(at)]
+        numbers = [table.probabilities, *(ends or [])]
+        possible = table.possible[at[: len(table.given)]]
+        rows.append((*labels, *(x[at].item() if possible else "impossible" for x in map(np.asarray, numbers))))
+    head = (*(f"do({v})" for v in table.given), *table.targets, "P", *(("2.5 %", "97.5 %") if ends else ()))
+    print_rows(head, rows, digits=o.digits, bars=not ends)
+    if on_terminal():
+        print()
+    if made is not None:
+        interval = f" ({made[1][0]:.4g} to {made[1][1]:.4g})" if made[1] else ""
+        print_note(f"difference {made[0]:.4g}{interval}")
+    if "formula" in about:
+        print_note(f"{about['method']}: {about['formula']}")
+    if "->" not in o.file and not o.hidden:
+        print_note(PROVISO)
