@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..columns import Table, open_data
+from ..columns import Table, open_data, read_column
 from ..columns.column import Column
 from ..columns.files import files_of, is_text_file, read_file
-from ..errors import DataError, EvidenceError, TableTooLarge, closest
+from ..errors import ArgumentError, DataError, EvidenceError, TableTooLarge, closest
 from ..model.states import NOT_OBSERVED, REJECTED, StateLookup
 from ..options.tables import CsvDialect
 from ..util.arguments import described
-from ..util.arrays import Floats, Ints
+from ..util.arrays import Bools, Floats, Ints
 from ..util.calls import outside
-from ..util.cells import is_missing, na_words
+from ..util.cells import is_missing, is_na_word, na_words
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -62,6 +62,43 @@ def read_data(
     if files:
         data = read_file(*files, dialect=dialect, na_values=na_values, states=states, keep_words=True)
     return open_data(data), words
+
+
+def read_interventions(
+    given: object, table: Table, names: list[str], left_out: set[str], words: frozenset[str]
+) -> Bools:
+    """The variables that were set in each row, (n, N), from the name of a column, or rows by variable."""
+    # names: of the n variables; those that are left out may be set, too
+    number, chosen = {v: i for i, v in enumerate(names)}, np.zeros((len(names), table.n), np.bool_)
+
+    def enter(name: str, rows: Any, where: str) -> None:
+        if name in number:
+            chosen[number[name], rows] = True
+        elif name not in left_out:
+            raise DataError(f"{where} names {name!r}, which is no variable{closest(name, names)}")
+
+    if isinstance(given, str):
+        column = read_column(given, table)
+        for i, cell in enumerate(map(str, column.cells)):
+            several = [cell] if cell in number else [*filter(None, map(str.strip, cell.split(";")))]
+            rows = np.flatnonzero(column.index == i)
+            if len(rows) and (cell in number or not is_na_word(cell, words)):
+                for name in several:
+                    enter(name, rows, f"row {rows[0]}: column {given!r}")
+        return chosen
+    if not isinstance(given, Mapping):
+        raise ArgumentError(
+            f"interventions must be the name of a column, or a mapping from variable to rows, not {described(given)}"
+        )
+    for name, rows in given.items():
+        mask = np.asarray(rows)
+        if mask.shape != (table.n,) or mask.dtype != np.bool_:
+            raise DataError(
+                f"interventions on {name!r} must be {table.n} truth values, one for each row, got shape "
+                f"{mask.shape} of {mask.dtype}"
+            )
+        enter(name, mask, "interventions")
+    return chosen
 
 
 def class_column(y: Any) -> NDArray[Any]:

@@ -56,9 +56,10 @@ class CodedCases:
     # n_absent: (V,) int64: Missing cells of each variable, without likelihoods, with those in rows that were dropped
     # seen: list of (card,) bool: States that occur, of each variable
     # source: Where the rows come from
+    # was_set: (V, N) rows of the table in which each variable was set, which are no cases of its family
 
-    def __init__(self, model: DirectedModel, source: CaseSource):
-        self.model, self.source = model, source
+    def __init__(self, model: DirectedModel, source: CaseSource, was_set: Bools | None = None):
+        self.model, self.source, self.was_set = model, source, was_set
         self.blocks: list[Block] = []
         self.n_rows, self.n_dropped, self.n_weightless, self.total_weight = 0, 0, 0, 0.0
         self.n_missing, self.n_absent = np.zeros((2, len(model)), np.int64)
@@ -232,15 +233,16 @@ def _as_weights(weights: ArrayLike) -> Floats:
 
 
 def read_cases(
-    model: DirectedModel, source: CaseSource, columns: Sequence[str], weights: ArrayLike | str | None, missing: str
-) -> CodedCases:
+    model: DirectedModel, source: CaseSource, columns: Sequence[str], weights: ArrayLike | str | None, missing: str,
+    was_set: Bools | None = None,
+) -> CodedCases:  # fmt: skip
     """Read all rows."""
     # columns: sequence of str: See `table_columns`
     # missing: {"em", "available", "error", "drop"}: Whether rows with a missing cell of an observed variable are
     #     accepted, raise an error, or are dropped
     # raises DataError: If there are no rows, no weight is above 0, a cell is missing under ``"error"``, or no row is
     #     left under ``"drop"``.
-    cases = CodedCases(model, source)
+    cases = CodedCases(model, source, was_set)
     observed = [model.index(c) for c in columns]
     for read, _ in weighted_chunks(model, source, columns, weights):
         block = cases.without_weightless(read)
@@ -259,6 +261,8 @@ def read_cases(
         cases.add(block)
     if not cases.n_rows and cases.n_weightless and not cases.n_dropped:
         raise DataError("all weights are zero")
+    if was_set is not None and missing == "em" and not cases.is_complete:
+        raise DataError("interventions= takes complete rows; use missing='drop' or 'available'")
     if not cases.n_rows:
         dropped = f": all {cases.n_dropped:,} rows have missing cells" if cases.n_dropped else ""
         raise DataError(f"there are no rows to fit{dropped}")

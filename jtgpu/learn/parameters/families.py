@@ -18,7 +18,7 @@ from ...model.directed import DirectedModel
 from ...model.network import BayesianNetwork
 from ...options.learning import MAX_ENTRIES
 from ...util.arguments import several
-from ...util.arrays import Floats, Ints
+from ...util.arrays import Bools, Floats, Ints
 from ...util.calls import outside
 from ...util.elementary import exp, logs
 from ...util.system import free_memory, parse_bytes
@@ -89,18 +89,19 @@ def warn_of_sparse(model: DirectedModel, n_rows: int) -> None:
 
 
 def available_counts(cases: CodedCases) -> Tables:
-    """Counts of each family over the rows in which it has no missing cell."""
+    """Counts of each family over the rows in which it has no missing cell, and its variable was not set."""
     scopes, shapes = family_scopes(cases.model), family_shapes(cases.model)
     counts = [np.zeros(math.prod(shape)) for shape in shapes]
     for block in cases.blocks:
         for part in block.parts(PART_CELLS):
-            _add_complete(part, scopes, shapes, counts)
+            _add_complete(part, scopes, shapes, counts, cases.was_set)
     return [c.reshape(shape) for c, shape in zip(counts, shapes, strict=True)]
 
 
 def _add_complete(
-    block: Block, scopes: Sequence[tuple[int, ...]], shapes: Sequence[tuple[int, ...]], counts: Tables
-) -> None:
+    block: Block, scopes: Sequence[tuple[int, ...]], shapes: Sequence[tuple[int, ...]], counts: Tables,
+    was_set: Bools | None,
+) -> None:  # fmt: skip
     """Add the complete rows of a block to flat counts."""
     columns = np.ascontiguousarray(block.states.T)
     plain = bool((block.weights == 1.0).all())
@@ -113,8 +114,11 @@ def _add_complete(
                 at += columns[v]
         weights = block.weights
         holes = [v for v in scope if has_holes[v]]
-        if holes:
-            complete = np.logical_and.reduce([columns[v] >= 0 for v in holes])
+        used = [columns[v] >= 0 for v in holes]
+        if was_set is not None:
+            used.append(~was_set[scope[-1], block.rows])
+        if used:
+            complete = np.logical_and.reduce(used)
             at, weights = at[complete], weights[complete]
         count += np.bincount(at, None if plain else weights, minlength=count.size)
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ...errors import ArgumentError
+from ...columns import open_table
+from ...columns.files import in_memory
+from ...errors import ArgumentError, DataError
 from ...model.mixed import MixedNetwork
 from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...options.compute import Compute
@@ -17,8 +19,9 @@ from ...options.learning import EM, Keys
 from ...options.record import require_only
 from ...options.tables import OF_TABLES, ReadOptions
 from ...util.arguments import check_keywords_of, choice, having, mapping, new_file_path
-from ...util.cells import warn_of_few
+from ...util.cells import na_words, warn_of_few
 from ...util.iteration import Iteration
+from ..columns import read_interventions
 from .coded_cases import CodedCases, read_cases, weighted_chunks
 from .expectation import BACKENDS
 from .families import read_structure, warn_of_sparse
@@ -34,7 +37,9 @@ from .template import converted, is_template, with_codes
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from ...util.options import Data, EngineName
+    from ...columns import Table
+    from ...util.arrays import Bools
+    from ...util.options import Data, EngineName, Interventions
     from ..discretisation import Discretiser
 
 MISSING_RULES = ("em", "error", "drop", "available")
@@ -61,6 +66,7 @@ def fit(  # noqa: PLR0913
     fixed: str | Iterable[str] = (),
     tied: Iterable[Sequence[str]] = (),
     likelihood: Mapping[str, Any] | None = None,
+    interventions: Interventions = None,
     em: EM = EM(),
     keys: Keys = Keys(),
     read: ReadOptions = ReadOptions(),
@@ -111,6 +117,9 @@ def fit(  # noqa: PLR0913
         Variable to likelihoods of the rows of a table in memory, (B, card), or (card,) for all rows: virtual evidence,
         also of variables without a column. Cells may be likelihoods, too, in files as well: ``"[0.4;0.8]"`` has one
         weight for each state; not with sequences or continuous variables.
+    interventions : str or mapping, optional
+        The variables that were set in each row, as for `jtgpu.learn.structure`: it is no case of their families. Of
+        complete rows, or with ``missing="available"``; not with sequences, continuous or hidden variables.
     em : EM
         How EM runs: start, restarts, iterations, seed, standard errors, checkpoints.
     keys : Keys
@@ -177,14 +186,18 @@ def fit(  # noqa: PLR0913
     model = Model(states, bins, pseudo_counts, em.zeros, fixed, tied, hidden, em.start, em.max_cpt, read.codes)
     tell = _tell if compute.progress is True else lambda _: None
     run = FitRun(em, compute, backend, _listener(compute.progress), tell)
-    if keys != Keys() or is_template(structure):
+    mixed = continuous is not None or isinstance(structure, MixedNetwork)
+    sequences = keys != Keys() or is_template(structure)
+    if interventions is not None and (mixed or sequences or hidden or em.stepwise is not None):
+        raise ArgumentError("interventions= takes no sequences, continuous or hidden variables, and no stepwise EM")
+    if sequences:
         require_only(compute, "backend threads progress", "sequences")
         require_only(em, OF_EVERY_KIND, "sequences")
         require_only(read, OF_TABLES + " codes", "sequences")
         if continuous is None and not isinstance(structure, MixedDynamicNetwork):
             return fit_sequences(structure, cases, columns, model, run)
         return fit_mixed_sequences(structure, cases, columns, model, run, continuous)
-    if continuous is not None or isinstance(structure, MixedNetwork):
+    if mixed:
         require_only(em, OF_EVERY_KIND, "continuous variables")
         require_only(compute, "backend threads progress", "continuous variables")
         require_only(read, OF_TABLES + " codes", "continuous variables")
@@ -193,6 +206,10 @@ def fit(  # noqa: PLR0913
         return fit_numbers(structure, cases, continuous, columns, model, run)
     given = read_structure(structure)
     mapping("likelihood", likelihood)
+    was_set = None
+    if interventions is not None:
+        cases = in_memory(cases, read, read.na_values, mapping("states", states))
+        was_set = _rows_set(interventions, open_table(None, cases), [*given.parents], read)
     source = open_source(cases, tuple(given.parents), read, rows, read.na_values, likelihood)
     setup = set_up(given, source, model, weights, compute.memory_limit)
     if missing == "available" and setup.hidden:
@@ -200,12 +217,20 @@ def fit(  # noqa: PLR0913
     if em.stepwise is not None:
         blocks = (block for block, _ in weighted_chunks(setup.model, source, setup.columns, weights))
         return fit_stepwise(setup, CodedCases(setup.model, source), blocks, (rows, em.stepwise), run)
-    table = read_cases(setup.model, source, setup.columns, weights, missing)
+    table = read_cases(setup.model, source, setup.columns, weights, missing, was_set)
     warn_of_sparse(setup.model, table.n_rows)
     if table.n_dropped:
         warn_of_few(table.n_rows, table.n_rows + table.n_dropped, table.missing(setup.columns).cells)
     with closing(table):
-        return fit_rows(setup, table, run, available=missing == "available")
+        return fit_rows(setup, table, run, available=missing == "available" or was_set is not None)
+
+
+def _rows_set(given: Any, table: Table, variables: list[str], read: ReadOptions) -> Bools:
+    """The rows in which each variable of the structure was set, (V, N); other columns may be set, too."""
+    if isinstance(given, str) and (given not in table.names or given in variables):
+        raise DataError(f"interventions={given!r} must name a column that is no variable")
+    others, words = {*table.names}.difference(variables), na_words(read.na_values, is_text=False)
+    return read_interventions(given, table, variables, others, words)
 
 
 def _listener(progress: bool | Progress | None) -> Progress:

@@ -23,6 +23,61 @@ function stateLink(store, v, state) {
   return button(store.network.stateTexts[v][state], () => store.setFindings(toggleState(store.findings, v, state)), { class: "link", title: "Observe" });
 }
 
+/** A line from `low` to `low + width` with bars [kind, from, to]. */
+function track(low, width, ...bars) {
+  const spans = bars.map(([kind, from, to]) => {
+    const node = el("span", { class: `tornado-${kind}` });
+    node.style.left = `${(100 * (Math.min(from, to) - low)) / width}%`;
+    node.style.width = `${(100 * Math.abs(to - from)) / width}%`;
+    return node;
+  });
+  return el("span", { class: "tornado-track", "aria-hidden": "true" }, ...spans);
+}
+
+/** At the bars of the selected variable: how the findings lead from its prior to its posterior. */
+export class WhyPanel extends Panel {
+  constructor(store, actions) {
+    super(store, "Why", { name: "why", question: "contributions" });
+    this.actions = actions;
+    this.root.title = "What each finding contributes";
+  }
+
+  key() {
+    const { picked, findings, network } = this.store;
+    const isAsked = picked !== null && !isObserved(this.store, picked) && Object.keys({ ...findings, ...network.values }).length;
+    return isAsked ? `${evidenceKey(this.store)}/${picked}` : null;
+  }
+
+  idle() {
+    const { picked } = this.store;
+    return picked !== null && isObserved(this.store, picked) ? "It is observed." : "Set evidence to see what each finding contributes.";
+  }
+
+  async ask(signal) {
+    const { api, network, findings, picked } = this.store;
+    return api.ask(network.id, "contributions", { ...bodyOf(network, findings), target: network.names[picked] }, signal);
+  }
+
+  show({ state, base, total, contributions }) {
+    const { store } = this;
+    const { network, picked } = store;
+    const steps = contributions.slice(0, MOST_ROWS_SHOWN).map((step) => ({ ...step, v: network.number.get(step.variable) }));
+    const rest = contributions.slice(MOST_ROWS_SHOWN);
+    if (rest.length) steps.push({ finding: `${rest.length} other findings`, contribution: rest.reduce((sum, step) => sum + step.contribution, 0) });
+    const places = steps.reduce((ends, { contribution }) => [...ends, ends.at(-1) + contribution], [base]);
+    const [low, high] = [Math.min(...places, total), Math.max(...places, total)];
+    const rows = steps.map(({ v, variable, finding, contribution, error }, i) => {
+      const name = v === undefined ? clean(variable ?? "") : variableLink(store, this.actions, v);
+      const size = `${points(contribution)}${error ? ` \u00b1 ${significant(100 * error, 2)}` : ""}`;
+      return el("li", {}, el("span", { class: "why-finding" }, name, ` ${cut(clean(finding), 40)}`), el("span", { class: "why-size" }, size), track(low, high - low || 1, [contribution < 0 ? "low" : "high", places[i], places[i + 1]]));
+    });
+    this.body.replaceChildren(
+      el("p", {}, el("bdi", {}, cut(`${network.texts[picked]} = ${clean(state)}`, 60)), `: from ${percent(base)} % to ${percent(total)} %, in points:`),
+      el("ol", { class: "tornado why" }, ...rows),
+    );
+  }
+}
+
 class EvidencePanel extends Panel {
   constructor(store) {
     super(store, "Probability of the evidence", { isOpen: true, name: "evidence" });
@@ -296,7 +351,7 @@ class TornadoPanel extends Panel {
         "li",
         {},
         button(cut(text, 90), () => this.actions.showCpt(v, entry), { class: "link", title: `${text}: show it in its table` }),
-        this.bar([bar.at_low, probability, bar.at_high].map((x) => (x - low) / width)),
+        track(low, width, ["low", bar.at_low, probability], ["high", bar.at_high, probability]),
         el("span", { class: "muted" }, `${significant(Math.min(bar.at_low, bar.at_high))} to ${significant(Math.max(bar.at_low, bar.at_high))}`),
       );
     });
@@ -304,15 +359,6 @@ class TornadoPanel extends Panel {
       el("p", {}, `P(${network.texts[target]} = `, choice, `) = ${significant(probability)}, when one parameter is ${100 * this.spread} % smaller (blue) or larger (green).`),
       rows.length ? el("ul", { class: "tornado" }, ...rows) : el("p", { class: "muted" }, "No single parameter changes it."),
     );
-  }
-
-  bar([low, at, high]) {
-    const [a, b] = [el("span", { class: "tornado-low" }), el("span", { class: "tornado-high" })];
-    for (const [node, end] of [[a, low], [b, high]]) {
-      node.style.left = `${100 * Math.min(at, end)}%`;
-      node.style.width = `${100 * Math.abs(end - at)}%`;
-    }
-    return el("span", { class: "tornado-track", "aria-hidden": "true" }, a, b);
   }
 }
 

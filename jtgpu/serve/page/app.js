@@ -1,6 +1,6 @@
 // The whole page in one element: the same in a browser and in a notebook.
 
-import { analysisPanels } from "./analysis.js";
+import { analysisPanels, WhyPanel } from "./analysis.js";
 import { Card } from "./card.js";
 import { CptViewer } from "./cpt.js";
 import { EditDialog, EditSession } from "./edit.js";
@@ -51,7 +51,8 @@ export class App {
     this.map = new MapView(store, actions);
     this.overview = new Overview(store, () => this.map.layout?.nodes || []);
     this.list = new ListView(store, actions);
-    this.card = new Card(store, actions);
+    const why = new WhyPanel(store, actions);
+    this.card = new Card(store, actions, why);
     this.tray = new Tray(store, actions);
     this.time = new TimeBar(store);
     this.banner = new Banner(store, actions);
@@ -70,7 +71,7 @@ export class App {
     actions.openNumber = (name) => numbers.focus(name);
     const panels = [new TimePanel(store), numbers, ...analysisPanels(store, actions), new ScenarioPanel(store, actions)];
     if (hasTables) panels.push((this.tables = new TablePanel(store, actions)));
-    this.runner = new PanelRunner(store, panels);
+    this.runner = new PanelRunner(store, [why, ...panels]);
     this.live = el("p", { class: "visually-hidden", role: "status", "aria-live": "polite" });
     this.sheet = el("div", { class: "jtgpu-main", "data-tab": "list" }, this.list.root, el("section", { class: "map-column", "aria-label": "Map" }, this.mapEdit?.root, this.map.root, this.overview.root), this.card.root, el("section", { class: "panels", "aria-label": "Analysis" }, ...panels.map((panel) => panel.root)));
     const dialogs = [this.editor, this.cpt, this.share, this.help, this.token, this.edit].filter(Boolean).map((part) => part.root);

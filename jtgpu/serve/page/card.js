@@ -8,9 +8,10 @@ import { markIcon } from "./marks.js";
 const MOST_ROWS = 60; // states; more are shown on request
 
 export class Card {
-  constructor(store, actions) {
+  constructor(store, actions, why) {
     this.store = store;
     this.actions = actions;
+    this.why = why; // the panel at the bars
     this.isComplete = false;
     this.root = el("section", { class: "card", "aria-label": "Selected variable", tabindex: -1, onkeydown: (event) => this.key(event) });
     store.on("network picked", () => this.rebuild());
@@ -43,6 +44,7 @@ export class Card {
       network.labels[picked] ? el("p", { class: "muted" }, el("bdi", {}, network.labels[picked])) : null,
       this.rowsNode,
       this.moreButton,
+      this.why.root,
       el("div", { class: "card-tools" }, button("Evidence\u2026", () => this.actions.edit(picked), { title: "One of, likelihood, soft evidence, intervention (e)" }), this.targetButton, this.clearButton, network.isDirected ? button(...(network.decisions.has(picked) ? ["Policy", () => this.actions.showCpt(picked), { title: "Show the best policy" }] : ["CPT", () => this.actions.showCpt(picked), { title: "Show its conditional probability table" }])) : null),
       ...this.neighbours(network.isDirected ? "Parents" : "Neighbours", network.isDirected ? network.parents[picked] : [...network.parents[picked], ...network.children[picked]]),
       ...(network.isDirected ? this.neighbours("Children", network.children[picked]) : []),

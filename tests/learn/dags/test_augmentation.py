@@ -18,36 +18,36 @@ from jtgpu.cli import app
 from tests.learn.dags.test_interventions import graphs, mbde
 
 NAMES = "abc"
+CARDS = (2, 3, 2, 2)
 
 
-def example(rows: int = 40) -> tuple[dict[str, Any], Any]:
-    """A chain a -> b -> c with six gaps: columns, and states, -1 where they are missing."""
+def example(n: int = 3, rows: int = 40) -> tuple[dict[str, Any], Any]:
+    """A chain a -> b -> c ... with six gaps: columns, and states, -1 where they are missing."""
     rng = np.random.default_rng(3)
-    codes = np.zeros((rows, 3), np.int64)
+    codes = np.zeros((rows, n), np.int64)
     codes[:, 0] = rng.integers(2, size=rows)
-    for v, card in ((1, 3), (2, 2)):
+    for v, card in enumerate(CARDS[1:n], 1):
         same = rng.random(rows) < 0.7
         codes[:, v] = np.where(same, codes[:, v - 1] % card, rng.integers(card, size=rows))
     codes[[3, 4, 5, 6], [0, 1, 1, 2]] = -1
     codes[8, [0, 2]] = -1
-    return {v: [None if k < 0 else str(k) for k in codes[:, i]] for i, v in enumerate(NAMES)}, codes
+    return {v: [None if k < 0 else str(k) for k in codes[:, i]] for i, v in enumerate("abcd"[:n])}, codes
 
 
-@pytest.fixture(scope="module")
-def enumerated() -> tuple[Any, Any]:
+def enumerated(n: int = 3) -> tuple[Any, Any]:
     """Probabilities of arcs [parent, child], and of the states of the gaps."""
-    _, codes = example()
+    _, codes = example(n)
     gaps = np.argwhere(codes < 0)
-    every, nothing = [*graphs(3)], np.zeros(codes.shape, np.bool_)
+    every, nothing = [*graphs(n)], np.zeros(codes.shape, np.bool_)
     families = [
-        (v, p) for v in range(3) for k in range(3) for p in itertools.combinations([u for u in range(3) if u != v], k)
+        (v, p) for v in range(n) for k in range(n) for p in itertools.combinations([u for u in range(n) if u != v], k)
     ]
-    logs, fillings = [], [*itertools.product(*(range((2, 3, 2)[v]) for _, v in gaps))]
+    logs, fillings = [], [*itertools.product(*(range(CARDS[v]) for _, v in gaps))]
     for filling in fillings:
         filled = codes.copy()
         filled[gaps[:, 0], gaps[:, 1]] = filling
         scores = {(v, p): mbde(filled, nothing, v, p) for v, p in families}
-        logs.append([sum(scores[v, tuple(np.flatnonzero(g[:, v]).tolist())] for v in range(3)) for g in every])
+        logs.append([sum(scores[v, tuple(np.flatnonzero(g[:, v]).tolist())] for v in range(n)) for g in every])
     weights = np.exp(np.array(logs) - np.max(logs))
     weights /= weights.sum()
     arcs = np.tensordot(weights.sum(axis=0), np.array(every, np.float64), 1)
@@ -58,15 +58,16 @@ def enumerated() -> tuple[Any, Any]:
     return arcs, states[order]
 
 
-def test_arcs_and_cells_by_enumeration(enumerated: tuple[Any, Any]) -> None:
+def test_arcs_and_cells_by_enumeration() -> None:
     data, _ = example()
+    arcs, states = enumerated()
     chains = jtgpu.learn.Chains(tolerance=1e-9, steps=20)
     with pytest.warns(UserWarning, match="have not converged"):
         post = jtgpu.learn.posterior(data, missing="augment", chains=chains, seed=1)
     error = np.maximum(5 * post.mcse.values, 0.08)
-    assert (np.abs(post.edge_probabilities.values - enumerated[0]) <= error).all()
+    assert (np.abs(post.edge_probabilities.values - arcs) <= error).all()
     assert post.cells is not None
-    np.testing.assert_allclose(post.cells.probabilities, enumerated[1], atol=0.3)
+    np.testing.assert_allclose(post.cells.probabilities, states, atol=0.3)
     assert set(post.cells.missing_mean) == set(NAMES)
     assert post.cells.rows.tolist() == [3, 8, 4, 5, 6, 8]
     assert post.method == "augmentation"
@@ -78,12 +79,14 @@ def test_arcs_and_cells_by_enumeration(enumerated: tuple[Any, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_arcs_to_a_hundredth(enumerated: tuple[Any, Any]) -> None:
+@pytest.mark.parametrize("n", [3, 4])
+def test_arcs_to_a_hundredth(n: int) -> None:
     chains = jtgpu.learn.Chains(tolerance=0.002, n_chains=8)
-    post = jtgpu.learn.posterior(example()[0], missing="augment", chains=chains)
-    np.testing.assert_allclose(post.edge_probabilities.values, enumerated[0], atol=0.01)
+    post = jtgpu.learn.posterior(example(n)[0], missing="augment", chains=chains)
+    arcs, states = enumerated(n)
+    np.testing.assert_allclose(post.edge_probabilities.values, arcs, atol=0.01)
     assert post.cells is not None
-    np.testing.assert_allclose(post.cells.probabilities, enumerated[1], atol=0.06)
+    np.testing.assert_allclose(post.cells.probabilities, states, atol=0.06)
 
 
 def test_weights_and_complete_tables() -> None:

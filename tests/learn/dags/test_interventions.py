@@ -111,6 +111,16 @@ def test_score_tables_and_cpts_leave_the_rows_out() -> None:
         np.add.at(counts, (codes[free, 0], codes[free, 1]), 1)
         np.testing.assert_allclose(net.cpt("b"), counts / counts.sum(axis=1, keepdims=True), atol=1e-12)
 
+    masks["target"] = ~free  # a column that is no variable of the structure may be set, too
+    fitted = jtgpu.learn.fit(net, data | {"target": column_of(was_set)}, interventions=masks, pseudo_counts=0)
+    again = jtgpu.learn.fit(net, data | {"target": column_of(was_set)}, interventions="target", pseudo_counts=0)
+    assert fitted.method == "counts"
+    for v in net.variables:
+        np.testing.assert_allclose(fitted.network.cpt(v), net.cpt(v), atol=1e-12)
+        np.testing.assert_array_equal(fitted.network.cpt(v), again.network.cpt(v))
+        assert fitted.counts[v].sum() == (~was_set[:, "abc".index(v)]).sum()
+    del masks["target"]
+
     def ours(counts: Any, child: str, parents: tuple[str, ...]) -> float:
         return float(counts.sum())
 
@@ -209,6 +219,30 @@ def test_classes_of_experiments_by_definition() -> None:
     assert not first.is_equivalent(last, interventions=targets)
     with pytest.raises(errors.ArgumentError, match=r"\['b'\]"):
         first.cpdag(interventions="b")
+
+
+def test_fit_with_experiments_reads_files_and_needs_complete_rows(tmp_path: Path) -> None:
+    data, _, was_set = example(3)
+    columns = {**data, "t": column_of(was_set)}
+    lines = [",".join(columns), *(",".join(x or "" for x in row) for row in zip(*columns.values(), strict=True))]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    structure: dict[str, list[str]] = {"a": [], "b": ["a"], "c": ["b"]}
+    of_file = jtgpu.learn.fit(structure, tmp_path / "t.csv", interventions="t")
+    expected = jtgpu.learn.fit(structure, columns, interventions="t").network
+    np.testing.assert_array_equal(of_file.network.cpt("b"), expected.cpt("b"))
+    plain = jtgpu.learn.fit(structure, data).network
+    assert np.abs(plain.cpt("b") - expected.cpt("b")).max() > 0.01
+    data["a"] = [None, *data["a"][1:]]
+    with pytest.raises(errors.DataError, match="missing='drop' or 'available'"):
+        jtgpu.learn.fit(structure, {**data, "t": columns["t"]}, interventions="t")
+    dropped = jtgpu.learn.fit(structure, {**data, "t": columns["t"]}, interventions="t", missing="drop")
+    rest = {v: x[1:] for v, x in columns.items()}
+    np.testing.assert_array_equal(
+        dropped.network.cpt("b"), jtgpu.learn.fit(structure, rest, interventions="t").network.cpt("b")
+    )
+    for given, options in (("u", {}), ("a", {}), ("t", {"hidden": {"h": 2}}), ("t", {"continuous": "states"})):
+        with pytest.raises(errors.JtgpuError, match="interventions="):
+            jtgpu.learn.fit(structure, columns, interventions=given, **options)
 
 
 def test_commands(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import itertools
 import json
 import re
 from pathlib import Path
@@ -220,6 +221,32 @@ def test_panels_have_the_answers_of_the_tree(visit: Any, asia: Any) -> None:
     joint = visit.panel("joint").locator("tbody td").all_text_contents()
     wanted = asia.joint(["lung", "bronc"], evidence).probabilities.ravel()
     assert joint == [percent(p) for p in wanted]
+
+
+@pytest.mark.slow
+def test_why_shows_what_each_finding_contributes_to_the_bars(visit: Any, asia: Any) -> None:
+    page = visit.open("#n=asia&e=xray:yes&e=smoke:no&e=dysp:yes&v=lung")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    assert page.locator(".card .panel-why summary").inner_text() == "Why"
+    rows = visit.panel("why").locator("li")
+    why = asia.contributions("lung", {"xray": "yes", "smoke": "no", "dysp": "yes"})
+    largest = sorted(why, key=lambda v: -abs(why[v]))
+    assert [row.locator(".link").inner_text() for row in rows.all()] == largest
+    shown = [row.locator(".why-size").inner_text() for row in rows.all()]
+    assert shown == [("\u2212" if why[v] < 0 else "+") + f"{abs(100 * why[v]):.1f}" for v in largest]
+    intro = visit.panel("why").locator("p").inner_text()
+    assert intro == f"lung = {why.state}: from {100 * why.base:.1f} % to {100 * why.total:.1f} %, in points:"
+    ends = rows.evaluate_all("n => n.map(x => x.querySelector('.tornado-track span').getBoundingClientRect()).map(r => [r.left, r.right])")
+    ups = [why[v] > 0 for v in largest]
+    for (before, after), (up, other) in zip(itertools.pairwise(ends), itertools.pairwise(ups), strict=True):
+        assert before[up] == pytest.approx(after[not other], abs=1.5)  # each bar begins where the last one ended
+    visit.row("xray", "yes").click()  # clears it
+    visit.ready()
+    assert visit.panel("why").locator("li").count() == 2
+    page.locator(".panel-why .link").first.click()
+    assert visit.panel("why").inner_text().endswith("It is observed.")
+    assert len([url for url in asked if url.endswith("/contributions")]) == 2  # none while it was closed
 
 
 @pytest.mark.slow

@@ -42,7 +42,8 @@ SCORES = ("bdeu", "k2", "bdj")  # marginal likelihoods of a Dirichlet prior, fro
 CHAINS = 4
 CHECK = 10  # steps between two looks at the estimates
 LEAST, MOST = 40, 1000  # steps of a chain
-MAX_CANDIDATES = 12  # parents of each variable, chosen from tables that were filled a few times
+FEW = 12  # variables besides a child all of which are candidate parents
+MAX_CANDIDATES = 10  # of more, chosen from tables that were filled a few times; each doubles the time of a step
 SCREENED = 2  # steps that choose candidates
 GRAPHS_OF_STEP = 500  # that a chain over partitions draws in every step
 SEARCHES = 2  # steps of a chain that start from a good graph of the filled table
@@ -133,7 +134,7 @@ class _Step(NamedTuple):
 
 def screened(task: LearningTask, arcs: Bools) -> Ints:
     """Candidate parents of all variables, those of a graph among them."""
-    if task.n - 1 <= MAX_CANDIDATES:
+    if task.n - 1 <= FEW:
         return task.all_others()
     needed = task.constraints.requiring(arcs)
     k = max(MAX_CANDIDATES, int(needed.required.sum(axis=0).max()))
@@ -198,7 +199,7 @@ class AugmentedSource:
     def advance(self, steps: int, seconds: float | None, tolerance: float) -> StructurePosterior:
         """Run the chains until the estimates are precise, for so many steps or seconds at most."""
         end, first = monotonic() + (math.inf if seconds is None else seconds), len(self._chains[0].steps)
-        if self._candidates is None and self._task.n - 1 > MAX_CANDIDATES:
+        if self._candidates is None and self._task.n - 1 > FEW:
             guide = copy.deepcopy(self._chains[0])
             for _ in range(SCREENED):
                 guide.step(None)

@@ -7,14 +7,13 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....columns import Table, read_column
 from ....columns.column import Column
 from ....columns.schema import MAX_STATES, Schema
-from ....errors import ArgumentError, DataError, closest
+from ....errors import ArgumentError, DataError
 from ....model.discrete import DiscreteModel
 from ....model.states import REJECTED, StateLookup, StateValues
 from ....util.arguments import described, several
@@ -190,43 +189,6 @@ def complete_rows(
     for v, states in enumerate(columns):
         codes[v] = states if len(states) == codes.shape[1] else states[whole]  # -1 becomes 255
     return codes, weights, int(incomplete.sum()), whole
-
-
-def read_interventions(
-    given: object, table: Table, names: list[str], left_out: set[str], words: frozenset[str]
-) -> Bools:
-    """The variables that were set in each row, (n, N), from the name of a column, or rows by variable."""
-    # names: of the n variables; those that are left out may be set, too
-    number, chosen = {v: i for i, v in enumerate(names)}, np.zeros((len(names), table.n), np.bool_)
-
-    def enter(name: str, rows: Any, where: str) -> None:
-        if name in number:
-            chosen[number[name], rows] = True
-        elif name not in left_out:
-            raise DataError(f"{where} names {name!r}, which is no variable{closest(name, names)}")
-
-    if isinstance(given, str):
-        column = read_column(given, table)
-        for i, cell in enumerate(map(str, column.cells)):
-            several = [cell] if cell in number else [*filter(None, map(str.strip, cell.split(";")))]
-            rows = np.flatnonzero(column.index == i)
-            if len(rows) and (cell in number or not is_na_word(cell, words)):
-                for name in several:
-                    enter(name, rows, f"row {rows[0]}: column {given!r}")
-        return chosen
-    if not isinstance(given, Mapping):
-        raise ArgumentError(
-            f"interventions must be the name of a column, or a mapping from variable to rows, not {described(given)}"
-        )
-    for name, rows in given.items():
-        mask = np.asarray(rows)
-        if mask.shape != (table.n,) or mask.dtype != np.bool_:
-            raise DataError(
-                f"interventions on {name!r} must be {table.n} truth values, one for each row, got shape "
-                f"{mask.shape} of {mask.dtype}"
-            )
-        enter(name, mask, "interventions")
-    return chosen
 
 
 def require_free_rows(table: CodedTable) -> None:

@@ -24,7 +24,7 @@ from ....util.arrays import Bools, Floats, Ints
 from ....util.calls import outside
 from ....util.cells import MissingReport
 from ....util.text_table import counted
-from ...columns import read_data
+from ...columns import read_data, read_interventions
 from .coded import (
     CONSTANT_CHOICES,
     DRAWN,
@@ -34,7 +34,6 @@ from .coded import (
     code_column,
     complete_rows,
     declared_states,
-    read_interventions,
     require_free_rows,
     warn_of_copies,
     whole_weights,

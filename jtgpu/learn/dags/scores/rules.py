@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -181,9 +182,15 @@ def _gamma_functions(
     mode: int, shapes: Floats, n_cases: int, products: Ints = NONE, arities: Ints = NONE
 ) -> CellFunctions:
     n_tabulated = min(n_cases + 1, max(FUNCTION_BYTES // (8 * max(len(shapes), 1)), MIN_TABULATED))
-    values = np.empty((len(shapes), n_tabulated))
-    _formulas.tabulate(shapes, 0, values)
-    return CellFunctions(mode, shapes, products, arities, values)
+    return CellFunctions(mode, shapes, products, arities, _tabulated(shapes.tobytes(), n_tabulated))
+
+
+@lru_cache(1)  # chains that fill gaps score tables of one size, a hundred times
+def _tabulated(shapes: bytes, n: int) -> Floats:
+    given = np.frombuffer(shapes)
+    values = np.empty((len(given), n))
+    _formulas.tabulate(given.copy(), 0, values)
+    return values
 
 
 def _products(card: Ints, size: int, max_cells: int) -> set[int]:
