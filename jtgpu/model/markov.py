@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import ArgumentError, NetworkError
 from ..util.arguments import check_keywords, described, mapping, several
 from ..util.text_table import counted
+from .cpt import with_labels
 from .cpts import check_numbers, freeze, new_names, new_states
 from .discrete import MAX_AXES, DiscreteModel, Factor
 from .network_text import summary
@@ -63,7 +64,7 @@ class MarkovNetwork(DiscreteModel):
             if len(ids) > MAX_AXES:
                 raise NetworkError(f"factor {k} has {len(ids)} variables; a table can have {MAX_AXES} (NumPy)")
             shape = tuple(int(self._cardinality[i]) for i in ids)
-            frozen = freeze(table)
+            frozen = freeze(with_labels(self, ids, table, f"factor {k}"))
             if len(set(ids)) != len(ids):
                 raise NetworkError(f"factor {k}: a variable is repeated in its scope {tuple(scope)}")
             if frozen.shape != shape:
