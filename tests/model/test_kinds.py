@@ -145,6 +145,22 @@ def test_a_table_of_numbers() -> None:
         tree.predict_proba(frame, keep=["ids"])
 
 
+def test_sessions_take_rows_of_frames() -> None:
+    pd, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    frame = pd.DataFrame({"id": [7], "sex": ["m"], "height": [180.0], "weight": [math.nan]})
+    tree = mixed().compile("reference")
+    for row in (frame.iloc[0], frame, polars.DataFrame({"id": [7], "sex": ["m"], "height": [180.0]})):
+        assert tree.session(row).evidence == {"sex": "m", "height": 180.0}
+        assert tree.posterior("weight", row).mean == pytest.approx(87)
+    with pytest.raises(errors.JtgpuError, match="evidence"):
+        tree.session(pd.concat([frame, frame]))
+    row = pd.Series({"test": "yes", "id": 3})
+    with_decisions = decisions().compile("reference")
+    for given in (row, row.to_frame().T):
+        session = with_decisions.session(given)
+        assert session.posterior("ill")["yes"] == with_decisions.posterior("ill", row)["yes"] > 0.3
+
+
 def test_questions_of_decisions() -> None:
     """Under the best policy; a decision among the findings is fixed."""
     net = decisions()
