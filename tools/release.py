@@ -97,7 +97,7 @@ def interpreters() -> dict[str, str]:
     for version in VERSIONS:
         places = [shutil.which(f"python{version}"), *sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}"))]
         for program in filter(None, places):
-            # a shim of pyenv lies on PATH for versions that are not chosen, and fails
+            # PATH may have shims of pyenv for versions that are not chosen; they fail
             done = subprocess.run([str(program), "-c", "import ensurepip, venv"], capture_output=True, check=False)
             if version not in installed and done.returncode == 0:
                 installed[version] = str(program)
