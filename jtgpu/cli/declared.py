@@ -688,7 +688,8 @@ class Address(Record, title="Address"):
     """Where the server listens."""
 
     host: Annotated[str, Opt(
-        "Address to listen at. Other machines need a token.", "--host ADDRESS", front=True)] = "127.0.0.1"
+        "Address to listen at. Clients on other machines need a token, and a name that is an --allow-host.",
+        "--host ADDRESS", front=True)] = "127.0.0.1"
     port: Annotated[int, Opt("Port to listen at; 0: a free one.", least=0, most=65535, front=True)] = 8080
     open: Annotated[bool, Opt("Open the page in a browser.", "--open/--no-open", front=True)] = False
     workers: Annotated[int, Opt("Processes that share the port.", least=1)] = 1

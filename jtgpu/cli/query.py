@@ -9,13 +9,13 @@ from typing import Any
 from click import BadParameter
 
 from ..errors import JtgpuError
+from ..inference.other_kinds import CaseParser, ask_case
 from ..inference.queries import text
 from ..inference.queries.effects import Effect
 from ..inference.queries.text import UNITS, ParsedQuestion
 from ..inference.results.contributions import Contributions
 from ..inference.results.marginals import Posterior
 from ..inference.results.tables import Conditional, Joint
-from ..inference.tree import JunctionTree
 from ..model.mixed import MixedNetwork
 from ..options.compute import Compute, CutPlanning
 from ..util.text_table import printable as shown
@@ -48,6 +48,8 @@ def answer_table(q: ParsedQuestion, answer: Any) -> Table:
     answer = answer.table if isinstance(answer, Effect) else answer
     if isinstance(answer, Posterior):
         return (answer.variable, "P"), [*zip(answer.states, answer.probabilities.tolist(), strict=True)]
+    if _is_number(answer):
+        return _number_table({answer.variable: answer})
     if isinstance(answer, Joint):
         return (*answer.variables, "P"), [(*labels, p) for labels, p in answer.items()]
     if isinstance(answer, Conditional):
@@ -91,10 +93,6 @@ def query(o: Query, plan: CutPlanning, run: Compute) -> None:
     """Run ``jtgpu query``."""
     net: Any = with_codes(load_any(o.file), o.codes)
     numbers = isinstance(net, MixedNetwork)
-    if numbers and (o.question or o.evidence_file):
-        raise BadParameter(
-            f"{o.file} has numbers, for which query takes --evidence and --target only", param_hint="QUERY"
-        )
     # validate everything before the computation starts
     findings = case_of(net, o.evidence, o.evidence_file)
     if o.question and o.target:
@@ -102,7 +100,8 @@ def query(o: Query, plan: CutPlanning, run: Compute) -> None:
     for q in o.question:
         if "=" in q and q.partition("=")[0].strip() in net.variables:
             raise BadParameter(f"{q!r} is evidence, not a question: use -e {q!r}", param_hint="QUESTION")
-    questions = [text.parse(net, q).also(net, findings) for q in o.question]
+    parser = CaseParser if numbers else text.QuestionParser
+    questions = [parser(net, q).question().also(net, findings) for q in o.question]
     if o.question and getattr(findings, "likelihood", None):
         raise BadParameter("queries take no likelihoods from a file", param_hint="--evidence-file")
     targets = target_names(net, o.target) or None
@@ -113,7 +112,9 @@ def query(o: Query, plan: CutPlanning, run: Compute) -> None:
             print_contributions(o, findings, [tree.contributions(t, findings) for t in targets or ()])
             return
         posteriors = None if questions else tree.posteriors(findings, targets=targets)
-        answers, error = answer_questions(tree, questions, text.as_json if o.json else answer_table)
+        answers, error = answer_questions(
+            tree, questions, _answer_as_json if o.json else answer_table, ask_case if numbers else text.ask
+        )
     if posteriors is None:
         print_answers(o.file, questions, answers, error, o.json, o.digits)
     elif o.json:
@@ -153,13 +154,14 @@ def print_contributions(o: Query, findings: Any, explanations: list[Contribution
 
 
 def answer_questions(
-    tree: JunctionTree, questions: list[text.ParsedQuestion], convert: Callable[[text.ParsedQuestion, Any], Any]
+    tree: Any, questions: list[text.ParsedQuestion], convert: Callable[[text.ParsedQuestion, Any], Any],
+    ask: Callable[[Any, text.ParsedQuestion], Any] = text.ask,
 ) -> tuple[list[Any], JtgpuError | None]:
     """Converted answers up to the first question that fails, and its error."""
     answers: list[Any] = []
     for q in questions:
         try:
-            answers.append(convert(q, text.ask(tree, q)))
+            answers.append(convert(q, ask(tree, q)))
         except JtgpuError as error:
             return answers, error
     return answers, None
@@ -177,6 +179,18 @@ def print_answers(
         raise error
     if json:
         print_json({"file": file, "questions": answers})
+
+
+def _is_number(answer: Any) -> bool:
+    """Whether an answer is the posterior of a number; its class is imported with such networks only."""
+    return hasattr(answer, "quantiles") and not isinstance(answer, Posterior)
+
+
+def _answer_as_json(q: ParsedQuestion, answer: Any) -> dict[str, Any]:
+    """An answer for JSON; the posterior of a number as in ``posteriors``."""
+    if _is_number(answer):
+        return {"question": q.text, "kind": q.kind, "variable": answer.variable, **_posterior_as_json(answer)}
+    return text.as_json(q, answer)
 
 
 def _posterior_as_json(p: Any) -> dict[str, Any]:
@@ -201,6 +215,9 @@ def print_posteriors(answer: Mapping[str, Posterior], digits: int | None, *, nam
 def print_numbers(answer: Mapping[str, Any], digits: int | None) -> None:
     """Print mean, standard deviation and two quantiles of each number."""
     if answer:
-        header = ("number", "mean", "sd", *(f"{100 * q:g} %" for q in QUANTILES))
-        rows = [(v, p.mean, p.sd, *p.quantiles(QUANTILES).tolist()) for v, p in answer.items()]
-        print_rows(header, rows, digits=digits)
+        print_rows(*_number_table(answer), digits=digits)
+
+
+def _number_table(answer: Mapping[str, Any]) -> Table:
+    header = ("number", "mean", "sd", *(f"{100 * q:g} %" for q in QUANTILES))
+    return header, [(v, p.mean, p.sd, *p.quantiles(QUANTILES).tolist()) for v, p in answer.items()]

@@ -54,8 +54,8 @@ def check_steps(times: Floats, ptr: Ints, on_gap: str, name: str, column: Any) -
     steps = np.diff(times)[inside]
     if len(steps) and steps.max() >= 1.5 * steps.min():
         warnings.warn(
-            f"column {name!r}: the longest step between slices is {steps.max() / steps.min():.3g} times the shortest; "
-            "all count as one slice: times that are whole numbers, such as the number of the day, show gaps",
+            f"column {name!r} is unevenly spaced: its longest step is {steps.max() / steps.min():.3g} times "
+            "its shortest, and each is taken as the next slice; number the days, or other steps, to have gaps checked",
             UserWarning, stacklevel=outside(),
         )  # fmt: skip
 

@@ -111,6 +111,15 @@ def one_case(model: DiscreteModel, given: Findings | None) -> Findings | None:
     return {model.variables[v]: StateNumber(s) for v, s in enumerate(states[0].tolist()) if s >= 0}
 
 
+def row_findings(net: Any, given: Any) -> Any:
+    """A row of a data frame, or a frame of one row, as observations of a network with numbers; else as it is."""
+    if len(getattr(given, "columns", ())) and len(given) == 1:
+        given = given.iloc[0] if hasattr(given, "iloc") else given.row(0, named=True)
+    if isinstance(given, Mapping) or (hasattr(given, "to_dict") and getattr(given, "ndim", 0) == 1):
+        return {v: x for v, x in given.items() if v in net and not is_missing(x)}
+    return given
+
+
 def by_number(model: DiscreteModel, given: Findings | None, what: str) -> Iterator[tuple[int, Any]]:
     """Iterate over a mapping from variables to values as pairs (number, value)."""
     # what: The argument's name, for messages

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..errors import EvidenceError, ImpossibleEvidence
 from ..util.arguments import check_keywords, described, mapping
 from ..util.cells import is_missing
+from .evidence import one_case, row_findings
 from .queries.text import NUMBER, ParsedQuestion, QuestionParser
 from .session import KINDS, Session
 
@@ -31,6 +32,9 @@ class CaseSession(Session):
 
     def set(self, evidence: Findings | None = None, **more: Any) -> None:
         """Replace all evidence; see `Session.set`."""
+        if evidence is not None and not isinstance(evidence, Mapping):
+            numbers = hasattr(self._model, "is_number")
+            evidence = row_findings(self._model, evidence) if numbers else one_case(self._model, evidence)
         known: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
         for kind, given in {"evidence": evidence, **more}.items():
             known[kind] = {self._name(v): x for v, x in mapping(kind, given).items() if not is_missing(x)}
@@ -98,12 +102,12 @@ class CaseParser(QuestionParser):
         """Nothing: the query reads its evidence."""
 
 
-def ask_case(tree: Any, question: str, with_chance: Callable[..., Any] | None = None) -> Any:
+def ask_case(tree: Any, question: str | ParsedQuestion, with_chance: Callable[..., Any] | None = None) -> Any:
     """Answer a question given as text; the result is that of the corresponding method of the tree."""
     # with_chance: evidence -> a tree in which every variable has probabilities, and the keywords of the evidence
-    if not isinstance(question, str):
+    if not isinstance(question, (str, ParsedQuestion)):
         raise EvidenceError(f"question must be a text such as 'P(lung | xray=yes)', not {described(question)}")
-    q = CaseParser(tree.network, question).question()
+    q = CaseParser(tree.network, question).question() if isinstance(question, str) else question
     if q.kind in ("P", "lnP") and q.event:
         return _event(tree, q, with_chance)
     if q.kind == "P" and not q.given:

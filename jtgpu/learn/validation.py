@@ -13,11 +13,15 @@ from ..columns import read_column
 from ..columns.column import Column
 from ..columns.kinds import names_of, ordered
 from ..columns.schema import Schema
+from ..dynamic.numbers import MixedDynamicTree
+from ..dynamic.tree import DynamicTree
 from ..errors import ArgumentError, DataError, ImpossibleEvidence, UnknownState, UnknownVariable, closest
 from ..inference.tree import JunctionTree
 from ..mixed.tree import MixedTree
 from ..model.discrete import DiscreteModel
+from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
 from ..model.states import NOT_OBSERVED, REJECTED, StateLookup
 from ..options.record import require_only
@@ -30,6 +34,7 @@ from .discretisation import Discretiser
 from .number_validation import NumberValidation
 from .parameters.families import read_structure
 from .parameters.fit import fit
+from .sequence_validation import Folds, validate_sequences
 from .validation_result import Validation
 
 if TYPE_CHECKING:
@@ -52,7 +57,9 @@ def validate(
         `jtgpu.JunctionTreeClassifier`. With `folds`: also a structure, as for `jtgpu.learn.fit`, and a function that
         takes a table of training cases, a mapping of columns, and returns a network, a tree or a classifier.
     frame : data frame, mapping of columns, list of mappings, array, or path of a CSV or Parquet file
-        The cases. Columns that the model does not have are ignored; other cells than the target may be missing.
+        The cases. Columns that the model does not have are ignored; other cells than the target may be missing. Of a
+        network over time: sequences, as for `jtgpu.dynamic.DynamicTree.filter`, with ``keys=`` for a long frame. The
+        target of each slice is predicted from the other variables up to this slice; `folds` has sequences.
     target : str, optional
         The variable to predict: one with states, or a number of a `jtgpu.MixedNetwork`. Default: the one of a
         `jtgpu.JunctionTreeClassifier`.
@@ -103,6 +110,15 @@ def validate(
     choice("on_error", on_error, ("error", "flag"))
     require_only(read, OF_TABLES + " codes", "validate")
     target = getattr(model, "target", None) if target is None else target
+    net = model.network if isinstance(model, (DynamicTree, MixedDynamicTree)) else model
+    if isinstance(net, MixedDynamicNetwork):
+        raise ArgumentError(
+            "validate takes no dynamic network with numbers; compare log_likelihood() of other sequences"
+        )
+    if isinstance(net, DynamicNetwork):
+        require_only(read, "codes", "validate of sequences")
+        how = Folds(folds, whole_number("seed", seed, 0), on_error, options)
+        return validate_sequences(model, net.with_codes(read.codes), frame, text("target", target), how)
     table = _Cases(frame, _network(model), text("target", target), read)
     if folds is None:
         if options:

@@ -14,7 +14,7 @@ from ..columns.likelihoods import LikelihoodCells
 from ..columns.memory import first_text
 from ..columns.names import evidence_columns
 from ..errors import EvidenceError, ImpossibleEvidence, shown
-from ..inference.evidence import one_case, read_findings
+from ..inference.evidence import one_case, read_findings, row_findings
 from ..inference.evidence_table import weight_rows
 from ..util.arguments import mapping
 from ..util.cells import is_missing
@@ -64,9 +64,8 @@ class MixedCases:
 def read_case(net: MixedNetwork, evidence: Any, likelihood: Any, do: Any) -> MixedCases:
     """Evidence of one case as a table of one row."""
     if not isinstance(evidence, Mapping) and evidence is not None:
-        if hasattr(evidence, "to_dict") and getattr(evidence, "ndim", 0) == 1:  # a row of a pandas frame
-            evidence = {v: x for v, x in evidence.items() if v in net and not is_missing(x)}
-        else:
+        evidence = row_findings(net, evidence)
+        if not isinstance(evidence, Mapping):
             one_case(net.discrete, evidence)
             raise EvidenceError(f"evidence must be a mapping or a row of a data frame, got {shown(evidence)}")
     values = np.full((1, len(net.numbers)), np.nan)

@@ -202,6 +202,7 @@ def checked_cpt(model: DiscreteModel, scope: tuple[int, ...], given: CptLike) ->
     if isinstance(given, NoisyMax):
         given = bound_noisy(model, scope, given)
     try:
+        given = with_labels(model, scope, given)
         table = freeze(cpt_from_mapping(model, scope, given) if isinstance(given, Mapping) else given)
     except (TypeError, ValueError) as error:
         raise NetworkError(f"variable {name!r}: its CPT must be an array of numbers ({error})") from None
@@ -246,7 +247,9 @@ def bound_noisy(model: DiscreteModel, scope: tuple[int, ...], given: NoisyMax) -
     return given.without_names()
 
 
-def cpt_from_mapping(model: DiscreteModel, scope: tuple[int, ...], given: Mapping[Any, object]) -> NDArray[np.float64]:
+def cpt_from_mapping(
+    model: DiscreteModel, scope: tuple[int, ...], given: Mapping[Any, object], what: str = ""
+) -> NDArray[np.float64]:
     """The array of a CPT that is given as a mapping."""
     # scope: tuple of int: Parents in order, then the variable
     # given: A key is a state of the next axis, or a tuple of states of the next axes. A value is a mapping for the axes
@@ -254,15 +257,72 @@ def cpt_from_mapping(model: DiscreteModel, scope: tuple[int, ...], given: Mappin
     #     ...}`` and ``{"yes": {"no": {"low": 0.2, "high": 0.8}, ...}, ...}`` are the same.
     # raises NetworkError: If a key is not a state, a configuration is missing or given twice, or an array has the wrong
     #     shape.
-    reader = _Reader(model, scope)
+    reader = _Reader(model, scope, what)
     reader.fill((), given)
     if not reader.is_set.all():
         missing = tuple(np.argwhere(~reader.is_set)[0].tolist())
         whole_row = not reader.is_set[missing[:-1]].any()
-        what = "row for" if whole_row else "number for"
+        part = "row for" if whole_row else "number for"
         at = configuration(model, scope, missing[:-1] if whole_row else missing)
-        raise NetworkError(f"variable {reader.name!r}: its CPT has no {what} {at or 'any state'}")
+        raise NetworkError(f"{reader.what} has no {part} {at or 'any state'}")
     return reader.table
+
+
+def with_labels(model: DiscreteModel, scope: tuple[int, ...], given: Any, what: str = "") -> Any:
+    """A data frame or series whose labels are states, as its array; one without labels, and anything else, as it is."""
+    # scope: tuple of int: Parents in order, then the variable
+    # what: Words for the table
+    # raises NetworkError: If labels are not states, or name other variables than the axes.
+    has_columns = hasattr(given, "columns")
+    if not hasattr(given, "to_numpy") or not (len(scope) > 1 if has_columns else hasattr(given, "index")):
+        return given
+    parts = [(scope[:-1], getattr(given, "index", None)), (scope[-1:], given.columns)] if has_columns else [
+        (scope, given.index)
+    ]  # fmt: skip
+    what = what or f"variable {model.variables[scope[-1]]!r}: its CPT"
+    keys, is_labelled = [], False
+    for axes, labels in parts:
+        order = _axis_order(model, axes, list(getattr(labels, "names", [])), what)
+        plain = range(len(given) if labels is None else len(labels))
+        if labels is None or list(labels) == list(plain):
+            if len(axes) > 1 or len(plain) != model.cardinality[axes[0]]:
+                return given  # its shape is wrong, or it has that of the table: it is read by position
+            (v,) = axes
+            states = model.states(v)
+            if {*states} == {str(i) for i in plain} and states != tuple(str(i) for i in plain):
+                name = model.variables[v]
+                raise NetworkError(
+                    f"{what}: the labels 0 to {len(plain) - 1} of the data frame may be positions, or states "
+                    f"of {name!r} ({', '.join(states)}): pass frame.to_numpy(), or texts as labels"
+                )
+            named = {i: label for label, i in model.state_values(v).names.items()}
+            keys.append([(named[i],) for i in plain])
+        else:
+            is_labelled = True
+            tuples = [label if isinstance(label, tuple) else (label,) for label in labels]
+            keys.append([tuple(key[i] for i in order) if len(key) == len(axes) else key for key in tuples])
+    if not is_labelled:
+        return given
+    rows = given.to_numpy().tolist() if has_columns else [given.to_numpy().tolist()]
+    above, own = keys if has_columns else ([()], keys[0])
+    pairs = [((*a, *b), x) for a, row in zip(above, rows, strict=True) for b, x in zip(own, row, strict=True)]
+    if len(table := dict(pairs)) < len(pairs):
+        raise NetworkError(f"{what}: two rows or columns have the same label")
+    try:
+        return cpt_from_mapping(model, scope, table, what)
+    except NetworkError as error:
+        hint = "a data frame is read by its labels; pass frame.to_numpy() for positions"
+        raise NetworkError(f"{error} ({hint})") from None
+
+
+def _axis_order(model: DiscreteModel, axes: tuple[int, ...], names: list[Any], what: str) -> list[int]:
+    """Where each axis is among the levels of the labels, whose names may be those of the variables."""
+    wanted = [model.variables[v] for v in axes]
+    if len(names) == len(wanted) and {*names} == {*wanted}:
+        return [names.index(v) for v in wanted]
+    if other := [name for name in names if name in model.variables and name not in wanted]:
+        raise NetworkError(f"{what}: labels of {other[0]!r} are where those of {', '.join(wanted)} are expected")
+    return [*range(len(wanted))]
 
 
 def configuration(model: DiscreteModel, scope: tuple[int, ...], states: tuple[int, ...]) -> str:
@@ -278,9 +338,9 @@ def configuration(model: DiscreteModel, scope: tuple[int, ...], states: tuple[in
 class _Reader:
     """Fills a table from a mapping, level by level."""
 
-    def __init__(self, model: DiscreteModel, scope: tuple[int, ...]):
+    def __init__(self, model: DiscreteModel, scope: tuple[int, ...], what: str = ""):
         self.model, self.scope = model, scope
-        self.name = model.variables[scope[-1]]
+        self.what = what or f"variable {model.variables[scope[-1]]!r}: its CPT"
         shape = tuple(int(model.cardinality[v]) for v in scope)
         self.table = np.zeros(shape)
         self.is_set = np.zeros(shape, np.bool_)
@@ -326,4 +386,4 @@ class _Reader:
         return configuration(self.model, self.scope, at)
 
     def error(self, what: str) -> NetworkError:
-        return NetworkError(f"variable {self.name!r}: its CPT is wrong: {what}")
+        return NetworkError(f"{self.what} is wrong: {what}")

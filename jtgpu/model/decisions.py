@@ -11,7 +11,7 @@ from ..errors import ArgumentError, NetworkError, UnknownVariable, closest, show
 from ..util import late_imports
 from ..util.arguments import check_keywords, choice, mapping
 from ..util.text_table import counted
-from .cpt import Axis, Cpt, checked_cpt
+from .cpt import Axis, Cpt, checked_cpt, with_labels
 from .described import DescribedModel
 from .editing import UTILITY, Editable, Parts
 from .network import BayesianNetwork
@@ -117,7 +117,7 @@ class DecisionNetwork(Editable, DescribedModel):
 
     def _checked_utility(self, name: str, given: ArrayLike) -> NDArray[np.float64]:
         try:
-            table = np.array(given, np.float64)
+            table = np.array(with_labels(self, self._utility_parents[name], given, f"utility {name!r}"), np.float64)
         except (TypeError, ValueError) as error:
             raise NetworkError(f"utility {name!r}: its table must be an array of numbers ({error})") from None
         shape = tuple(int(self._cardinality[p]) for p in self._utility_parents[name])

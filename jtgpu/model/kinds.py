@@ -10,6 +10,7 @@ TREES = {
 
 _SLICES = "filter() and smooth() answer it in every slice"
 _POLICY = "under(policy) is the Bayesian network's tree under a policy, which has it"
+_JOINTS = "filter() and smooth() take joints= of variables with states"
 _UNITS = "the highest density depends on the units of the numbers; use posteriors, or sample"
 _TABLE = "filter(), smooth() and predict() take tables of sequences"
 _ARCS = "a Markov network has no arcs that an intervention could remove"
@@ -29,13 +30,11 @@ VERBS: dict[str, dict[str, str]] = {
         dynamic="log_likelihood() is that of sequences", mixed_dynamic="log_likelihood() is that of sequences"
     ),
     "joint": _but(
-        dynamic="filter() and smooth() take joints= of a slice", mixed_dynamic="its slices give single posteriors only",
-        decision=_POLICY,
+        dynamic="filter() and smooth() take joints= of a slice", mixed_dynamic=_JOINTS, decision=_POLICY,
     ),
     "conditional": _but(
         mixed="joint() of variables with states, divided by that of the given ones, is it",
-        dynamic="filter() and smooth() take joints= of a slice", mixed_dynamic="its slices give single posteriors only",
-        decision=_POLICY,
+        dynamic="filter() and smooth() take joints= of a slice", mixed_dynamic=_JOINTS, decision=_POLICY,
     ),
     "ask": _but(dynamic=_SLICES, mixed_dynamic=_SLICES),
     "session": _but(
@@ -58,11 +57,11 @@ VERBS: dict[str, dict[str, str]] = {
         mixed_dynamic="mpe() finds the most probable states of all slices", decision=_POLICY,
     ),
     "value_of_information": _but(
-        mixed_dynamic="its slices give single posteriors only",
+        mixed_dynamic="filter() of sequences with and without the finding shows what it tells",
     ),
     "mutual_information": _but(
         dynamic="value_of_information() has it for the last slice",
-        mixed_dynamic="its slices give single posteriors only",
+        mixed_dynamic="filter() and smooth() have the joints that it is computed from",
         decision=_POLICY,
     ),
     "entropy": _but(

@@ -10,7 +10,8 @@ import numpy as np
 from ..errors import ArgumentError, NetworkError
 from ..util.arguments import check_keywords, described, mapping, several
 from ..util.text_table import counted
-from .cpts import check_numbers, freeze, new_names, new_states
+from .cpt import with_labels
+from .cpts import check_numbers, checked_shape, freeze, new_names, new_states
 from .discrete import MAX_AXES, DiscreteModel, Factor
 from .network_text import summary
 
@@ -63,7 +64,7 @@ class MarkovNetwork(DiscreteModel):
             if len(ids) > MAX_AXES:
                 raise NetworkError(f"factor {k} has {len(ids)} variables; a table can have {MAX_AXES} (NumPy)")
             shape = tuple(int(self._cardinality[i]) for i in ids)
-            frozen = freeze(table)
+            frozen = freeze(with_labels(self, ids, table, f"factor {k}"))
             if len(set(ids)) != len(ids):
                 raise NetworkError(f"factor {k}: a variable is repeated in its scope {tuple(scope)}")
             if frozen.shape != shape:
@@ -73,13 +74,16 @@ class MarkovNetwork(DiscreteModel):
         self._factors = tuple(made)
 
     def replace(
-        self, *, states: Mapping[str, Mapping[str, str] | Sequence[str]] | None = None,
+        self, *, factors: Iterable[tuple[Sequence[str | int], ArrayLike]] | None = None,
+        states: Mapping[str, Mapping[str, str] | Sequence[str]] | None = None,
         rename: Mapping[str, str] | None = None, name: str | None = None,
     ) -> MarkovNetwork:  # fmt: skip
-        """Return this network with other names of states, of variables, or of itself; the factors stay.
+        """Return this network with other factors, or other names of states, of variables, or of itself.
 
         Parameters
         ----------
+        factors : iterable of (scope, table), optional
+            All factors of the new network, with the old names.
         states : mapping, optional
             Variable to a mapping from old to new names of states, or to the sequence of all names.
         rename : mapping, optional
@@ -92,7 +96,7 @@ class MarkovNetwork(DiscreteModel):
         UnknownVariable, UnknownState
             If the network has no such variable or state.
         NetworkError
-            If two variables would have the same name, or a variable another number of states.
+            If two variables would have the same name, or a table or a variable another number of states.
         """
         labels, new = (
             {self._variables[self.index(v)]: value for v, value in mapping(what, given).items()}
@@ -100,9 +104,88 @@ class MarkovNetwork(DiscreteModel):
         )
         names = new_names(self._variables, new)
         made = {names[v]: new_states(v, self.states(v), labels[v]) if v in labels else self.states(v) for v in self}
-        factors = [(f.scope, f.table) for f in self._factors]
-        net = MarkovNetwork(made, factors, name=self._name if name is None else name)
+        given: Iterable[Any] = self._factors if factors is None else (
+            (tuple(self.index(v) for v in scope), table) for scope, table in factors
+        )  # fmt: skip
+        net = MarkovNetwork(made, given, name=self._name if name is None else name)
         return net if states or rename else net.with_codes(self.state_codes)
+
+    def rename(self, old: str | int, new: str) -> MarkovNetwork:
+        """Return this network with another name of one variable; `replace` renames several, and states."""
+        return self.replace(rename={self._variables[self.index(old)]: new})
+
+    def add(self, variable: str, states: Sequence[str]) -> MarkovNetwork:
+        """Return this network with one more variable, the last, which is in no factor.
+
+        Raises
+        ------
+        NetworkError
+            If there is a variable of this name.
+
+        Examples
+        --------
+        >>> import jtgpu
+        >>> net = jtgpu.MarkovNetwork({"a": ["no", "yes"]}, [(("a",), [1.0, 3.0])])
+        >>> net = net.add("b", ["no", "yes"]).add_factor(["a", "b"], [[4.0, 1.0], [1.0, 4.0]])
+        >>> round(net.compile("cpu").posterior("b")["yes"], 6), net.remove("b").factors[0].table.tolist()
+        (0.65, [5.0, 15.0])
+        """
+        if variable in self._variables:
+            raise NetworkError(f"there is already a variable {variable!r}; remove it first")
+        made = {v: self.states(v) for v in self} | {variable: states}
+        return MarkovNetwork(made, self._factors, name=self._name).with_codes(self.state_codes)
+
+    def remove(self, variable: str | int) -> MarkovNetwork:
+        """Return this network without a variable, over whose states its factors are summed.
+
+        The distribution of the other variables is the same; one factor of all variables that shared a factor with it
+        replaces these factors.
+
+        Raises
+        ------
+        NetworkError
+            If the sums leave the range of float64.
+        TableTooLarge
+            If the new factor would have more than 2^28 entries.
+        """
+        v = self.index(variable)
+        own = [f for f in self._factors if v in f.scope]
+        scope = sorted({u for f in own for u in f.scope})
+        rest = [u for u in scope if u != v]
+        made = {u: self.states(u) for k, u in enumerate(self._variables) if k != v}
+        kept: list[tuple[Sequence[Any], Any]] = [(f.scope, f.table) for f in self._factors if v not in f.scope]
+        if own:
+            checked_shape(self._variables[v], [int(self._cardinality[u]) for u in scope])
+            table, possible = np.ones([1] * len(scope)), np.ones([1] * len(scope), np.bool_)
+            for f in own:
+                shape = [int(self._cardinality[u]) if u in f.scope else 1 for u in scope]
+                part = np.transpose(f.table, np.argsort(f.scope)).reshape(shape)
+                table, possible = table * part, possible & (part > 0)
+            if not np.isfinite(table).all() or (possible & (table == 0)).any():
+                raise NetworkError(f"products of the factors of {self._variables[v]!r} leave the range of float64")
+            kept.append((rest, table.sum(axis=scope.index(v))))
+        factors = [([self._variables[u] for u in ids], table) for ids, table in kept]
+        net = MarkovNetwork(made, factors, name=self._name)
+        codes = self.state_codes
+        return net.with_codes({u: c for u, c in codes.items() if u in made} if isinstance(codes, Mapping) else codes)
+
+    def add_factor(self, scope: Sequence[str | int], table: ArrayLike) -> MarkovNetwork:
+        """Return this network with one more factor, the last; see the class."""
+        return self.replace(factors=[*self._factors, (scope, table)])
+
+    def remove_factor(self, scope: Sequence[str | int]) -> MarkovNetwork:
+        """Return this network without the factors of exactly these variables, in any order.
+
+        Raises
+        ------
+        NetworkError
+            If there is none.
+        """
+        ids = sorted(self.index(v) for v in scope)
+        kept = [f for f in self._factors if sorted(f.scope) != ids]
+        if len(kept) == len(self._factors):
+            raise NetworkError(f"there is no factor of {', '.join(self._variables[v] for v in ids) or 'no variables'}")
+        return self.replace(factors=kept)
 
     @classmethod
     def of_checked(

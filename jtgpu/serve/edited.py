@@ -13,6 +13,7 @@ from ..model.decisions import DecisionNetwork
 from ..model.dynamic import DynamicNetwork
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
 from ..model.noisy import NoisyMax
 from .requests import Refusal
@@ -34,6 +35,8 @@ class EditedVariable(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_
     start: list[list[float]] = field(default_factory=list)  # CPTs of the first slices
     coefficients: Tables = field(default_factory=dict)  # of a number, by numeric parent
     sd: list[float] = field(default_factory=list)  # of a number
+    start_coefficients: list[Tables] = field(default_factory=list)  # of a number, next to `start`, its means
+    start_sd: list[list[float]] = field(default_factory=list)
     # of a noisy-OR or noisy-MAX in place of the CPT: a row for each state of each parent, and that of the leak
     noisy: list[list[float]] = field(default_factory=list)
     attributes: dict[str, Any] = field(default_factory=dict)  # of the node in its file, such as the position
@@ -52,8 +55,8 @@ class EditedNetwork(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_o
 
 def edited_network(net: AnyNetwork) -> EditedNetwork:
     """A network in the form that `network_of_page` takes."""
-    # raises Refusal: If it is a Markov network, or over time and has numbers.
-    if isinstance(net, DynamicNetwork):
+    # raises Refusal: If it is a Markov network.
+    if isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
         return EditedNetwork(title=net.name, slices=True, variables=[_edited_over_time(net, v) for v in net])
     if not isinstance(net, (BayesianNetwork, DecisionNetwork, MixedNetwork)):
         raise Refusal(
@@ -73,10 +76,8 @@ def edited_network(net: AnyNetwork) -> EditedNetwork:
         if isinstance(net, DecisionNetwork) and v in net.utilities:
             one.kind, one.cpt = "utility", _flat(net.utility(v))
         elif isinstance(net, MixedNetwork) and net.is_number(v):
-            x, shape = net.gaussian(v), [len(net.states(p)) for p in net.discrete_parents(v)]
-            one.kind, one.cpt = "number", _flat(np.broadcast_to(x.mean, shape))
-            one.sd = _flat(np.broadcast_to(x.sd, shape))
-            one.coefficients = {p: _flat(np.broadcast_to(c, shape)) for p, c in x.coefficients.items()}
+            shape = [len(net.states(p)) for p in net.discrete_parents(v)]
+            one.kind, (one.cpt, one.coefficients, one.sd) = "number", _parts(net.gaussian(v), shape)
         else:
             one.states = [*net.states(v)]
             if isinstance(net, DecisionNetwork) and v in net.decisions:
@@ -105,13 +106,27 @@ def _noisy_rows(kept: dict[str, Any], cards: list[int], k: int) -> list[list[flo
     return made
 
 
-def _edited_over_time(net: DynamicNetwork, v: str) -> EditedVariable:
+def _parts(x: Gaussian, shape: list[int]) -> tuple[list[float], Tables, list[float]]:
+    """Means, coefficients and standard deviations of a number, for the states of its discrete parents."""
+    mean, sd = (_flat(np.broadcast_to(table, shape)) for table in (x.mean, x.sd))
+    return mean, {p: _flat(np.broadcast_to(c, shape)) for p, c in x.coefficients.items()}, sd
+
+
+def _edited_over_time(net: DynamicNetwork | MixedDynamicNetwork, v: str) -> EditedVariable:
     above = net.parents(v)
     lags = [lag for _, lag in above]
-    return EditedVariable(
+    one = EditedVariable(
         name=v, states=[*net.states(v)], parents=[p for p, _ in above], lags=lags if any(lags) else [],
-        static=v in net.static, cpt=_flat(net.cpt(v)), start=[_flat(table) for table in net.start(v)],
+        static=v in net.static,
     )  # fmt: skip
+    if isinstance(net, MixedDynamicNetwork) and net.is_number(v):
+        shape = [len(net.states(p)) for p in net.discrete_parents(v)]
+        *first, (one.cpt, one.coefficients, one.sd) = (_parts(x, shape) for x in net.gaussians(v))
+        one.kind, one.start, one.start_sd = "number", [x[0] for x in first], [x[2] for x in first]
+        one.start_coefficients = [x[1] for x in first]
+    else:
+        one.cpt, one.start = _flat(net.cpt(v)), [_flat(table) for table in net.start(v)]
+    return one
 
 
 def network_of_page(edited: EditedNetwork) -> AnyNetwork:
@@ -133,8 +148,8 @@ def network_of_page(edited: EditedNetwork) -> AnyNetwork:
     if "number" in kinds and with_decisions:
         raise Refusal("invalid-body", "a network with decisions cannot have numbers: make intervals of them")
     if edited.slices:
-        if kinds - {"chance"}:
-            raise Refusal("invalid-body", f"a network over time cannot have a {min(kinds - {'chance'})} here")
+        if with_decisions:
+            raise Refusal("invalid-body", f"a network over time cannot have a {min(with_decisions)} here")
         return _over_time(edited, nodes)
     states: dict[str, Any] = {v.name: v.states for v in nodes.values() if v.kind != "utility"}
     parents = {v.name: v.parents for v in nodes.values()}
@@ -201,28 +216,39 @@ def _table(v: EditedVariable, nodes: dict[str, EditedVariable]) -> tuple[Any, di
     return made, made.attributes
 
 
-def _gaussian(v: EditedVariable, nodes: dict[str, EditedVariable]) -> Gaussian:
+def _gaussian(v: EditedVariable, nodes: dict[str, EditedVariable], t: int | None = None) -> Gaussian:
+    """The density of a number, or that in slice t."""
     discrete = [p for p in v.parents if p not in nodes or nodes[p].kind != "number"]
-    coefficients = {p: _shaped(v, numbers, discrete, nodes) for p, numbers in v.coefficients.items()}
-    return Gaussian(_shaped(v, v.cpt, discrete, nodes), coefficients, _shaped(v, v.sd, discrete, nodes))
+    mean, terms, sd = v.cpt, v.coefficients, v.sd
+    if t is not None:
+        if not len(v.start) == len(v.start_sd) == len(v.start_coefficients):
+            what = f"the first slices of {v.name!r} need as many means, standard deviations and coefficients"
+            raise Refusal("invalid-body", what, variable=v.name)
+        mean, terms, sd = v.start[t], v.start_coefficients[t], v.start_sd[t]
+    coefficients = {p: _shaped(v, numbers, discrete, nodes) for p, numbers in terms.items()}
+    return Gaussian(_shaped(v, mean, discrete, nodes), coefficients, _shaped(v, sd, discrete, nodes))
 
 
-def _over_time(edited: EditedNetwork, nodes: dict[str, EditedVariable]) -> DynamicNetwork:
-    cpts, start, parents = {}, {}, {}
+def _over_time(edited: EditedNetwork, nodes: dict[str, EditedVariable]) -> DynamicNetwork | MixedDynamicNetwork:
+    cpts: dict[str, Any] = {}
+    start: dict[str, Any] = {}
+    parents: dict[str, Any] = {}
     for v in nodes.values():
         lags = v.lags or [0] * len(v.parents)
         if len(lags) != len(v.parents):
             what = f"{v.name!r} has {len(lags)} lags for {len(v.parents)} parents"
             raise Refusal("invalid-body", what, variable=v.name)
         parents[v.name] = [(p, lag) if lag else p for p, lag in zip(v.parents, lags, strict=True)]
-        cpts[v.name] = _shaped(v, v.cpt, v.parents, nodes)
-        firsts = [
-            _shaped(v, numbers, [p for p, lag in zip(v.parents, lags, strict=True) if lag <= t], nodes)
+        is_number = v.kind == "number"
+        cpts[v.name] = _gaussian(v, nodes) if is_number else _shaped(v, v.cpt, v.parents, nodes)
+        there = [[p for p, lag in zip(v.parents, lags, strict=True) if lag <= t] for t in range(len(v.start))]
+        firsts: list[Any] = [
+            _gaussian(v, nodes, t) if is_number else _shaped(v, numbers, there[t], nodes)
             for t, numbers in enumerate(v.start)
         ]
         if firsts:
             start[v.name] = firsts[0] if len(firsts) == 1 else firsts
     static = [v.name for v in nodes.values() if v.static]
-    return DynamicNetwork(
-        {v.name: v.states for v in nodes.values()}, parents, cpts, start=start, static=static, name=edited.title
-    )
+    states: dict[str, Any] = {v.name: float if v.kind == "number" else v.states for v in nodes.values()}
+    kind = MixedDynamicNetwork if float in states.values() else DynamicNetwork
+    return kind(states, parents, cpts, start=start, static=static, name=edited.title)

@@ -28,6 +28,7 @@ OTHERS = {
     "labels": "states", "state_names": "states", "get_cardinality": "cardinality", "get_parents": "parents",
     "predecessors": "parents", "get_children": "children", "successors": "children", "add_edge": "add_arc",
     "addArc": "add_arc", "add_node": "add", "remove_node": "remove", "get_independencies": "d_separated",
+    "add_arc": "add_factor", "remove_arc": "remove_factor",
     "is_dconnected": "d_separated", "net": "network model", "std": "sd", "MEU": "policy",
 }  # fmt: skip
 FUNCTIONS = {

@@ -48,6 +48,19 @@ def test_interval_and_targets(file: str) -> None:
     assert float(lines[4][1]) == pytest.approx(expected["C"].mean, rel=1e-12)
 
 
+def test_queries_as_text(file: str) -> None:
+    """Once, they were refused."""
+    tree = incinerator().compile("reference")
+    words = ["query", file, "P(B | C=-0.9)", "P(E)", "MAP(B, W)", "-e", "L=1.1", "--backend", "reference"]
+    answers = json.loads(run(*words, "--json").stdout)["questions"]
+    expected = tree.posterior("B", {"L": 1.1, "C": -0.9})
+    np.testing.assert_allclose(answers[0]["probabilities"], expected.probabilities, rtol=1e-12)
+    assert answers[1]["mean"] == pytest.approx(tree.posterior("E", {"L": 1.1}).mean, rel=1e-12)
+    assert answers[2]["explanations"][0]["states"] == dict(tree.map(["B", "W"], {"L": 1.1}))
+    text = run(*words).stdout
+    assert text.index("# P(B | C=-0.9)") < text.index("# P(E)\nnumber\tmean\tsd") < text.index("# MAP(B, W)")
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -55,7 +68,8 @@ def test_interval_and_targets(file: str) -> None:
         (["query", "FILE", "-e", "C=nan"], "'C' is a number: expected a value such as C=41.5"),
         (["query", "FILE", "-e", "C=inf..3"], "or an interval such as C=30..40"),
         (["query", "FILE", "-e", "C=1", "-e", "C=2"], "evidence on 'C' is given twice"),
-        (["query", "FILE", "MPE()"], "for which query takes --evidence and --target only"),
+        (["query", "FILE", "MPE()"], "the highest density depends on the units"),
+        (["query", "FILE", "P(B | C=1)", "-e", "C=1"], "evidence on 'C' is given twice"),
         (["plan", "FILE"], "this command needs variables with states only"),
         (["sample", "FILE", "2", "--inside"], "numbers are drawn as such"),
         (["sample", "FILE", "2", "--plan", "a.plan"], "whose plans depend on what is observed"),

@@ -230,7 +230,7 @@ def test_an_index_of_dates_must_increase_and_uneven_steps_are_noticed() -> None:
     tree.filter(frame.assign(place=["a", "b", "b"]), keys=jtgpu.learn.Keys(id="place"))  # in order within each sequence
     steps = pandas.to_datetime(["2026-01-01", "2026-01-02", "2026-01-09"])
     uneven = pandas.DataFrame({"umbrella": ["yes"] * 3, "d": steps})
-    with pytest.warns(UserWarning, match="7 times the shortest"):
+    with pytest.warns(UserWarning, match="7 times its shortest"):
         tree.filter(uneven, keys=jtgpu.learn.Keys(time="d"))
     with pytest.raises(jtgpu.DataError, match="has dates, whose gaps are unknown"):
         tree.filter(uneven, keys=jtgpu.learn.Keys(time="d", on_gap="empty"))

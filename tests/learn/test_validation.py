@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
-from jtgpu.errors import ArgumentError, DataError, ImpossibleEvidence, UnknownState, UnknownVariable
+from jtgpu.errors import ArgumentError, DataError, ImpossibleEvidence, JtgpuError, UnknownState, UnknownVariable
 from jtgpu.learn import Validation, validate
 from jtgpu.learn.validation_result import BINS
 
@@ -238,3 +238,34 @@ def test_declared_states_of_a_target_keep_their_order() -> None:
     frame = pd.DataFrame({"x": ["u", "v"] * 12, "y": pd.Categorical(["low", "high"] * 12, ["low", "mid", "high"])})
     for model in ({"x": ["y"]}, jtgpu.learn.JunctionTreeClassifier()):
         assert validate(model, frame, "y", folds=2).states == ("low", "mid", "high")
+
+
+def test_a_network_over_time() -> None:
+    """The target of a slice is predicted from the others up to it; folds are sequences."""
+    cpts = {"rain": [[0.9, 0.1], [0.1, 0.9]], "wet": [[0.8, 0.2], [0.1, 0.9]]}
+    states = {"rain": ["no", "yes"], "wet": ["no", "yes"]}
+    net = jtgpu.DynamicNetwork(states, {"rain": [("rain", 1)], "wet": ["rain"]}, cpts, start={"rain": [0.5, 0.5]})
+    tree = net.compile("reference")
+    frame = tree.sample(8, length=6, seed=1).to_frame()
+    keys = jtgpu.learn.Keys(id="sequence", time="slice")
+    found = jtgpu.learn.validate(tree, frame, "rain", keys=keys)
+    expected = tree.filter(frame.drop(columns="rain"), keys=keys)["rain"].reshape(-1, 2)
+    np.testing.assert_allclose(found.probabilities, expected, atol=1e-12)
+    assert found.observed.tolist() == (frame["rain"] == "yes").astype(int).tolist()
+    arrays = {v: frame[v].to_numpy().reshape(8, 6) for v in net}
+    parts = np.arange(8) % 2
+    found = jtgpu.learn.validate(net, arrays, "rain", folds=parts, pseudo_counts=0.5)
+    half = {v: x[1::2] for v, x in arrays.items()}
+    fitted = jtgpu.learn.fit(net, half, pseudo_counts=0.5).network.compile("reference")
+    expected = fitted.filter({"wet": arrays["wet"][::2]})["rain"].reshape(-1, 2)
+    np.testing.assert_allclose(found.probabilities[np.repeat(parts, 6) == 0], expected, atol=1e-9)
+    assert len(np.unique(jtgpu.learn.validate(net, arrays, "rain", folds=4, seed=3).fold)) == 4
+    arrays["rain"][0, 0] = None
+    assert jtgpu.learn.validate(net, arrays, "rain").n_missing == 1
+    for more, message in (
+        ({"folds": 9}, "only 8 sequences"),
+        ({"folds": [0] * 8}, "not all equal"),
+        ({"pseudo_counts": 1.0}, "needs folds="),
+    ):
+        with pytest.raises(JtgpuError, match=message):
+            jtgpu.learn.validate(net, arrays, "rain", **more)

@@ -193,3 +193,39 @@ def test_mappings_and_pickles_hold_the_same_numbers(net: BayesianNetwork) -> Non
         assert str(again) == str(table)
         assert not again.flags.writeable
         assert net.replace(cpt={v: table.to_dict()}) == net
+
+
+def test_data_frames_are_read_by_their_labels() -> None:
+    """Once, they were read by position, without a word."""
+    pd = pytest.importorskip("pandas")
+    net = lawn(WET)
+    wet = pd.DataFrame(WET.reshape(4, 3), columns=STATES["wet"])
+    wet.index = pd.MultiIndex.from_product([STATES["rain"], STATES["sprinkler"]], names=["rain", "sprinkler"])
+    turned = wet.swaplevel().sort_index(ascending=False)[["wet", "dry", "damp"]]
+    for table in (wet, turned, wet.stack()):
+        assert lawn(table) == net
+    assert jtgpu.BayesianNetwork({"a": ["x", "y"]}, {}, {"a": pd.Series([0.2, 0.8], ["y", "x"])}).cpt("a")[0] == 0.8
+    two = {"a": ["x", "y"], "b": ["no", "yes"]}
+    rows, plain = [[0.1, 0.9], [0.7, 0.3]], [[0.3, 0.7], [0.9, 0.1]]
+
+    def made(frame: Any, states: Any = two) -> Any:
+        return jtgpu.BayesianNetwork(states, {"b": ["a"]}, {"a": [0.5, 0.5], "b": frame}).cpt("b").tolist()
+
+    assert made(pd.DataFrame(rows, ["y", "x"], ["yes", "no"])) == plain
+    assert made(pd.DataFrame(rows, columns=["yes", "no"])) == [[0.9, 0.1], [0.3, 0.7]]
+    assert made(pd.DataFrame(rows)) == rows
+    assert made(pytest.importorskip("polars").DataFrame({"yes": [0.1, 0.7], "no": [0.9, 0.3]}))[0] == [0.9, 0.1]
+    for frame, message in (
+        (pd.DataFrame(rows, ["y", "z"], ["yes", "no"]), "variable 'b': its CPT is wrong: .*z.*to_numpy"),
+        (pd.DataFrame(rows, ["y", "y"], ["yes", "no"]), "two rows or columns have the same label"),
+        (pd.DataFrame(rows, pd.Index(["x", "y"], name="b"), ["no", "yes"]), "labels of 'b' are where those of a are"),
+        (pd.DataFrame(rows[:1], ["x"], ["no", "yes"]), "no row for a=y"),
+    ):
+        with pytest.raises(errors.NetworkError, match=message):
+            made(frame)
+    with pytest.raises(errors.NetworkError, match="may be positions, or states of 'b'"):
+        made(pd.DataFrame(rows), {"a": ["x", "y"], "b": ["1", "0"]})
+    pair = pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], ["y", "x"], ["no", "yes"])
+    assert jtgpu.MarkovNetwork(two, [(("a", "b"), pair)]).factors[0].table.tolist() == [[3, 4], [1, 2]]
+    net = jtgpu.DecisionNetwork({"a": ["x", "y"]}, {"u": ["a"]}, {"a": [0.5, 0.5]}, utilities={"u": [0, 0]})
+    assert net.replace(cpt={"u": pd.Series([1.0, 2.0], ["y", "x"])}).utility("u").tolist() == [2, 1]

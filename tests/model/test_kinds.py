@@ -145,6 +145,22 @@ def test_a_table_of_numbers() -> None:
         tree.predict_proba(frame, keep=["ids"])
 
 
+def test_sessions_take_rows_of_frames() -> None:
+    pd, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    frame = pd.DataFrame({"id": [7], "sex": ["m"], "height": [180.0], "weight": [math.nan]})
+    tree = mixed().compile("reference")
+    for row in (frame.iloc[0], frame, polars.DataFrame({"id": [7], "sex": ["m"], "height": [180.0]})):
+        assert tree.session(row).evidence == {"sex": "m", "height": 180.0}
+        assert tree.posterior("weight", row).mean == pytest.approx(87)
+    with pytest.raises(errors.JtgpuError, match="evidence"):
+        tree.session(pd.concat([frame, frame]))
+    row = pd.Series({"test": "yes", "id": 3})
+    with_decisions = decisions().compile("reference")
+    for given in (row, row.to_frame().T):
+        session = with_decisions.session(given)
+        assert session.posterior("ill")["yes"] == with_decisions.posterior("ill", row)["yes"] > 0.3
+
+
 def test_questions_of_decisions() -> None:
     """Under the best policy; a decision among the findings is fixed."""
     net = decisions()
@@ -197,5 +213,44 @@ def test_names_of_a_markov_network() -> None:
     assert new.compile("reference").posterior("x", {"b": "yes"})["1"] == pytest.approx(0.8)
     with pytest.raises(errors.NetworkError, match="both have the name 'b'"):
         net.replace(rename={"a": "b"})
+    assert net.rename("a", "x").variables == ("x", "b")
     with pytest.raises(errors.NetworkError, match="shape"):
         net.replace(states={"a": ["0", "1", "2"]})
+
+
+def test_a_markov_network_is_edited() -> None:
+    """A variable that is removed is summed out: the others keep their distribution."""
+    rng, three = np.random.default_rng(1), {v: ["0", "1", "2"] for v in "abcd"}
+    factors = [(("c", "a"), rng.random((3, 3))), (("b", "c", "d"), rng.random((3, 3, 3))), (("d",), rng.random(3))]
+    net = jtgpu.MarkovNetwork(three, factors).with_codes({"a": {"x": "0"}})
+    less, before = net.remove("c"), net.compile("reference")
+    assert [f.scope for f in less.factors] == [(2,), (0, 1, 2)]
+    assert less.state_codes == {"a": {"x": "0"}}
+    found, expected = less.compile("reference").joint(["b", "d", "a"]), before.joint(["b", "d", "a"])
+    np.testing.assert_allclose(found.probabilities, expected.probabilities, rtol=1e-12)
+    more = net.add("e", ["x", "y"])
+    assert (more.variables[-1], more.compile("reference").posterior("e")["x"]) == ("e", 0.5)
+    assert more.remove("e") == net
+    assert more.add_factor(["e", "a"], rng.random((2, 3))).remove_factor(["a", "e"]) == more
+    assert net.replace(factors=[(("a",), [1, 1, 2])]).compile("reference").posterior("a")["2"] == 0.5
+    for change, message in (
+        (lambda: net.add("a", ["x"]), "already a variable 'a'"),
+        (lambda: net.remove_factor(["a", "b"]), "no factor of a, b"),
+        (lambda: net.replace(factors=[(("a",), [1e-300, 1, 1])] * 2).remove("a"), "leave the range"),
+        (lambda: net.add_arc("a", "b"), "did you mean 'add_factor'"),
+    ):
+        with pytest.raises(errors.JtgpuError, match=message):
+            change()
+
+
+def test_joints_of_slices_with_numbers() -> None:
+    """Of variables with states, given the numbers: against the unrolled network."""
+    net = mixed_dynamic().add("kind", ["x", "y"], ["state"], [[0.9, 0.1], [0.3, 0.7]])
+    given = {"load": [[1.0, 2.0]]}
+    found = net.compile("reference").smooth(given, joints=[("state", "kind"), ("state[t]", "state[t-1]")])
+    flat = net.unroll(2).compile("reference")
+    evidence = {"load[0]": 1.0, "load[1]": 2.0}
+    expected = flat.joint(["state[1]", "kind[1]"], evidence).probabilities
+    np.testing.assert_allclose(found.joint["state", "kind"][0, 1], expected, rtol=1e-9)
+    expected = flat.joint(["state[1]", "state[0]"], evidence).probabilities
+    np.testing.assert_allclose(found.joint["state[t]", "state[t-1]"][0, 1], expected, rtol=1e-9)

@@ -12,6 +12,7 @@ from jtgpu.serve.edited import EditedNetwork, edited_network, network_of_page
 from jtgpu.serve.requests import Refusal
 from tests.decisions.test_policies import oil
 from tests.dynamic.test_posteriors import umbrella
+from tests.model.test_editing_kinds import mixed_dynamic
 
 
 def body() -> jtgpu.MixedNetwork:
@@ -62,6 +63,18 @@ def test_two_slices_back() -> None:
         start={"x": [[[0.5, 0.5], [0.6, 0.4]]] * 2}, static=["k"],
     )  # fmt: skip
     assert over_json(net) == net
+
+
+def test_numbers_over_time() -> None:
+    """Means, coefficients and standard deviations of the first slices, too."""
+    net = mixed_dynamic().add("second", float, ["load", ("second", 2), ("load", 1)], jtgpu.Gaussian(
+        1, {"load": 0.5, "second[t-2]": 0.25, "load[t-1]": 0.125}, 2
+    ), start=[jtgpu.Gaussian(3, {"load": 1}), jtgpu.Gaussian(4, {"load": 2, "load[t-1]": 1})])  # fmt: skip
+    assert over_json(net) == net
+    edited = edited_network(net)
+    edited.variables[-1].start_sd.pop()
+    with pytest.raises(Refusal, match="'second' need as many means"):
+        network_of_page(edited)
 
 
 def test_strengths_make_the_cpt() -> None:

@@ -218,14 +218,15 @@ class ParsedQuestion:
     k: int = 1  # of MPE
     known: dict[str, Any] = field(default_factory=dict)  # evidence, likelihood, soft, do: by name
 
-    def also(self, model: DiscreteModel, evidence: dict[str, States]) -> ParsedQuestion:
+    def also(self, model: Any, evidence: dict[str, Any]) -> ParsedQuestion:
         """The same question with additional observations."""
         for name in evidence:
             if name in self.given or any(name in given for given in self.known.values()):
                 both = f"in the question {self.text!r} and outside of it"
                 raise EvidenceError(f"evidence on {name!r} is given twice: {both}")
         known = {**self.known, "evidence": {**self.known.get("evidence", {}), **evidence}}
-        read_known(model, **known)
+        if isinstance(model, DiscreteModel):  # with numbers, the query reads them
+            read_known(model, **known)
         return replace(self, known=known)
 
 

@@ -26,6 +26,7 @@ import { Banner, Tray } from "./tray.js";
 const TABS = { list: "Variables", map: "Map", side: "Analysis" };
 const NARROW_HEAD = 560; // pixels of a window, as in page.css
 const NETWORK_FILE = /^(.+?)\.((?:dynamic\.json|net|oobn|bif|xmlbif|bifxml|xml|xdsl|dsl|dsc|dne|dnet|uai|erg|fg)(?:\.gz|\.xz)?)$/i;
+const OF_TABLES = new Set(["tornado", "joint", "scenarios", "tables"]); // panels
 const SLOW = 150; // ms after which the page says that it waits
 
 export class App {
@@ -41,7 +42,6 @@ export class App {
     const { store } = this;
     const actions = {
       open: (v) => this.open(v),
-      opened: () => {},
       edit: (v) => this.editor.open(v),
       showCpt: (v, entry) => this.cpt.open(v, entry),
       rerun: () => this.runner.run(),
@@ -68,12 +68,16 @@ export class App {
     this.help = new HelpDialog();
     this.token = new TokenDialog(onToken);
     const numbers = new NumberPanel(store);
-    actions.openNumber = (name) => numbers.focus(name);
+    actions.openNumber = (name) => {
+      this.showTab("side");
+      numbers.focus(name);
+    };
     const panels = [new TimePanel(store), numbers, ...analysisPanels(store, actions), new ScenarioPanel(store, actions)];
     if (hasTables) panels.push((this.tables = new TablePanel(store, actions)));
     this.runner = new PanelRunner(store, [why, ...panels]);
     this.live = el("p", { class: "visually-hidden", role: "status", "aria-live": "polite" });
-    this.sheet = el("div", { class: "jtgpu-main", "data-tab": "list" }, this.list.root, el("section", { class: "map-column", "aria-label": "Map" }, this.mapEdit?.root, this.map.root, this.overview.root), this.card.root, el("section", { class: "panels", "aria-label": "Analysis" }, ...panels.map((panel) => panel.root)));
+    const group = (title, parts) => el("section", { class: "panel-group", "aria-label": title }, el("h2", {}, title), ...parts.map((panel) => panel.root));
+    this.sheet = el("div", { class: "jtgpu-main", "data-tab": "list" }, this.list.root, el("section", { class: "map-column", "aria-label": "Map" }, this.mapEdit?.root, this.map.root, this.overview.root), this.card.root, el("section", { class: "panels", "aria-label": "Analysis" }, group("This case", panels.filter((panel) => !OF_TABLES.has(panel.name))), group("Tables and scenarios", panels.filter((panel) => OF_TABLES.has(panel.name)))));
     const dialogs = [this.editor, this.cpt, this.share, this.help, this.token, this.edit].filter(Boolean).map((part) => part.root);
     root.classList.add("jtgpu");
     root.append(this.header(onNetwork), this.banner.root, this.tray.root, this.time.root, this.sheet, this.tabs(), this.live, ...dialogs);
@@ -120,7 +124,7 @@ export class App {
     this.store.on("network", () => {
       const { network } = this.store;
       this.openButton.hidden = Boolean(network.limits.read_only);
-      this.editButton.hidden = this.openButton.hidden || ["markov", "mixed dynamic"].includes(network.kind); // the editor knows these not
+      this.editButton.hidden = this.openButton.hidden || network.kind === "markov"; // the editor has no factors
     });
     return [this.fileInput, this.openButton, this.editButton];
   }

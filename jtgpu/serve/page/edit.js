@@ -174,16 +174,22 @@ export class EditDialog {
       const rows = v.parents.flatMap((p) => find(model, p).states.map((s) => [p, s]));
       return { heads: ["cause", "its state"], columns: v.states, rows: [...rows, ["leak", ""]], values: v.noisy, sums: true, label, onChange: (noisy) => store({ noisy }) };
     }
+    const t = v.start.length && this.first !== "later" ? Number(this.first ?? 0) : -1;
     if (v.kind === "number") {
-      const numeric = Object.keys(v.coefficients);
-      const columns = ["mean", ...numeric.map((p) => `\u00d7 ${p}`), "sd"];
-      const values = v.cpt.map((mean, i) => [mean, ...numeric.map((p) => v.coefficients[p][i]), v.sd[i]]);
+      const [means, terms, sd] = t < 0 ? [v.cpt, v.coefficients, v.sd] : [v.start[t], v.startCoefficients[t], v.startSd[t]];
+      const numeric = Object.keys(terms);
+      const columns = ["mean", ...numeric.map((p) => `\u00d7 ${parentText(p)}`), "sd"];
+      const values = means.map((mean, i) => [mean, ...numeric.map((p) => terms[p][i]), sd[i]]);
       const column = (all, k) => all.map((row) => row[k]);
-      const onChange = (all) => store({ cpt: column(all, 0), sd: column(all, columns.length - 1), coefficients: Object.fromEntries(numeric.map((p, k) => [p, column(all, k + 1)])) });
+      const at = (list, x) => list.map((old, s) => (s === t ? x : old));
+      const onChange = (all) => {
+        const coefficients = Object.fromEntries(numeric.map((p, k) => [p, column(all, k + 1)]));
+        const [cpt, sds] = [column(all, 0), column(all, columns.length - 1)];
+        store(t < 0 ? { cpt, sd: sds, coefficients } : { start: at(v.start, cpt), startSd: at(v.startSd, sds), startCoefficients: at(v.startCoefficients, coefficients) });
+      };
       return { heads: axes, columns, rows: rowsAt(axes, values.length), values, sums: false, hasBars: false, label: (i, k) => `${columns[k]}, row ${i + 1}`, onChange };
     }
     if (v.kind === "utility") return { heads: axes, columns: ["utility"], rows: rowsAt(axes, v.cpt.length), values: v.cpt.map((x) => [x]), sums: false, label: (i) => `Utility, row ${i + 1}`, onChange: (all) => store({ cpt: all.flat() }) };
-    const t = v.start.length && this.first !== "later" ? Number(this.first ?? 0) : -1;
     const [parents, table] = t < 0 ? [axes, v.cpt] : [axes.filter((p) => lagOf(p) <= t), v.start[t]];
     const onChange = (all) => store(t < 0 ? { cpt: all.flat() } : { start: v.start.map((given, s) => (s === t ? all.flat() : given)) });
     const values = rowsOf(v, table);

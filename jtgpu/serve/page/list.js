@@ -2,9 +2,10 @@
 
 import { el, setAttribute, setText } from "./dom.js";
 import { KIND_TEXT, toggleState, withFinding } from "./findings.js";
-import { percent, points } from "./format.js";
+import { clean, percent, points } from "./format.js";
 import { markIcon } from "./marks.js";
 import { mode, sortedVariables, totalVariation } from "./measures.js";
+import { numberText } from "./numbers.js";
 import { searchIndex, searchVariables } from "./search.js";
 import { fitted } from "./text.js";
 
@@ -67,14 +68,15 @@ export class ListView {
   resort(isAutomatic = false) {
     const { store } = this;
     if (!store.network) return;
-    const isOnList = isAutomatic && this.sort.value !== "file" && this.box.matches(":hover") && this.sorted?.length === store.network.size;
-    if (!isOnList) this.sorted = sortedVariables(store.network, this.sort.value, store.answer?.posteriors, store.ranking);
+    const isOnList = isAutomatic && this.sort.value !== "file" && this.box.matches(":hover") && this.sorted?.length === this.index.length;
+    // numbers follow, as if their places were behind those of the variables with states
+    if (!isOnList) this.sorted = [...sortedVariables(store.network, this.sort.value, store.answer?.posteriors, store.ranking), ...store.network.numbers.map((_, i) => store.network.size + i)];
     this.filter();
   }
 
   filter() {
     this.order = searchVariables(this.index, this.search.value, this.sorted);
-    const n = this.store.network.size;
+    const n = this.index.length;
     const found = this.order.length;
     setText(this.countNode, found === n ? n.toLocaleString("en") : `${found.toLocaleString("en")} of ${n.toLocaleString("en")}`);
     this.rowsNode.style.height = `${found * ROW_HEIGHT}px`;
@@ -135,16 +137,45 @@ export class ListView {
       change: el("span", { class: "list-change" }),
       bar: el("span", { class: "list-bar" }),
     };
+    const text = this.numberAt(v) ? clean(this.numberAt(v).name) : network.texts[v];
     row.node = el(
       "div",
-      { class: "list-row", role: "option", id: `jtgpu-v${v}`, "data-v": v, title: network.labels[v] || network.texts[v] },
-      el("span", { class: "list-name" }, row.mark, el("bdi", {}, fitted(network.texts[v], NAME_WIDTH, "600 13px"))),
-      el("span", { class: "list-line" }, el("span", { class: "list-track" }, row.bar), row.state, row.change),
+      { class: "list-row", role: "option", id: `jtgpu-v${v}`, "data-v": v, title: network.labels[v] || text },
+      el("span", { class: "list-name" }, row.mark, el("bdi", {}, fitted(text, NAME_WIDTH, "600 13px"))),
+      el("span", { class: "list-line" }, this.numberAt(v) ? null : el("span", { class: "list-track" }, row.bar), row.state, row.change),
     );
     return row;
   }
 
+  /** The number of a row, or undefined. */
+  numberAt(v) {
+    const { network } = this.store;
+    return network.numbers[v - network.size];
+  }
+
+  /** Choose a variable; of a number, go to its value. */
+  choose(v, isOpened = false) {
+    const number = this.numberAt(v);
+    if (number && isOpened) this.actions.openNumber(number.name);
+    if (!number) this.store.pick(v);
+  }
+
+  updateNumber({ name, prior }, v, row) {
+    const { answer, network } = this.store;
+    const text = numberText([answer.numbers?.[name] ?? prior].flat()[0]);
+    const isObserved = network.values[this.store.keyOf(name)] !== undefined;
+    setText(row.state, text);
+    setAttribute(row.state, "title", "mean \u00b1 standard deviation");
+    row.mark.replaceChildren(...(isObserved ? [markIcon("observed")] : []));
+    setAttribute(row.node, "class", `list-row${isObserved ? " has-evidence" : ""}${v === this.active ? " active" : ""}`);
+    setAttribute(row.node, "aria-label", `${clean(name)}: ${text}${isObserved ? ", observed" : ""}`);
+  }
+
   updateRow(v, row) {
+    if (this.numberAt(v)) {
+      if (this.store.answer) this.updateNumber(this.numberAt(v), v, row);
+      return;
+    }
     const { network, answer, findings, picked, targets } = this.store;
     const p = answer.posteriors[v];
     const best = mode(p);
@@ -182,9 +213,8 @@ export class ListView {
     if (!row) return;
     const v = Number(row.dataset.v);
     this.active = v;
-    if (v === this.store.picked) this.render(true);
-    this.store.pick(v);
-    this.actions.opened?.(v);
+    if (v === this.store.picked || this.numberAt(v)) this.render(true);
+    this.choose(v, true);
   }
 
   key(event) {
@@ -200,16 +230,17 @@ export class ListView {
       this.active = this.order[next];
       this.reveal();
       this.render(true);
-      if (!isSearch) store.pick(this.active);
+      if (!isSearch) this.choose(this.active);
     } else if (event.key === "Enter") {
       if (this.active === null || !this.order.includes(this.active)) this.active = this.order[0];
-      store.pick(this.active);
+      this.choose(this.active, true);
       this.render(true);
-      this.actions.open(this.active);
+      if (!this.numberAt(this.active)) this.actions.open(this.active);
     } else if (event.key === "Escape" && isSearch && this.search.value) {
       this.search.value = "";
       this.filter();
-    } else if (!isSearch && this.active !== null && /^[0-9]$/.test(event.key)) {
+    } else if (this.numberAt(this.active)) return;
+    else if (!isSearch && this.active !== null && /^[0-9]$/.test(event.key)) {
       const state = Number(event.key) - 1;
       if (state < 0) store.setFindings(withFinding(store.findings, this.active, null));
       else if (state < store.network.states[this.active].length) store.setFindings(toggleState(store.findings, this.active, state));

@@ -12,19 +12,27 @@ export const nameOf = (parent) => parent.split("\0")[0];
 export const lagOf = (parent) => Number(parent.split("\0")[1] ?? 0);
 export const find = (model, name) => model.variables.find((v) => v.name === nameOf(name));
 export const width = (v) => v.states.length || 1;
+const termOf = (p) => (lagOf(p) ? `${nameOf(p)}[t-${lagOf(p)}]` : p); // how the server calls a coefficient
+const mapped = (terms, key, table) => Object.fromEntries(Object.entries(terms).map(([p, c]) => [key(p), table(c)]));
+const same = (x) => x;
 const hasTable = (v) => v.kind !== "decision" && !v.noisy.length;
 
 /** The network of the server with every field. */
 export function complete(model) {
-  const variables = model.variables.map(({ lags = [], parents = [], ...v }) => ({ kind: "chance", states: [], cpt: [], start: [], coefficients: {}, sd: [], noisy: [], attributes: {}, ...v, parents: parents.map((p, i) => (lags[i] ? `${p}\0${lags[i]}` : p)) }));
+  const variables = model.variables.map(({ lags = [], parents: names = [], coefficients = {}, start_coefficients = [], start_sd = [], ...v }) => {
+    const parents = names.map((p, i) => (lags[i] ? `${p}\0${lags[i]}` : p));
+    const own = (terms) => mapped(terms, (term) => parents.find((p) => termOf(p) === term) ?? term, same);
+    return { kind: "chance", states: [], cpt: [], start: [], sd: [], noisy: [], attributes: {}, ...v, parents, coefficients: own(coefficients), startCoefficients: start_coefficients.map(own), startSd: start_sd };
+  });
   return { ...model, variables };
 }
 
 /** The network as the server takes it. */
 export function sent({ isPlaced: _, ...model }) {
   const divided = (v, table) => (v.kind === "chance" ? rowsOf(v, table).flatMap(normalised) : table);
-  const variables = model.variables.map((v) => ({
+  const variables = model.variables.map(({ startCoefficients, startSd, ...v }) => ({
     ...v, parents: v.parents.map(nameOf), lags: v.parents.some(lagOf) ? v.parents.map(lagOf) : [],
+    coefficients: mapped(v.coefficients, termOf, same), start_coefficients: startCoefficients.map((terms) => mapped(terms, termOf, same)), start_sd: startSd,
     cpt: divided(v, v.cpt), start: v.start.map((table) => divided(v, table)), noisy: v.noisy.map(normalised),
   }));
   return { ...model, variables };
@@ -59,7 +67,7 @@ export function normalised(row) {
 
 /** The kinds of nodes that go with those of a network. */
 export function kindsFor(model) {
-  if (model.slices) return ["chance"];
+  if (model.slices) return ["chance", "number"];
   const has = (...kinds) => model.variables.some((v) => kinds.includes(v.kind));
   if (has("number")) return ["chance", "number"];
   return has("decision", "utility") ? ["chance", "decision", "utility"] : ["chance", "decision", "utility", "number"];
@@ -70,6 +78,7 @@ export function whyNoArc(model, parent, child) {
   const [p, v] = [find(model, parent), find(model, child)];
   if (p.kind === "utility") return "A utility has no children.";
   if (p.kind === "number" && v.kind !== "number") return `The number ${p.name} can be a parent of numbers only.`;
+  if (v.kind === "number" && p.kind !== "number" && lagOf(parent)) return `${p.name} has states: it can be a parent of a number in the same slice only.`;
   return !lagOf(parent) && below(model, child).has(p.name) ? `The arc from ${p.name} to ${v.name} would close a cycle.` : "";
 }
 
@@ -86,7 +95,7 @@ export function addVariable(model, kind, position = null) {
   const states = kind === "utility" || kind === "number" ? [] : ["yes", "no"];
   const cpt = { chance: [0.5, 0.5], decision: [], utility: [0], number: [0] }[kind];
   const attributes = position ? { position } : {};
-  const made = { name: `${kind}_${i}`, kind, states, parents: [], cpt, start: [], coefficients: {}, sd: kind === "number" ? [1] : [], noisy: [], attributes };
+  const made = { name: `${kind}_${i}`, kind, states, parents: [], cpt, start: [], coefficients: {}, startCoefficients: [], startSd: [], sd: kind === "number" ? [1] : [], noisy: [], attributes };
   return [{ ...model, variables: [...model.variables, made] }, made.name];
 }
 
@@ -100,8 +109,10 @@ export function renameVariable(model, name, to) {
   const changed = copy(model);
   for (const v of changed.variables) {
     if (v.name === name) v.name = to;
-    v.parents = v.parents.map((p) => (nameOf(p) === name ? to + p.slice(name.length) : p));
-    if (name in v.coefficients) v.coefficients = Object.fromEntries(Object.entries(v.coefficients).map(([p, c]) => [p === name ? to : p, c]));
+    const other = (p) => (nameOf(p) === name ? to + p.slice(name.length) : p);
+    v.parents = v.parents.map(other);
+    v.coefficients = mapped(v.coefficients, other, same);
+    v.startCoefficients = v.startCoefficients.map((terms) => mapped(terms, other, same));
   }
   return changed;
 }
@@ -131,10 +142,11 @@ export function setParents(model, name, parents) {
   const [before, after] = [axesOf(model, old), axesOf(model, v, parents)];
   const other = (table) => moved(model, table, before, after, width(v));
   if (hasTable(v)) v.cpt = other(v.cpt);
+  const numeric = parents.filter((p) => !after.includes(p));
+  const terms = (given, t) => Object.fromEntries(numeric.filter((p) => lagOf(p) <= t).map((p) => [p, given[p] ? other(given[p]) : v.cpt.map(() => 0)]));
   if (v.kind === "number") {
     v.sd = other(v.sd);
-    const numeric = parents.filter((p) => !after.includes(p));
-    v.coefficients = Object.fromEntries(numeric.map((p) => [p, old.coefficients[p] ? other(old.coefficients[p]) : v.cpt.map(() => 0)]));
+    v.coefficients = terms(old.coefficients, Infinity);
   }
   if (v.noisy.length) v.noisy = [...parents.flatMap((p) => effects(model, old, p) ?? newEffects(model, v, p)), old.noisy.at(-1)];
   const exist = (all, t) => all.filter((p) => lagOf(p) <= t);
@@ -142,6 +154,9 @@ export function setParents(model, name, parents) {
     const given = old.start[t];
     return moved(model, given ?? old.cpt, given ? exist(before, t) : before, exist(after, t), width(v));
   });
+  const first = v.kind === "number" ? v.start : []; // its axes are in the same slice
+  v.startSd = first.map((_, t) => other(old.startSd[t] ?? old.sd));
+  v.startCoefficients = first.map((_, t) => terms(old.startCoefficients[t] ?? old.coefficients, t));
   v.parents = [...parents];
   delete v.potential; // it may describe the old numbers
   return changed;
@@ -179,7 +194,9 @@ export function setStates(model, name, states) {
     if (child.noisy.length) child.noisy = [...child.parents.flatMap((p) => (p === name ? kept.map((i) => (i < 0 ? noEffect(child) : effects(model, child, p)[i])) : effects(model, child, p))), child.noisy.at(-1)];
     if (hasTable(child)) child.cpt = other(child.cpt);
     child.sd = other(child.sd);
-    child.coefficients = Object.fromEntries(Object.entries(child.coefficients).map(([p, c]) => [p, other(c)]));
+    child.coefficients = mapped(child.coefficients, same, other);
+    child.startSd = child.startSd.map(other);
+    child.startCoefficients = child.startCoefficients.map((terms) => mapped(terms, same, other));
     child.start = child.start.map((table, t) => selected(table, child, axes.filter((p) => lagOf(p) <= t)));
     delete child.potential;
   }
@@ -187,7 +204,7 @@ export function setStates(model, name, states) {
   return changed;
 }
 
-/** Set tables of a node: `cpt`, `sd`, `coefficients`, `start` or `noisy`. */
+/** Set tables of a node: `cpt`, `sd`, `coefficients`, those of the first slices, or `noisy`. */
 export function setTables(model, name, tables) {
   const changed = copy(model);
   const v = find(changed, name);

@@ -6,7 +6,7 @@ import { el, setText } from "./dom.js";
 /** A panel that opens and closes; it asks again when `key()` changes. */
 export class Panel {
   constructor(store, title, { isOpen = false, name, question = null } = {}) {
-    this.store = store;
+    Object.assign(this, { store, name });
     this.body = el("div", { class: "panel-body" });
     this.heading = el("summary", {}, title);
     this.root = el("details", { class: `panel panel-${name}`, open: isOpen }, this.heading, this.body);

@@ -30,7 +30,7 @@ const section = (title, body, isWide = false) => `<section${isWide ? ' class="wi
 export async function reportHtml(store, map, address) {
   const { api, network, answer, targets, picked, scenarios, findings } = store;
   const list = store.listed.map(([t, v, finding]) => describeFinding(network, v, finding) + (network.slices && !network.slices.fixed.has(v) ? ` in slice ${t}` : ""));
-  const head = [`<h1>${escaped(network.title)}</h1>`, `<p class="m">${count(network.size + network.numbers.length, "variable")}, ${count(network.arcs, "arc")}. Made ${escaped(new Date().toISOString().slice(0, 16).replace("T", " "))} UTC with jtgpu.${address ? ` <a href="${escaped(address)}">Open</a>` : ""}</p>`, `<div class="map">${mapSvg(map, network.title).text}</div>`];
+  const head = [`<h1>${escaped(network.title)}</h1>`, `<p class="m">${count(network.size + network.numbers.length, "variable")}, ${count(network.arcs, "arc")}. Created ${escaped(new Date().toISOString().slice(0, 16).replace("T", " "))} UTC with jtgpu.${address ? ` <a href="${escaped(address)}">Open in jtgpu</a>` : ""}</p>`, `<div class="map">${mapSvg(map, network.title).text}</div>`];
   const slice = network.slices ? `<p class="m">Bars of slice ${store.slice} of ${store.length}, ${store.question === "filter" ? "given the slices so far" : "given all slices"}.</p>` : "";
   const parts = [section("Evidence", `${list.length ? `<ul>${list.map((line) => `<li>${escaped(line)}</li>`).join("")}</ul><p>ln P(e) = ${escaped(logText(answer.logEvidence, 6))}, P(e) = ${escaped(probabilityOf(answer.logEvidence))}</p>` : "<p>None.</p>"}${slice}`)];
   const chosen = [...new Set([...targets, ...(picked === null ? [] : [picked])])];

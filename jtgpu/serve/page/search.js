@@ -1,12 +1,15 @@
 // Search in names, labels and states: substrings first, then subsequences. Pure.
 
+import { clean } from "./format.js";
+
 /** Lower-case texts of each variable, made once. */
 export function searchIndex(network) {
+  const numbers = network.numbers.map(({ name }) => ({ name: clean(name).toLowerCase(), label: "", states: "" }));
   return network.names.map((_, v) => ({
     name: network.texts[v].toLowerCase(),
     label: network.labels[v].toLowerCase(),
     states: network.stateTexts[v].slice(0, 50).join("\n").toLowerCase(),
-  }));
+  })).concat(numbers);
 }
 
 function isSubsequence(query, text) {

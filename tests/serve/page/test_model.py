@@ -18,6 +18,7 @@ from jtgpu.serve.edited import EditedNetwork, edited_network, network_of_page
 from jtgpu.serve.page_module import FOLDER
 from tests.decisions.test_policies import oil
 from tests.dynamic.test_posteriors import umbrella
+from tests.model.test_editing_kinds import mixed_dynamic
 from tests.serve.test_edited import body, noisy
 
 Run = Callable[..., list[Any]]
@@ -52,7 +53,7 @@ def made(answer: Any) -> Any:
 
 
 def test_every_kind_stays_itself(run: Run) -> None:
-    nets = [jtgpu.load("asia"), oil(), umbrella(), body()]
+    nets = [jtgpu.load("asia"), oil(), umbrella(), body(), mixed_dynamic()]
     assert [made(answer) for answer in run(*({"net": edited(net), "steps": []} for net in nets))] == nets
 
 
@@ -86,6 +87,29 @@ def test_nodes_of_decisions_numbers_and_slices(run: Run) -> None:
     assert d.gaussian("age").mean.tolist() == [40, 40]
     assert e.parents("umbrella") == (("rain", 0), ("umbrella", 1))
     np.testing.assert_allclose(e.cpt("umbrella", 0), rain.cpt("umbrella"))
+
+
+def test_numbers_over_time(run: Run) -> None:
+    """Each density of the first slices keeps its numbers, and lacks the parents that do not exist there."""
+    net = mixed_dynamic()
+    arc, fewer, states, names, fresh = map(made, run(
+        {"net": edited(net), "steps": [["setParents", "load", ["state", "load\0" + "1", "load\0" + "2"]]]},
+        {"net": edited(net), "steps": [["setParents", "load", ["load\0" + "1"]]]},
+        {"net": edited(net), "steps": [["setStates", "state", ["calm", "busy", "mad"]]]},
+        {"net": edited(net), "steps": [["renameVariable", "load", "work"]]},
+        {"net": edited(net), "steps": [["addVariable", "number"], ["setParents", "number_1", ["load"]]]},
+    ))  # fmt: skip
+    assert arc == net.replace(
+        parents={"load": ["state", ("load", 1), ("load", 2)]},
+        cpt={"load": jtgpu.Gaussian([1, 4], {"load[t-1]": [0.5, 0.2], "load[t-2]": [0, 0]})},
+        start={"load": [jtgpu.Gaussian([1, 4]), jtgpu.Gaussian([1, 4], {"load[t-1]": [0.5, 0.2]})]},
+    )
+    assert (fewer.gaussian("load", 0).mean, fewer.gaussian("load").coefficients["load[t-1]"]) == (2.5, 0.35)
+    assert states.gaussian("load", 0).mean.tolist() == [1, 4, 1]
+    assert names == net.rename("load", "work")
+    assert fresh.gaussian("number_1").coefficients == {"load": 0}
+    text = "state has states: it can be a parent of a number in the same slice only."
+    assert run({"net": edited(net), "ask": ["whyNoArc", "state\0" + "1", "load"]}) == [text]
 
 
 def test_strengths_and_their_table(run: Run) -> None:

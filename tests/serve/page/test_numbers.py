@@ -52,6 +52,24 @@ def test_links_undo_and_scenarios_have_values() -> None:
 
 
 @pytest.mark.slow
+def test_numbers_are_listed_and_found(visit: Visit) -> None:
+    """Behind the variables with states; choosing one goes to the field for its value."""
+    visit.open("#n=waste")
+    page = visit.page
+    rows = page.locator(".list-row")
+    assert page.locator(".list-count").inner_text() == str(rows.count()) == "9"
+    page.locator(".search").fill("mout")
+    assert rows.count() == 1
+    assert "\u00b1" in rows.first.inner_text()
+    rows.first.click()
+    page.keyboard.type("3")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".list-row.has-evidence")
+    assert "= 3" in rows.first.inner_text()
+    assert page.locator(".panel-group > h2").all_inner_texts() == ["THIS CASE", "TABLES AND SCENARIOS"]
+
+
+@pytest.mark.slow
 def test_a_value_changes_curves_and_bars(visit: Visit) -> None:
     visit.open("#n=waste")
     page = visit.page
