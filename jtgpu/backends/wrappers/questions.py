@@ -124,19 +124,21 @@ class QuestionBackend(Backend):
     # Reductions and engines -----------------------------------------------------------------------------------
 
     def reduce(
-        self, evidence: Evidence, targets: Iterable[int] | None = None, *, families: bool = False, expand: bool = False
-    ) -> Reduction:
-        """The reduction of the model for a case; targets as of `run_case`."""
+        self, evidence: Evidence, targets: Iterable[int] | None = None, *, families: bool = False,
+        expand: bool = False, apart: bool = False,
+    ) -> Reduction:  # fmt: skip
+        """The reduction of the model for a case; targets as of `run_case`, the rest as of `Reducer.reduce`."""
         far = tuple(exponents_of(evidence))
         key = evidence.state.tobytes(), far, *((v, w.tobytes()) for v, w in sorted(evidence.likelihood.items()))
         wanted = None if targets is None else tuple(sorted(set(targets)))
         return self._questions.get_or_make(
-            (key, wanted, families, expand), lambda: self._reduced(evidence, wanted, families, expand=expand)
+            (key, wanted, families, expand, apart and not far),
+            lambda: self._reduced(evidence, wanted, families, expand=expand, apart=apart and not far),
         )
 
     def _reduced(
         self, evidence: Evidence, targets: Sequence[int] | None, families: bool, together: Sequence[int] = (), *,
-        expand: bool = False,
+        expand: bool = False, apart: bool = False,
     ) -> Reduction:  # fmt: skip
         n, sets = self._plan.n_variables, self._plan.sets
         far = exponents_of(evidence)  # weights that stay weights, of variables and sets that are left
@@ -146,7 +148,7 @@ class QuestionBackend(Backend):
         ]
         own = None if targets is None else [v for v in (*targets, *far) if v < n]
         joint = [*(sets[v - n] for v in (*(targets or ()), *far) if v >= n), *([together] if together else ())]
-        return self._reducer.reduce(evidence.state, more, own, joint, families=families, expand=expand)
+        return self._reducer.reduce(evidence.state, more, own, joint, families=families, expand=expand, apart=apart)
 
     def plan_of(self, left: Reduction, search: bool | None = None) -> Plan:
         """The plan of what is left of a question; `search` as of `Reduction.plan`."""
@@ -248,7 +250,7 @@ class QuestionBackend(Backend):
         """Variables that are left of a question and the cost of its plan or search, or those of each of its parts."""
         # raises TableTooLarge, ImpossibleEvidence: as `run_case` does
         def planned(some: Sequence[int] | None, search: bool | None) -> tuple[int, Cost | Search | None]:
-            left = self.reduce(evidence, some)
+            left = self.reduce(evidence, some, apart=True)
             if not len(left.free):
                 return 0, None
             first = None if search is False else self.search_first(left, evidence)
@@ -292,7 +294,7 @@ class QuestionBackend(Backend):
             waiting += [(part[half:], times + 1), (part[:half], times + 1)]
 
     def _run(self, evidence: Evidence, targets: Sequence[int] | None, search: bool | None) -> Result:
-        left = self.reduce(evidence, targets)
+        left = self.reduce(evidence, targets, apart=True)
         if not len(left.free):
             constant = self.case(left, evidence)[1]
             return Result(self._posterior(left, targets, lambda _: np.ones(1)), left.log_constant + constant)
@@ -310,7 +312,7 @@ class QuestionBackend(Backend):
             free, n = None, self._plan.n_variables
             if targets is not None:
                 more = [_place(left, solver.sets, self._plan.sets[v - n]) for v in targets if v >= n]
-                own = left.inside(v for v in targets if v < n)
+                own = left.inside([*(v for v in targets if v < n), *left.hidden_of(targets)])
                 free = [*dict.fromkeys([*own, *(w for w in more if w >= 0)])]
             result = solver.ask(left.tables, lambda backend: backend.run_case(case, free))
         inner = result.posterior[: int(left.n_possible[left.free].sum())]
@@ -539,7 +541,7 @@ class CheaperQuestions(DelegatingBackend):
             self._spent.put(key, spent + work)
             return self.backend.run_case(evidence, targets)
         questions = self._questions()
-        left = questions.reduce(evidence, targets)
+        left = questions.reduce(evidence, targets, apart=True)
         is_cheap = questions.is_cheap(left, work / GAIN)
         self._spent.put(key, _CHEAP if is_cheap else -AGAIN * enough)
         return (questions if is_cheap else self.backend).run_case(evidence, targets)
