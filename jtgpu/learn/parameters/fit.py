@@ -23,6 +23,7 @@ from .coded_cases import CodedCases, read_cases, weighted_chunks
 from .expectation import BACKENDS
 from .families import read_structure, warn_of_sparse
 from .mixed_slices import fit_mixed_sequences
+from .noisy import Unfolded
 from .numbers import fit_numbers
 from .result import Fit
 from .runs import FitRun, fit_rows, fit_stepwise
@@ -193,19 +194,27 @@ def fit(  # noqa: PLR0913
         return fit_numbers(structure, cases, continuous, columns, model, run)
     given = read_structure(structure)
     mapping("likelihood", likelihood)
+    unfolded = None
+    if given.network is not None and given.network.noisy:
+        unfolded = Unfolded.of(given.network, em.start)
+        given, model = unfolded.structure, unfolded.asked(model)
     source = open_source(cases, tuple(given.parents), read, rows, read.na_values, likelihood)
     setup = set_up(given, source, model, weights, compute.memory_limit)
+    if unfolded is not None:
+        setup = setup.with_strengths(unfolded.strengths)
     if missing == "available" and setup.hidden:
         raise ArgumentError("missing='available' cannot fit hidden variables; use missing='em'")
     if em.stepwise is not None:
         blocks = (block for block, _ in weighted_chunks(setup.model, source, setup.columns, weights))
-        return fit_stepwise(setup, CodedCases(setup.model, source), blocks, (rows, em.stepwise), run)
+        made = fit_stepwise(setup, CodedCases(setup.model, source), blocks, (rows, em.stepwise), run)
+        return made if unfolded is None else unfolded.folded(made)
     table = read_cases(setup.model, source, setup.columns, weights, missing)
     warn_of_sparse(setup.model, table.n_rows)
     if table.n_dropped:
         warn_of_few(table.n_rows, table.n_rows + table.n_dropped, table.missing(setup.columns).cells)
     with closing(table):
-        return fit_rows(setup, table, run, available=missing == "available")
+        made = fit_rows(setup, table, run, available=missing == "available")
+    return made if unfolded is None else unfolded.folded(made)
 
 
 def _listener(progress: bool | Progress | None) -> Progress:
