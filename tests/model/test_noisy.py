@@ -14,7 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
-from jtgpu import ArgumentError, BayesianNetwork, NetworkError, NoisyMax, NoisyOr, TableTooLarge
+from jtgpu import (
+    ArgumentError,
+    BayesianNetwork,
+    NetworkError,
+    NoisyAnd,
+    NoisyMax,
+    NoisyMin,
+    NoisyOr,
+    TableTooLarge,
+)
 from jtgpu.formats.dsl import dumps as dsl
 from jtgpu.formats.dsl import parse as parse_dsl
 from jtgpu.formats.xdsl import dumps as xdsl
@@ -161,3 +170,31 @@ def test_presence_that_nobody_says() -> None:
     assert repr(pickle.loads(pickle.dumps(NoisyOr([0.5])))) == repr(NoisyOr([0.5]))
     with pytest.raises(ArgumentError, match="links must be a probability for each parent"):
         NoisyOr(["flu"])  # type: ignore[list-item]
+
+
+def test_and_and_min_are_reversed() -> None:
+    """By De Morgan's rule; compound parameters contain the leak."""
+    states = {v: ["no", "yes"] for v in ("a", "b", "c")}
+    priors = {"a": [0.5, 0.5], "b": [0.5, 0.5]}
+    net = BayesianNetwork(states, {"c": ["a", "b"]}, {**priors, "c": NoisyAnd({"b": 0.5, "a": 0.8}, 0.1)})
+    assert net.cpt("c")[..., 1].round(12).tolist() == [[0.09, 0.18], [0.45, 0.9]]
+    gate = net.replace(cpt={"c": NoisyAnd([1, 1])})
+    assert gate.cpt("c")[..., 1].tolist() == [[0, 0], [0, 1]]
+    assert repr(NoisyAnd([1])) == "NoisyAnd([1.0], leak=0, present=by name)"
+    rows = [[[0.2, 0.3, 0.5], [0.0, 0.0, 1.0]], [[0.1, 0.8, 0.1], [0.5, 0.25, 0.25]]]
+    for end in ("first", "last"):
+        made = NoisyMin(rows, [0.3, 0.3, 0.4], strongest=end).cpt
+        step = 1 if end == "first" else -1  # the state of a larger number is the weaker one, or the other way round
+        for i, j in itertools.product(range(2), repeat=2):
+            expected = np.zeros(3)
+            for own in itertools.product(range(3), repeat=3):
+                p = rows[0][i][own[0]] * rows[1][j][own[1]] * [0.3, 0.3, 0.4][own[2]]
+                expected[max(own) if step > 0 else min(own)] += p
+            assert np.abs(made[i, j] - expected).max() < 1e-15
+    henrion = NoisyOr.from_compound({"a": 0.82, "b": 0.55}, leak=0.1)
+    assert henrion.parents == ("a", "b")
+    assert np.abs(np.array(henrion.links) - [0.8, 0.5]).max() < 1e-15
+    assert net.replace(cpt={"c": henrion}).cpt("c")[1, 0, 1] == pytest.approx(0.82)
+    for p, leak in ((0.05, 0.1), (1.0, 1.0)):
+        with pytest.raises(NetworkError, match="the compound probability of 0 is"):
+            NoisyOr.from_compound([p], leak)
