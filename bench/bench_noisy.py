@@ -5,7 +5,7 @@
 
 The network is seeded (``tests/support/diagnosis.py``). Present findings are drawn at random (``active`` 0), or are
 those that one or two active causes produce, which then share causes. ``median`` is the time of the posteriors of all
-causes for findings that were not asked about before, ``again_s`` for the same ones, ``error`` the largest relative
+causes for new findings, ``again_s`` for the same ones, ``error`` the largest relative
 difference of P(findings), or of a signed posterior, from a positive recursion over all subsets. The peer is Quickscore
 (Heckerman, UAI 1989) in NumPy: a signed sum over subsets of the present findings, of P(findings) alone.
 """

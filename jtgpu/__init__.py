@@ -75,11 +75,11 @@ __all__ = [
     "DataError", "DecisionNetwork", "DiscreteModel", "DynamicNetwork", "EvidenceError", "Factor", "FileError",
     "FormatError", "Gaussian", "ImpossibleEvidence", "Joint", "JtgpuError", "JunctionTree", "JunctionTreeClassifier",
     "MarkovNetwork", "MissingFileError", "MixedDynamicNetwork", "MixedNetwork", "NetworkError", "NetworkPlan",
-    "NoisyAnd", "NoisyMax", "NoisyMin", "NoisyOr", "OrderError", "OutputExists", "ParseError", "Plan", "PlanError", "PlanFileError",
-    "Posterior", "Posteriors", "ReadOptions", "RowReport", "Session", "TableTooLarge", "UnknownAttribute",
-    "UnknownState", "UnknownSuffix", "UnknownVariable", "__version__", "draw", "from_networkx", "from_pgmpy",
-    "from_pyagrum", "graphs", "learn", "load", "network", "networks", "normalize_rows", "published", "read",
-    "read_evidence", "screen", "series", "to_pgmpy", "to_pyagrum", "widget", "write",
+    "NoisyAnd", "NoisyMax", "NoisyMin", "NoisyOr", "OrderError", "OutputExists", "ParseError", "Plan", "PlanError",
+    "PlanFileError", "Posterior", "Posteriors", "ReadOptions", "RowReport", "Session", "TableTooLarge",
+    "UnknownAttribute", "UnknownState", "UnknownSuffix", "UnknownVariable", "__version__", "draw", "from_networkx",
+    "from_pgmpy", "from_pyagrum", "graphs", "learn", "load", "network", "networks", "normalize_rows", "published",
+    "read", "read_evidence", "screen", "series", "to_pgmpy", "to_pyagrum", "widget", "write",
 ]  # fmt: skip
 
 # imported on first use: `import jtgpu` takes a few milliseconds, and a program loads what it uses

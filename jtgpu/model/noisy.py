@@ -375,8 +375,8 @@ class NoisyOr(NoisyMax):
         Examples
         --------
         >>> import jtgpu
-        >>> jtgpu.NoisyOr.from_compound({"flu": 0.82, "cold": 0.55}, leak=0.1).links
-        (0.8, 0.5)
+        >>> jtgpu.NoisyOr.from_compound({"flu": 0.75, "cold": 0.625}, leak=0.5).links
+        (0.5, 0.25)
         """
         given = cls(probabilities, leak, present=present)
         for v, p in zip(given.parents or range(len(given.links)), given.links, strict=True):
@@ -414,8 +414,8 @@ class NoisyOr(NoisyMax):
                 number = present_state(names)
             if number is None or len(names) != 2:
                 raise NetworkError(
-                    f"the {type(self).__name__} of {child!r} needs two states of {v!r}, one of which stands for presence, "
-                    f"and these are {listed(names)}: " + (
+                    f"the {type(self).__name__} of {child!r} needs two states of {v!r}, one of which stands for "
+                    f"presence, and these are {listed(names)}: " + (
                         f"there is no state {self.present!r}" if self.present is not None and len(names) == 2
                         else "say which, present='...', the name or the number of a state" if len(names) == 2
                         else "use NoisyMax"

@@ -293,8 +293,8 @@ class Reducer:
         # sets: Sets of variables whose joint posteriors are computed
         # families: Whether every factor of more than one entry keeps a table of its own
         # expand: Whether noisy children keep an axis for each parent, for a maximum over all variables
-        # apart: Whether posteriors alone are asked for: in models with noisy children, variables that no table has with
-        #     others are then answered at once
+        # apart: Whether the answer is posteriors alone: in models with noisy children, those of variables that no table
+        #     has with others are then computed at once
         # raises ImpossibleEvidence: If a variable has no state left
         seen = np.flatnonzero(state >= 0)
         wanted = np.zeros(len(state), np.bool_)
@@ -377,7 +377,7 @@ class Reducer:
 
 
 class _Unary:
-    """What the tables of one variable say of its states, a product for each variable that is left.
+    """Products of the tables of one variable, for each variable that is left.
 
     Variables in no other table are *loose*; those that one noisy child alone has are absorbed by its
     chain.

@@ -16,18 +16,14 @@ import numpy as np
 from ...errors import ArgumentError
 from ...model.network import BayesianNetwork
 from ...model.noisy import NoisyMax
-from ...model.states import present_state
-from ...options.learning import EM
 from ...plans.noisy import parent_orders
-from ...util.arguments import choice, names
+from ...util.arguments import names
 from ...util.arrays import Bools, Floats
 from .families import GivenStructure
 
 if TYPE_CHECKING:
     from .result import Fit
     from .setup import Model
-
-MOST_CELLS = 1 << 16  # of a CPT that strengths are fitted to
 
 
 class Unfolded(NamedTuple):
@@ -80,7 +76,7 @@ class Unfolded(NamedTuple):
 
     @property
     def structure(self) -> GivenStructure:
-        """What is fitted."""
+        """The structure that is fitted."""
         return GivenStructure({v: self.chains.parents(v) for v in self.chains}, self.chains)
 
     @property
@@ -138,85 +134,3 @@ class Unfolded(NamedTuple):
             hidden=tuple(v for v in fit.hidden if v in self.net), _posteriors=(),
             _errors=None if fit._errors is None else own(fit._errors),
         )  # fmt: skip
-
-
-def noisy(
-    net: BayesianNetwork, cases: Any, variable: str, *, neutral: Mapping[str, str] | None = None,
-    strongest: str | None = None, **options: Any,
-) -> Fit[BayesianNetwork]:  # fmt: skip
-    """Strengths of a noisy-MAX node that fit cases, or a CPT, best; all other CPTs stay as they are.
-
-    Parameters
-    ----------
-    net : BayesianNetwork
-    cases : table or path, or None
-        See `jtgpu.learn.fit`. None: all configurations of the family, weighted by the CPT: the strengths of the
-        smallest average Kullback-Leibler divergence from its rows.
-    variable : str
-        The child. EM starts at its rows in which one parent alone acts.
-    neutral : mapping, optional
-        The state of a parent that has no effect, by parent. Default: absence, where the names of two states say which
-        one that is (see `jtgpu.NoisyOr`), else the first state.
-    strongest : {"first", "last"}, optional
-        Which state of the child is the strongest effect. Default: presence, in the same way, else the last one.
-    **options
-        Of `jtgpu.learn.fit`, such as ``pseudo_counts=0``.
-
-    Returns
-    -------
-    Fit
-        ``fit.network.noisy[variable]`` has the strengths; `log_likelihood` may be compared with that of a CPT.
-
-    Raises
-    ------
-    UnknownVariable, UnknownState, DataError, ArgumentError
-        See `jtgpu.learn.fit`; also for a CPT of more than 65,536 entries, if there are no cases.
-
-    Examples
-    --------
-    >>> import jtgpu
-    >>> net = jtgpu.network("flu->fever<-cold", "{no|yes}")
-    >>> net = net.replace(cpt={"fever": [[[0.99, 0.01], [0.6, 0.4]], [[0.2, 0.8], [0.15, 0.85]]]})
-    >>> fit = jtgpu.learn.noisy(net, None, "fever")
-    >>> [round(float(rows[1, 1]), 2) for rows in fit.network.noisy["fever"].effects]
-    [0.78, 0.39]
-    """
-    from .fit import fit
-
-    child = net.variables[net.index(variable)]
-    if strongest is not None:
-        choice("strongest", strongest, ("first", "last"))
-    least = 0 if (1 if strongest is None and _present(net, child) != 0 else strongest == "last") else -1
-    states = {p: 1 - s if (s := _present(net, p)) is not None else 0 for p in net.parents(child)}
-    for p, label in (neutral or {}).items():
-        if p not in states:
-            raise ArgumentError(f"neutral: {p!r} is no parent of {child!r}")
-        states[p] = net.state_index(p, label)
-    strengths = net.noisy.get(child)
-    if strengths is None:
-        table, rest = np.asarray(net.cpt(child)), tuple(states.values())
-        none = np.eye(table.shape[-1])[least]
-        effects = {}
-        for i, (p, s) in enumerate(states.items()):
-            at: tuple[Any, ...] = (*rest[:i], slice(None), *rest[i + 1 :])
-            rows = np.array(table[at])
-            rows[s] = none
-            effects[p] = rows
-        strengths = NoisyMax(effects, table[rest], strongest="first" if least else "last")
-    if cases is None:
-        table = np.asarray(net.cpt(child))
-        if table.size > MOST_CELLS:
-            raise ArgumentError(f"the CPT of {child!r} has {table.size:,} entries; fit the strengths to cases")
-        cells = np.indices(table.shape).reshape(table.ndim, -1)
-        labels = [net.states(v) for v in (*net.parents(child), child)]
-        columns = zip((*net.parents(child), child), labels, cells, strict=True)
-        cases = {v: [own[s] for s in at] for v, own, at in columns}
-        rule = EM(tolerance=1e-11, iterations=2000)
-        options = {"weights": table.flatten(), "pseudo_counts": 0, "em": rule, **options}
-    start = net.replace(cpt={child: strengths})
-    return fit(start, cases, fixed=[v for v in net if v != child], **options)
-
-
-def _present(net: BayesianNetwork, v: str) -> int | None:
-    labels = net.states(v)
-    return present_state(labels) if len(labels) == 2 else None
