@@ -291,7 +291,10 @@ class BayesianNetwork(EditableModel):
             v = self._variables[i]
             parents[v] = [self._variables[p] for p in self._parents[i] if p not in known.observed]
             states = tuple(known.observed.get(p, slice(None)) for p in self._parents[i])
-            cpts[v] = self._cpts[i][states]
+            noisy, known_at = self._noisy.get(v), enumerate(self._parents[i])
+            cpts[v] = self._cpts[i][states] if noisy is None else noisy.without({
+                at: np.eye(noisy.shape[at])[known.observed[p]] for at, p in known_at if p in known.observed
+            })  # fmt: skip
             if len(parents[v]) < len(states):
                 cut.append(v)
         names = {v: v for v in parents}

@@ -206,12 +206,31 @@ class NoisyMax:
         effects = dict(zip(parents, (self.effects[i] for i in places), strict=True))
         return NoisyMax(effects, self.leak_row, strongest="first" if self._step > 0 else "last")
 
-    def without_names(self) -> NoisyMax:
-        """The same strengths, of states and parents in order: names may change."""
+    def like(
+        self, effects: Sequence[NDArray[np.float64]], leak: NDArray[np.float64] | None = None, *, turned: bool = False
+    ) -> NoisyMax:
+        """Other strengths, of states and parents in order: names may change. `turned`: for the child's states in
+        reverse."""
         made = NoisyMax.__new__(NoisyMax)
         made.parents = None
-        made._keep(self.effects, self.leak_row, self._step)
+        leak = self.leak_row if leak is None else leak
+        if turned:
+            effects, leak = [rows[:, ::-1] for rows in effects], leak[::-1]
+        made._keep(effects, leak, -self._step if turned else self._step)
         return made
+
+    def with_neutral(self, card: int) -> NoisyMax:
+        """The strengths with one more parent, the last, that has no effect."""
+        return self.like([*self.effects, np.tile(np.eye(self.shape[-1])[self.least], (card, 1))])
+
+    def without(self, weights: Mapping[int, NDArray[np.float64]]) -> NoisyMax:
+        """The strengths without some parents, by place, given weights of their states: their effects go to the leak."""
+        step, leak = -self._step, self.leak_row[:: -self._step]
+        for i, mix in weights.items():
+            row = (mix[:, None] * self.effects[i]).sum(axis=0)[::step]
+            below = np.append(0.0, np.cumsum(leak)[:-1])
+            leak = leak * np.cumsum(row) + below * row
+        return self.like([rows for i, rows in enumerate(self.effects) if i not in weights], leak[::step])
 
     def without_parents(self) -> NoisyMax:
         """Ones in place of the probabilities: the node after an intervention."""

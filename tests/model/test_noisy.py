@@ -172,6 +172,39 @@ def test_presence_that_nobody_says() -> None:
         NoisyOr(["flu"])  # type: ignore[list-item]
 
 
+def test_changes_keep_strengths() -> None:
+    """Of a child with three parents as of its table, and of one whose table would be too large."""
+    rng = np.random.default_rng(0)
+    effects = {p: np.vstack([[1, 0, 0], rng.dirichlet(np.ones(3), 2)]) for p in "xyz"}
+    net = BayesianNetwork(
+        {v: [*"abc"] for v in "xyze"}, {"y": ["x"], "e": ["x", "y", "z"]},
+        {"x": rng.dirichlet(np.ones(3)), "y": rng.dirichlet(np.ones(3), 3), "z": rng.dirichlet(np.ones(3)),
+         "e": NoisyMax(effects, [0.7, 0.2, 0.1], strongest="last")},
+    )  # fmt: skip
+    table = net.expand()
+    changes: list[Callable[[BayesianNetwork], BayesianNetwork]] = [
+        lambda n: n.remove("z"), lambda n: n.remove_arc("y", "e"), lambda n: n.remove_arc("y", "e", weights="uniform"),
+        lambda n: n.replace(parents={"e": ["z", "x", "y"]}), lambda n: n.prune("e", {"x": "b", "z": "c"}),
+        lambda n: n.prune("x", {"e": "c"}), lambda n: n.merge_states("z", ["a", "c"], "ac"),
+        lambda n: n.add("w", ["0", "1"]).add_arc("w", "e"),
+    ]  # fmt: skip
+    for change in changes:
+        one, two = change(net), change(table)
+        assert [*one.noisy] == ["e"]
+        assert not two.noisy
+        assert one.parents("e") == two.parents("e")
+        assert np.abs(np.asarray(one.cpt("e")) - np.asarray(two.cpt("e"))).max() < 1e-15
+    names = [f"d{i}" for i in range(100)]
+    large = BayesianNetwork(
+        {v: ["no", "yes"] for v in [*names, "f"]}, {"f": names},
+        {**{v: [0.9, 0.1] for v in names}, "f": NoisyOr(dict.fromkeys(names, 0.25), 0.1)},
+    )  # fmt: skip
+    assert large.remove("d3").noisy["f"].leak_row[1] == pytest.approx(1 - 0.9 * 0.975)
+    assert large.replace(parents={"f": names[::-1]}).parents("f")[0] == "d99"
+    left = large.prune("f", dict.fromkeys(names[1:], "yes"))
+    assert left.cpt("f")[0, 0] == pytest.approx(0.9 * 0.75**99)
+
+
 def test_and_and_min_are_reversed() -> None:
     """By De Morgan's rule; compound parameters contain the leak."""
     states = {v: ["no", "yes"] for v in ("a", "b", "c")}
