@@ -30,6 +30,7 @@ from jtgpu.formats.xdsl import dumps as xdsl
 from jtgpu.formats.xdsl import parse as parse_xdsl
 
 DATA = Path(__file__).parents[1] / "formats" / "data"
+CPTS = {"flu": [0.9, 0.1], "drug": [0.25, 0.25, 0.5]}
 WAYS = {"xdsl": (xdsl, parse_xdsl, "<noisymax"), "dsl": (dsl, parse_dsl, "NOISY_MAX")}
 
 
@@ -70,7 +71,7 @@ def fever(**changes: Any) -> BayesianNetwork:
     given: dict[str, Any] = {
         "states": {"flu": ["no", "yes"], "drug": "abc", "fever": ["high", "mild", "none"]},
         "parents": {"fever": ["flu", "drug"]},
-        "cpts": {"flu": [0.9, 0.1], "drug": [0.25, 0.25, 0.5], "fever": noisy},
+        "cpts": {**CPTS, "fever": noisy},
         "attributes": {"potential": {"fever": noisy.attributes}},
     }
     return BayesianNetwork(**(given | changes))
@@ -94,7 +95,10 @@ def test_networks_keep_their_numbers_in_files(suffix: str) -> None:
     assert parse(dumps(changed)) == changed
     for wrong in ({"noisy_max": (0.5,)}, {"noisy_strengths": (0, 0, 0, 1, 2)}, {"noisy_max": "text"}):
         kept = {**net.attributes["potential"]["fever"], **wrong}
-        assert mark not in dumps(fever(attributes={"potential": {"fever": kept}}))
+        given = fever(attributes={"potential": {"fever": kept}})
+        assert dumps(given) == text
+        table = fever(attributes={"potential": {"fever": kept}}, cpts={**CPTS, "fever": np.asarray(net.cpt("fever"))})
+        assert mark not in dumps(table)
 
 
 @pytest.mark.parametrize(("name", "mark"), [("xdsl_canonical.xdsl", "<noisymax"), ("dsl_old.dsl", "NOISY_MAX")])
@@ -170,6 +174,35 @@ def test_presence_that_nobody_says() -> None:
     assert repr(pickle.loads(pickle.dumps(NoisyOr([0.5])))) == repr(NoisyOr([0.5]))
     with pytest.raises(ArgumentError, match="links must be a probability for each parent"):
         NoisyOr(["flu"])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("suffix", WAYS)
+def test_files_keep_strengths_of_any_number_of_causes(suffix: str) -> None:
+    """Also where the first state is that of no effect, which is the last one in these formats."""
+    dumps, parse, mark = WAYS[suffix]
+    rng = np.random.default_rng(0)
+    names = [f"d{i}" for i in range(100)]
+    parents = {"f": names, "g": [*names[:50], "f"], "h": ["f", "g"]}
+    effects: dict[str, Any] = {v: np.vstack([[1, 0, 0], rng.dirichlet(np.ones(3))]) for v in names[:50]}
+    effects["f"] = np.vstack([[1, 0, 0], rng.dirichlet(np.ones(3))])
+    net = BayesianNetwork(
+        {**{v: ["no", "yes"] for v in names}, "f": ["no", "yes"], "g": [*"abc"], "h": ["on", "off"]}, parents,
+        {**{v: [1 - p, p] for v, p in zip(names, rng.random(100), strict=True)},
+         "f": NoisyOr(dict(zip(names, rng.random(100).tolist(), strict=True)), 0.1),
+         "g": NoisyMax(effects, rng.dirichlet(np.ones(3)), strongest="last"), "h": rng.dirichlet(np.ones(2), (2, 3))},
+    )  # fmt: skip
+    text = dumps(net)
+    again = parse(text)
+    assert again == net
+    assert [*again.noisy] == ["f", "g"]
+    for v in again.noisy:
+        assert all(np.array_equal(a, b) for a, b in zip(again.noisy[v].effects, net.noisy[v].effects, strict=True))
+        assert again.noisy[v].leak_row.tolist() == net.noisy[v].leak_row.tolist()
+    assert text.count(mark) == 2
+    assert dumps(again) == text
+    assert again.attributes["potential"] == {}
+    turned = net.replace(cpt={"f": NoisyOr(dict.fromkeys(names, 0.5), present="no")})
+    assert parse(dumps(turned)) == turned
 
 
 def test_changes_keep_strengths() -> None:
