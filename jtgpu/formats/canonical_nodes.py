@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import accumulate
 from typing import Any
 
@@ -119,7 +120,7 @@ class Expander:
             kept = self.draft.attributes["potential"].setdefault(child, {})
             kept |= noisy_attributes(columns, [s for order in orders for s in order])
             *effects, leak = np.split(rows_of(columns, orders), np.cumsum(cards))
-            return NoisyMax(effects, leak[0])
+            return NoisyMax([], leak[0]).like(effects)
 
         self.kept.append((family, make))
 
@@ -211,7 +212,7 @@ def rows_of(columns: Floats, orders: Sequence[Sequence[int]]) -> Floats:
 
 
 def turned(
-    net: BayesianNetwork, names: Collection[str], about: Mapping[str, Mapping[str, Any]]
+    net: BayesianNetwork, names: AbstractSet[str], about: Mapping[str, Mapping[str, Any]]
 ) -> BayesianNetwork:
     """A network in which some variables have their states in reverse."""
     # about: Attributes of the potentials
@@ -224,7 +225,7 @@ def turned(
         else:
             effects = zip(net.parents(v), noisy.effects, strict=True)
             tables[v] = noisy.like([r[::-1] if p in names else r for p, r in effects], turned=v in names)
-    kept = {v: {k: x for k, x in own.items() if k == "property" or not {v, *net.parents(v)} & {*names}}
+    kept = {v: {k: x for k, x in own.items() if k == "property" or names.isdisjoint((v, *net.parents(v)))}
         for v, own in about.items()}  # fmt: skip
     states = {v: net.states(v)[:: -1 if v in names else 1] for v in net}
     return BayesianNetwork(
@@ -236,7 +237,7 @@ def turned(
 
 def turned_for_file(net: Any) -> Any:
     """The network with the strongest effect of each noisy variable first, as GeNIe's formats have it."""
-    names = [v for v, noisy in getattr(net, "noisy", {}).items() if not noisy.least and noisy.shape[-1] > 1]
+    names = {v for v, noisy in getattr(net, "noisy", {}).items() if not noisy.least and noisy.shape[-1] > 1}
     if not names:
         return net
     about = net.attributes.get("potential", {})
@@ -247,7 +248,7 @@ def turned_for_file(net: Any) -> Any:
 def turned_back(net: BayesianNetwork) -> BayesianNetwork:
     """The inverse of `turned_for_file`."""
     about = net.attributes.get("potential", {})
-    names = [v for v in net.noisy if TURNED in strings(about.get(v, {}))]
+    names = {v for v in net.noisy if TURNED in strings(about.get(v, {}))}
     if not names:
         return net
     left = {v: tuple(x for x in strings(about[v]) if x != TURNED) for v in names}
