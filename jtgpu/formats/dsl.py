@@ -1,8 +1,7 @@
 """DSL, the text format of GeNIe and SMILE before XDSL: reader and writer.
 
 * ``PROBABILITIES`` list the first of ``PARENTS`` slowest and the child fastest.
-* ``TRUTHTABLE`` and ``NOISY_MAX`` nodes become plain tables (`jtgpu.formats.canonical_nodes`); the numbers of noisy
-  nodes are kept as attributes, and written as long as the table is theirs.
+* ``TRUTHTABLE`` nodes become plain tables; ``NOISY_MAX`` nodes keep their strengths (`jtgpu.formats.canonical_nodes`).
 * ``LIST`` nodes are decisions with ``NAMECHOICES``, ``TABLE`` nodes utilities, which add up with the ``WEIGHTS`` of
   ``MAU`` nodes.
 * Attributes: ``label`` (``NAME``), ``comment``, ``position`` and ``size`` of the node's picture, and user properties as
