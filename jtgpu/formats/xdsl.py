@@ -1,7 +1,8 @@
 """XDSL, the XML format of GeNIe and SMILE: reader and writer.
 
 * ``probabilities`` list the first parent slowest and the child fastest.
-* ``deterministic`` nodes become plain tables; ``noisymax`` nodes keep their strengths (`jtgpu.formats.canonical_nodes`).
+* ``deterministic`` nodes become plain tables; ``noisymax`` nodes keep their strengths
+  (`jtgpu.formats.canonical_nodes`).
 * ``decision`` nodes have information arcs, ``utility`` nodes numbers that add up, with the weights of ``mau`` nodes.
 * Attributes of each node: ``label``, ``position`` (its centre) and ``size`` in the diagram, its colours and font as
   ``genie_...``, ``comment``, and user properties as ``property``, a tuple of ``"id = value"``.

@@ -72,6 +72,11 @@ class NoisyNodes:
         ptr, parents = ragged(scopes)
         self._cells = ranges(first[parents], first[parents + 1])
         self._cell_ptr = np.concatenate([[0], np.cumsum(np.diff(first)[parents])])[ptr]
+        # whether some cause is certain to have an effect, or not to have it, in states other than that of no effect
+        self.is_certain = any(
+            bool(((rows == 0).any(axis=1) & (rows[:, 0] < 1)).any()) for _, noisy in nodes.values()
+            for rows in noisy.ascending[:-1]
+        )  # fmt: skip
         numbers = [np.zeros(0), *(rows[:, 0] for _, noisy in nodes.values() for rows in noisy.weaker[:-1])]
         with np.errstate(divide="ignore"):
             self._logs = logs(np.concatenate(numbers))

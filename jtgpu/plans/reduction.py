@@ -79,6 +79,7 @@ class Reduction:
     sets: tuple[tuple[int, ...], ...] = ()  # that stay together, in variables that are left, ascending
     n_hidden: int = 0  # variables behind those of the model, of chains of noisy children (`jtgpu.plans.noisy`)
     outside: Outside | None = None
+    may_be_searched: bool = True  # with a hope that a search is shorter than a plan (`jtgpu.plans.search`)
 
     @cached_property
     def key(self) -> tuple[bytes, bytes, tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
@@ -343,7 +344,8 @@ class Reducer:
                 own = {} if unary is None else unary.loose(relevant_factors, [*(s for s, _ in more), *sets], chains)
                 tables += self.noisy.tables(left.states, chains, len(state), hidden, own, absorbed)
             keep = frozenset(range(len(state))) if hidden and keep is None and not families else keep
-            left = replace(left.with_hidden(hidden), log_constant=leak)
+            searched = not hidden or self.noisy.is_certain or not self._support.all()
+            left = replace(left.with_hidden(hidden), log_constant=leak, may_be_searched=searched)
             if unary is not None:
                 left = unary.without_loose(left, absorbed)
                 tables += unary.tables()

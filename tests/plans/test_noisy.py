@@ -164,3 +164,21 @@ def test_parents_of_one_chain_are_absorbed() -> None:
                     one, two = (t.posteriors(evidence, likelihood=weights, targets=targets) for t in (whole, tree))
                     assert abs(one.log_evidence - two.log_evidence) < 1e-12
                     assert max(np.abs(np.asarray(one[v]) - np.asarray(two[v])).max() for v in targets or net) < 1e-12
+
+
+def test_what_is_too_large_is_refused_early() -> None:
+    """No search without a hope; the error has the first row of a table that is too large, whatever is observed there."""
+    rng = np.random.default_rng(0)
+    findings = {f"f{i}": sorted(rng.choice(80, 20, replace=False).tolist()) for i in range(60)}
+    net, _ = diseases(80, findings, seed=2)
+    few, many = {"f0": "yes"}, dict.fromkeys(findings, "yes")
+    with net.compile("cpu") as tree:
+        with pytest.raises(TableTooLarge, match="none of its causes is certain, so that a search"):
+            tree.log_evidence(many)
+        less = {f: s for f, s in many.items() if f != "f59"}
+        rows = [few, many, less, few, many]
+        table = {f: [row.get(f) for row in rows] for f in findings}
+        for order, first in (([0, 1, 2, 3, 4], 1), ([0, 2, 1, 3, 4], 1), ([3, 0, 4, 2, 1], 2)):
+            with pytest.raises(TableTooLarge) as caught:
+                tree.posteriors_batch({f: [column[i] for i in order] for f, column in table.items()}, targets=["d0"])
+            assert caught.value.row == first

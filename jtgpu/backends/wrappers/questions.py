@@ -188,6 +188,8 @@ class QuestionBackend(Backend):
         weights = [(w, np.asarray(case.likelihood[w]), powers) for w, powers in exponents_of(case).items()]
         key = id(left), *((w, m.tobytes(), powers.tobytes()) for w, m, powers in weights)
         _, steps, search = self._searches.get(key) or (left, 0, TableTooLarge(""))
+        if not left.may_be_searched and left.least_work > most:
+            raise TableTooLarge("none of its causes is certain, so that a search of its states would not end, either")
         if isinstance(search, TableTooLarge) and steps < most:
             try:
                 search = Search(left, self.limits.memory_limit // 2, most, weights)
@@ -233,8 +235,13 @@ class QuestionBackend(Backend):
     def run_case(
         self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
     ) -> Result:
+        def plan(some: Sequence[int]) -> None:
+            left = self.reduce(evidence, some, apart=True)
+            if len(left.free):
+                self._engine(left, False)
+
         try:
-            parts = list(self._parts(targets, lambda some, search: self._run(evidence, some, search)))
+            parts = list(self._parts(targets, lambda some, search: self._run(evidence, some, search), plan))
         except TableTooLarge as error:
             left = self.reduce(evidence, targets)
             return self._result(left, evidence, self.search_last(left, evidence, error), targets)
@@ -257,16 +264,18 @@ class QuestionBackend(Backend):
             return len(left.free), first or self.plan_of(left, search).cost()
 
         try:
-            return [cost for _, cost in self._parts(targets, planned)]
+            return [cost for _, cost in self._parts(targets, planned, lambda some: planned(some, False))]
         except TableTooLarge as error:
             left = self.reduce(evidence, targets)
             return [(len(left.free), self.search_last(left, evidence, error))]
 
     def _parts(
-        self, targets: Sequence[int] | None, ask: Callable[[Sequence[int] | None, bool | None], T]
+        self, targets: Sequence[int] | None, ask: Callable[[Sequence[int] | None, bool | None], T],
+        plan: Callable[[Sequence[int]], object],
     ) -> Iterator[tuple[Sequence[int] | None, T]]:
         """The answer to a question, or to several about some of its targets if it is too large."""
         # ask: By targets, and `search` as of `plan_of`
+        # plan: Raises `TableTooLarge` for a part that cannot be asked: no part is, before all are known to fit
         try:
             whole = ask(targets, None)
         except TableTooLarge as error:
@@ -277,12 +286,13 @@ class QuestionBackend(Backend):
         else:
             yield targets, whole
             return
-        waiting = [(some, 0)]
+        waiting, parts = [(some, 0)], []
         while waiting:  # questions about fewer variables need less
             part, times = waiting.pop()
             try:
                 if times:
-                    yield part, ask(part, False)
+                    plan(part)
+                    parts.append(part)
                     continue
             except TableTooLarge:
                 if times == HALVED or len(part) < 2:
@@ -292,6 +302,8 @@ class QuestionBackend(Backend):
                     ) from None
             half = len(part) // 2
             waiting += [(part[half:], times + 1), (part[:half], times + 1)]
+        for part in parts:
+            yield part, ask(part, False)
 
     def _run(self, evidence: Evidence, targets: Sequence[int] | None, search: bool | None) -> Result:
         left = self.reduce(evidence, targets, apart=True)
@@ -384,20 +396,26 @@ class QuestionBackend(Backend):
         columns = columns_of(self.posterior_ptr if targets is None else self.cell_ptr, targets)
         n = len(states)
         answer = BatchResult(np.zeros((n, len(columns))), np.full(n, -np.inf), np.ones(n, np.bool_))
-        for i, case in self._by_pattern(states, likelihood):
-            with _row(i):
+        refused: list[TableTooLarge] = []
+        for i, case in self._by_pattern(states, likelihood, refused):
+            with _row(i, refused):
                 result = self.run_case(case, targets)
                 answer.posterior[i], answer.log_evidence[i] = result.posterior[columns], result.log_evidence
                 answer.impossible[i] = False
         return answer
 
-    def _by_pattern(self, states: NDArray[np.int32], likelihood: Likelihood | None) -> Iterable[tuple[int, Evidence]]:
+    def _by_pattern(
+        self, states: NDArray[np.int32], likelihood: Likelihood | None, refused: Sequence[TableTooLarge]
+    ) -> Iterable[tuple[int, Evidence]]:
         """Cases, those that observe the same variables one after the other, equal ones side by side."""
+        # refused: errors of cases so far; from then on, only rows before these are of interest
+        # raises TableTooLarge: At the end, that of the first row
         for i in sorted(range(len(states)), key=lambda i: ((states[i] >= 0).tobytes(), states[i].tobytes())):
-            yield (
-                i,
-                Evidence(np.ascontiguousarray(states[i], np.int32), {v: w[i] for v, w in (likelihood or {}).items()}),
-            )
+            if not refused or i < refused[-1].row:
+                weights = {v: w[i] for v, w in (likelihood or {}).items()}
+                yield i, Evidence(np.ascontiguousarray(states[i], np.int32), weights)
+        if refused:
+            raise refused[-1]
 
     def run_counts(
         self, states: NDArray[np.int32], weights: NDArray[np.float64] | None = None,
@@ -408,9 +426,10 @@ class QuestionBackend(Backend):
             raise TableTooLarge("expected counts of noisy variables need their tables; try net.expand(limit=...)")
         families = [np.zeros(self._plan.cardinality[list(s)].tolist()) for s in scopes]
         log_evidence, impossible = np.full(n, -np.inf), np.ones(n, np.bool_)
-        for i, case in self._by_pattern(states, likelihood):
+        refused: list[TableTooLarge] = []
+        for i, case in self._by_pattern(states, likelihood, refused):
             weight = 1.0 if weights is None else float(weights[i])
-            with _row(i):
+            with _row(i, refused):
                 left = self.reduce(case, families=True)
                 inner: Sequence[NDArray[np.float64]] = ()
                 log_evidence[i] = left.log_constant
@@ -461,14 +480,17 @@ def _ones(left: Reduction, plan: Plan) -> list[NDArray[np.float64]]:
 
 
 @contextlib.contextmanager
-def _row(i: int) -> Iterator[None]:
+def _row(i: int, refused: list[TableTooLarge] | None = None) -> Iterator[None]:
     """A case of a table: nothing is done if it is impossible, and the error has its row if it is too large."""
+    # refused: where the error goes, if other rows follow
     with contextlib.suppress(ImpossibleEvidence):
         try:
             yield
         except TableTooLarge as error:
             error.row = i
-            raise
+            if refused is None:
+                raise
+            refused.append(error)
 
 
 def _of_free(left: Reduction, uniforms: NDArray[np.float64]) -> NDArray[np.float64]:
