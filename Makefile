@@ -69,6 +69,7 @@ bench-smoke: $(VENV)/.stamp-test ## every benchmark in its shortest form, result
 	$(BIN)/python bench/bench_cpu.py --smoke
 	$(BIN)/python bench/bench_queries.py --smoke
 	$(BIN)/python bench/bench_zeros.py --smoke
+	$(BIN)/python bench/bench_noisy.py --smoke
 	$(BIN)/python bench/bench_formats.py --smoke
 	$(BIN)/python bench/bench_cases.py --smoke
 	$(BIN)/python bench/bench_frames.py --smoke

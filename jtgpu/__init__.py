@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from .model.mixed import MixedNetwork
     from .model.mixed_dynamic import MixedDynamicNetwork
     from .model.network import BayesianNetwork
-    from .model.noisy import NoisyMax, NoisyOr
+    from .model.noisy import NoisyAnd, NoisyMax, NoisyMin, NoisyOr
     from .model.quick import network
     from .options.compute import Compute
     from .options.tables import ReadOptions
@@ -75,11 +75,11 @@ __all__ = [
     "DataError", "DecisionNetwork", "DiscreteModel", "DynamicNetwork", "EvidenceError", "Factor", "FileError",
     "FormatError", "Gaussian", "ImpossibleEvidence", "Joint", "JtgpuError", "JunctionTree", "JunctionTreeClassifier",
     "MarkovNetwork", "MissingFileError", "MixedDynamicNetwork", "MixedNetwork", "NetworkError", "NetworkPlan",
-    "NoisyMax", "NoisyOr", "OrderError", "OutputExists", "ParseError", "Plan", "PlanError", "PlanFileError",
-    "Posterior", "Posteriors", "ReadOptions", "RowReport", "Session", "TableTooLarge", "UnknownAttribute",
-    "UnknownState", "UnknownSuffix", "UnknownVariable", "__version__", "draw", "from_networkx", "from_pgmpy",
-    "from_pyagrum", "graphs", "learn", "load", "network", "networks", "normalize_rows", "published", "read",
-    "read_evidence", "screen", "series", "to_pgmpy", "to_pyagrum", "widget", "write",
+    "NoisyAnd", "NoisyMax", "NoisyMin", "NoisyOr", "OrderError", "OutputExists", "ParseError", "Plan", "PlanError",
+    "PlanFileError", "Posterior", "Posteriors", "ReadOptions", "RowReport", "Session", "TableTooLarge",
+    "UnknownAttribute", "UnknownState", "UnknownSuffix", "UnknownVariable", "__version__", "draw", "from_networkx",
+    "from_pgmpy", "from_pyagrum", "graphs", "learn", "load", "network", "networks", "normalize_rows", "published",
+    "read", "read_evidence", "screen", "series", "to_pgmpy", "to_pyagrum", "widget", "write",
 ]  # fmt: skip
 
 # imported on first use: `import jtgpu` takes a few milliseconds, and a program loads what it uses
@@ -92,7 +92,8 @@ __getattr__, __dir__ = public_names(__name__, {
     "model.mixed_dynamic": "MixedDynamicNetwork",
     "model.cpts": "RowReport normalize_rows", "model.decisions": "DecisionNetwork",
     "model.discrete": "DiscreteModel Factor", "model.dynamic": "DynamicNetwork", "model.markov": "MarkovNetwork",
-    "model.network": "BayesianNetwork", "model.noisy": "NoisyMax NoisyOr", "model.quick": "network",
+    "model.network": "BayesianNetwork", "model.noisy": "NoisyAnd NoisyMax NoisyMin NoisyOr",
+    "model.quick": "network",
     "options.compute": "Compute", "options.tables": "ReadOptions",
     "plans.arrays": "Cost", "plans.plan": "Plan", "serve.widget": "widget",
 }, "cases causal cluster compat draw errors formats graphs interop learn published screen series serve")  # fmt: skip

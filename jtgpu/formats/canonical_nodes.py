@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from ..errors import ParseError, near, shown
-from ..model.cpts import normalize_rows
-from ..model.noisy import noisy_attributes, noisy_max
+from ..model.cpts import ROW_TOLERANCE, normalize_rows
+from ..model.network import BayesianNetwork
+from ..model.noisy import NoisyMax, noisy_attributes, noisy_max
 from ..util.arrays import Floats, Ints
 from .draft import Draft, FamilyDraft, unreadable
+from .number_cursor import strings
 
 MAX_EXPANDED = 1 << 24  # entries of all such tables of a file; limits the memory that a short file can claim
 
@@ -48,6 +51,7 @@ class Expander:
     def __init__(self, draft: Draft):
         self.draft = draft
         self.waiting: list[tuple[FamilyDraft, Callable[[FamilyDraft, list[int], int], Floats]]] = []
+        self.kept: list[tuple[FamilyDraft, Callable[[FamilyDraft, list[int], int], NoisyMax]]] = []
         self.n_made = 0
 
     def run(self) -> None:
@@ -60,16 +64,29 @@ class Expander:
             self.draft.check_names(family)
             cards = [len(states[p]) for p, _ in family.parents]
             n_states = len(states[family.child])
-            size = math.prod(cards) * n_states
-            self.n_made += size
-            if self.n_made > MAX_EXPANDED or len(cards) > 60:
-                raise self.error(
-                    family.at,
-                    f"the table of {family.child!r} would have {size} numbers; it is too large to be computed from "
-                    "parameters",
-                )
+            self.check_size(family, (*cards, n_states))
             family.numbers = make(family, cards, n_states).ravel()
             family.locate = None
+        has_tables = bool(self.draft.decisions or self.draft.utilities or self.draft.numbers)
+        for family, keep in self.kept:
+            if family.child not in lost:
+                self.draft.check_names(family, has_table=has_tables)
+                noisy = keep(family, [len(states[p]) for p, _ in family.parents], len(states[family.child]))
+                if has_tables:
+                    self.check_size(family, noisy.shape)
+                    family.numbers = noisy.cpt.ravel()
+                else:
+                    family.noisy = noisy
+
+    def check_size(self, family: FamilyDraft, shape: Sequence[int]) -> None:
+        """Raise `ParseError` for a table that is too large, before it is made."""
+        size = math.prod(shape)
+        self.n_made += size
+        if self.n_made > MAX_EXPANDED or len(shape) > 61:
+            raise self.error(
+                family.at, f"the table of {family.child!r} would have {size} numbers; it is too large to be computed "
+                "from parameters",
+            )  # fmt: skip
 
     def error(self, at: int, message: str) -> ParseError:
         return self.draft.source.error(at, message)
@@ -80,7 +97,7 @@ class Expander:
     ) -> None:  # fmt: skip
         """Defer a noisy-MAX node: the order of its parents' states by strength, and its columns."""
 
-        def make(family: FamilyDraft, cards: list[int], n_states: int) -> Floats:
+        def make(family: FamilyDraft, cards: list[int], n_states: int) -> NoisyMax:
             child = family.child
             n_columns = sum(cards) + 1
             if parameters is None or parameters.size != n_columns * n_states:
@@ -102,9 +119,10 @@ class Expander:
             orders = self.orders(family, cards, strengths, strengths_at)
             kept = self.draft.attributes["potential"].setdefault(child, {})
             kept |= noisy_attributes(columns, [s for order in orders for s in order])
-            return noisy_max(cards, n_states, orders, columns)
+            *effects, leak = np.split(rows_of(columns, orders), np.cumsum(cards))
+            return NoisyMax([], leak[0]).like(effects)
 
-        self.waiting.append((family, make))
+        self.kept.append((family, make))
 
     def orders(self, family: FamilyDraft, cards: Sequence[int], strengths: Floats | None, at: int) -> list[list[int]]:
         if strengths is None:
@@ -154,20 +172,84 @@ class Expander:
         self.waiting.append((family, make))
 
 
+TURNED = "jtgpu_turned"  # property of a noisy variable whose states have the reverse order in the file
+
+
 def noisy_numbers(net: Any, v: str) -> tuple[list[float], list[int]] | None:
-    """Parameters and strengths of a variable, if it has been read as a noisy-MAX node and its CPT still is that."""
+    """Parameters and strengths of a variable: as they were read, if its CPT still is that, else those of its node."""
     kept = net.attributes.get("potential", {}).get(v, {})
     given, strengths = kept.get("noisy_max"), kept.get("noisy_strengths")
+    noisy = net.noisy.get(v) if isinstance(net, BayesianNetwork) else None
+    own = noisy.attributes if noisy is not None else {}
+    fallback = ([*own["noisy_max"]], [*map(int, own["noisy_strengths"])]) if own else None
     cards, n_states = [len(net.states(p)) for p in net.parents(v)], len(net.states(v))
     if not all(isinstance(x, tuple) and all(isinstance(n, (int, float)) for n in x) for x in (given, strengths)):
-        return None
-    orders = [strengths[end - card : end] for card, end in zip(cards, accumulate(cards), strict=True)]
+        return fallback
     if len(given) != (sum(cards) + 1) * n_states or len(strengths) != sum(cards):
-        return None
+        return fallback
+    orders = [strengths[end - card : end] for card, end in zip(cards, accumulate(cards), strict=True)]
     columns = np.array(given, np.float64).reshape(-1, n_states)
     if any(sorted(o) != list(range(card)) for o, card in zip(orders, cards, strict=True)) or not (
         np.isfinite(columns).all() and columns.min() >= 0 and columns.sum(axis=1).min() > 0
     ):
-        return None
-    table, _ = normalize_rows({v: noisy_max(cards, n_states, orders, columns)})
-    return ([*given], [*strengths]) if np.array_equal(table[v], net.cpt(v)) else None
+        return fallback
+    if noisy is not None:
+        same = np.array_equal(rows_of(columns, orders), np.concatenate([*noisy.effects, noisy.leak_row[None]]))
+    else:
+        table, _ = normalize_rows({v: noisy_max(cards, n_states, orders, columns)})
+        same = np.array_equal(table[v], net.cpt(v))
+    return ([*given], [*strengths]) if same else fallback
+
+
+def rows_of(columns: Floats, orders: Sequence[Sequence[int]]) -> Floats:
+    """The columns of a file as rows by the states of each parent, then of the leak; divided by sums that are not 1."""
+    sums = columns.sum(axis=1, keepdims=True)
+    columns = columns if np.abs(sums - 1).max() <= ROW_TOLERANCE else columns / sums
+    begin = np.cumsum([0, *map(len, orders)])[:-1]
+    rows = np.empty_like(columns)
+    rows[[*(first + s for first, order in zip(begin, orders, strict=True) for s in order), -1]] = columns
+    return rows
+
+
+def turned(
+    net: BayesianNetwork, names: AbstractSet[str], about: Mapping[str, Mapping[str, Any]]
+) -> BayesianNetwork:
+    """A network in which some variables have their states in reverse."""
+    # about: Attributes of the potentials
+    tables: dict[str, Any] = {}
+    for v in net:
+        scope, noisy = (*net.parents(v), v), net.noisy.get(v)
+        if noisy is None:
+            table = np.asarray(net.cpt(v))
+            tables[v] = np.flip(table, tuple(i for i, u in enumerate(scope) if u in names))
+        else:
+            effects = zip(net.parents(v), noisy.effects, strict=True)
+            tables[v] = noisy.like([r[::-1] if p in names else r for p, r in effects], turned=v in names)
+    kept = {v: {k: x for k, x in own.items() if k == "property" or names.isdisjoint((v, *net.parents(v)))}
+        for v, own in about.items()}  # fmt: skip
+    states = {v: net.states(v)[:: -1 if v in names else 1] for v in net}
+    return BayesianNetwork(
+        states, {v: net.parents(v) for v in net}, tables, name=net.name,
+        attributes={**net.attributes, "potential": {v: own for v, own in kept.items() if own}},
+        row_report=net.row_report,
+    )  # fmt: skip
+
+
+def turned_for_file(net: Any) -> Any:
+    """The network with the strongest effect of each noisy variable first, as GeNIe's formats have it."""
+    names = {v for v, noisy in getattr(net, "noisy", {}).items() if not noisy.least and noisy.shape[-1] > 1}
+    if not names:
+        return net
+    about = net.attributes.get("potential", {})
+    marked = {v: {**about.get(v, {}), "property": (*strings(about.get(v, {})), TURNED)} for v in names}
+    return turned(net, names, {**about, **marked})
+
+
+def turned_back(net: BayesianNetwork) -> BayesianNetwork:
+    """The inverse of `turned_for_file`."""
+    about = net.attributes.get("potential", {})
+    names = {v for v in net.noisy if TURNED in strings(about.get(v, {}))}
+    if not names:
+        return net
+    left = {v: tuple(x for x in strings(about[v]) if x != TURNED) for v in names}
+    return turned(net, names, {**about, **{v: {"property": own} if own else {} for v, own in left.items()}})

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import ParseError, near
 from ..model.discrete import MAX_AXES
+from ..model.noisy import NoisyMax
 from ..util.arrays import Floats
 from .linear import Linear
 from .text import SourceText
@@ -35,6 +36,7 @@ class FamilyDraft:
     locate: Callable[[int], int] | None = None  # offset of the number with a given position in `numbers`
     n_open: int = -1  # opening parentheses in the data (Hugin); -1 for other formats
     exact: bool = False  # leave the rows as written although they sum to 1 only within the tolerance of the network
+    noisy: NoisyMax | None = None  # strengths in place of numbers
 
 
 @dataclass
@@ -144,7 +146,7 @@ class Draft:
         declared = (*self.states, *self.utilities)
         return {v: tuple(p for p, _ in families[v].parents) if v in families else () for v in declared}
 
-    def check_names(self, family: FamilyDraft) -> None:
+    def check_names(self, family: FamilyDraft, *, has_table: bool = True) -> None:
         """Check that a family's child and parents are declared and distinct, and no more than a table can have."""
         child = family.child
         if child not in self.states and child not in self.utilities:
@@ -161,7 +163,7 @@ class Draft:
                 what = "is its own parent" if p == child else f"has the parent {p!r} twice"
                 raise self.source.error(at, f"{child!r} {what}")
             seen.add(p)
-        if len(family.parents) >= MAX_AXES:
+        if has_table and family.noisy is None and len(family.parents) >= MAX_AXES:
             # checked before multiplying their cardinalities, whose product could have thousands of digits
             raise self.source.error(
                 family.at, f"{child!r} has {len(family.parents)} parents, more than an array has axes"

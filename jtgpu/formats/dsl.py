@@ -1,8 +1,7 @@
 """DSL, the text format of GeNIe and SMILE before XDSL: reader and writer.
 
 * ``PROBABILITIES`` list the first of ``PARENTS`` slowest and the child fastest.
-* ``TRUTHTABLE`` and ``NOISY_MAX`` nodes become plain tables (`jtgpu.formats.canonical_nodes`); the numbers of noisy
-  nodes are kept as attributes, and written as long as the table is theirs.
+* ``TRUTHTABLE`` nodes become plain tables; ``NOISY_MAX`` nodes keep their strengths (`jtgpu.formats.canonical_nodes`).
 * ``LIST`` nodes are decisions with ``NAMECHOICES``, ``TABLE`` nodes utilities, which add up with the ``WEIGHTS`` of
   ``MAU`` nodes.
 * Attributes: ``label`` (``NAME``), ``comment``, ``position`` and ``size`` of the node's picture, and user properties as
@@ -25,7 +24,7 @@ from ..errors import shown
 from ..model.discrete import DiscreteModel
 from ..util.arrays import Floats
 from .block_reader import BlockReader, numbers_until, skipped, token_pattern
-from .canonical_nodes import Expander, noisy_numbers
+from .canonical_nodes import Expander, noisy_numbers, turned_for_file
 from .draft import Draft, FamilyDraft
 from .finish import parsers_of
 from .number_cursor import WrittenNetwork, identifiers, inexact, strings, whole_numbers, with_decisions
@@ -355,7 +354,7 @@ parse_draft, parse = parsers_of(lambda text, source: DslReader(SourceText(text, 
 def dumps(net: DiscreteModel) -> str:
     """The text of a DSL file with `net`; it reads back equal, bit for bit."""
     # raises FormatError: If the model is neither a Bayesian network nor a decision network whose utilities add up.
-    return "\n".join([*_lines(with_decisions(net, "a DSL file")), ""])
+    return "\n".join([*_lines(with_decisions(turned_for_file(net), "a DSL file")), ""])
 
 
 def _lines(parts: WrittenNetwork) -> Iterator[str]:

@@ -20,6 +20,7 @@ from ..model.network import BayesianNetwork
 from ..model.templates import of_tables
 from ..util.arrays import Floats
 from ..util.options import Decisions, ZeroRows
+from .canonical_nodes import turned_back
 from .draft import MAX_NOTES, Draft, FamilyDraft, settle, utility_table
 from .number_cursor import restore_ends
 from .text import shortened
@@ -41,6 +42,8 @@ def shape_tables(draft: Draft, *, chance_only: bool = False) -> None:
         draft.check_names(family)
     for v, states in draft.states.items():
         family = draft.families.get(v) or FamilyDraft(v, [], draft.declared[v])
+        if family.noisy is not None:
+            continue
         shape = (*(len(draft.states[p]) for p, _ in family.parents), len(states))
         size = math.prod(shape)
         if v in draft.decisions and not chance_only:
@@ -105,7 +108,8 @@ def finish(draft: Draft, zero_rows: ZeroRows = "error", decisions: Decisions = "
             "name": draft.name, "attributes": _all_attributes(draft), "row_report": _all_in_one(reports),
         }  # fmt: skip
         if decisions == "chance" or not (draft.decisions or utilities):
-            net = BayesianNetwork(draft.states, draft.parents(), draft.tables, **more)
+            noisy = {v: family.noisy for v, family in draft.families.items() if family.noisy is not None}
+            net = turned_back(BayesianNetwork(draft.states, draft.parents(), {**draft.tables, **noisy}, **more))
             if draft.slices is not None:
                 return cast(BayesianNetwork, dynamic_network(draft, net))
             return cast(BayesianNetwork, mixed_network(draft, net)) if draft.is_mixed else net

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..model.decisions import DecisionNetwork
 from ..model.discrete import MAX_STATES, DiscreteModel
 from ..model.markov import MarkovNetwork
 from ..model.network import BayesianNetwork
+from ..model.noisy import EXPANDED
 from ..util.arrays import Floats, Ints
 from .text import BLANKS, SourceText, bulk, floats, token_offsets
 
@@ -192,9 +193,9 @@ class WrittenNetwork(NamedTuple):
     decisions: tuple[str, ...]  # variables without CPT
     utilities: Mapping[str, Floats]  # axes: the parents in order
 
-    def cpts(self) -> dict[str, Floats]:
-        """The CPTs of chance variables."""
-        return {v: self.net.cpt(v) for v in self.net.variables if v not in self.decisions}
+    def cpts(self, apart: Collection[str] = ()) -> dict[str, Floats]:
+        """The CPTs of chance variables, but for some."""
+        return {v: self.net.cpt(v) for v in self.net.variables if v not in self.decisions and v not in apart}
 
 
 def parts_of(net: DiscreteModel) -> WrittenNetwork:
@@ -263,7 +264,8 @@ def as_float(text: str) -> float:
 
 def inexact(net: BayesianNetwork | WrittenNetwork) -> frozenset[str]:
     """Variables whose rows change when a reader normalises them: they sum to 1 within the tolerance only."""
-    cpts = net.cpts() if isinstance(net, WrittenNetwork) else {v: net.cpt(v) for v in net.variables}
+    net = net if isinstance(net, WrittenNetwork) else parts_of(net)
+    cpts = net.cpts(apart=[v for v, noisy in getattr(net.net, "noisy", {}).items() if noisy.size > EXPANDED])
     again, _ = normalize_rows(cpts)
     return frozenset(v for v, cpt in cpts.items() if not np.array_equal(again[v], cpt))
 

@@ -1,8 +1,8 @@
 """XDSL, the XML format of GeNIe and SMILE: reader and writer.
 
 * ``probabilities`` list the first parent slowest and the child fastest.
-* ``deterministic`` and ``noisymax`` nodes become plain tables (`jtgpu.formats.canonical_nodes`); the numbers of noisy
-  nodes are kept as attributes, and written as long as the table is theirs.
+* ``deterministic`` nodes become plain tables; ``noisymax`` nodes keep their strengths
+  (`jtgpu.formats.canonical_nodes`).
 * ``decision`` nodes have information arcs, ``utility`` nodes numbers that add up, with the weights of ``mau`` nodes.
 * Attributes of each node: ``label``, ``position`` (its centre) and ``size`` in the diagram, its colours and font as
   ``genie_...``, ``comment``, and user properties as ``property``, a tuple of ``"id = value"``.
@@ -30,7 +30,7 @@ from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..util.arrays import Floats
-from .canonical_nodes import REFUSED, Expander, noisy_numbers
+from .canonical_nodes import REFUSED, Expander, noisy_numbers, turned_for_file
 from .draft import Draft, FamilyDraft, NumberDraft
 from .finish import parsers_of
 from .linear import NotLinear, density_rows, linear_text, parse_equation
@@ -279,7 +279,7 @@ def dumps(net: DiscreteModel) -> str:
     """The text of an XDSL file with `net`; it reads back equal, bit for bit."""
     # raises FormatError: If the model is neither a Bayesian network nor a decision network whose utilities add up, or a
     #     name contains control characters, which XML cannot represent.
-    return "\n".join([*XdslWriter(with_decisions(net, "an XDSL file")).lines(), ""])
+    return "\n".join([*XdslWriter(with_decisions(turned_for_file(net), "an XDSL file")).lines(), ""])
 
 
 def ids_of(net: DiscreteModel) -> dict[str, str]:

@@ -18,6 +18,7 @@ from ..model.dynamic import DynamicNetwork
 from ..model.markov import MarkovNetwork
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
+from ..model.noisy import NoisyOr
 from ..model.templates import from_families
 from ..util.arrays import Floats
 from .dynamic import Pair, check_order
@@ -36,9 +37,9 @@ class PgmpyModel:
 def from_pgmpy(model: object) -> DiscreteModel:
     """Convert a pgmpy model to a `BayesianNetwork`, a `MarkovNetwork` or a `DynamicNetwork`.
 
-    CPT rows are normalised; ``row_report`` lists those that did not sum to 1. A node of a ``DynamicBayesianNetwork``
-    without a CPD in one slice has that of the other, if its parents are the same. A ``LinearGaussianBayesianNetwork``
-    becomes a `MixedNetwork`; the annotation names the class that is more frequent.
+    CPT rows are normalised; ``row_report`` lists those that did not sum to 1. A ``NoisyORCPD`` stays noisy. A node of a
+    ``DynamicBayesianNetwork`` without a CPD in one slice has that of the other, if its parents are the same. A
+    ``LinearGaussianBayesianNetwork`` becomes a `MixedNetwork`; the annotation names the class that is more frequent.
 
     Raises
     ------
@@ -75,6 +76,7 @@ def _directed(model: Any) -> PgmpyModel:
     labels: dict[str, tuple[Any, ...]] = {}
     parents: dict[str, list[str]] = {}
     cpts: dict[str, Floats] = {}
+    noisy: dict[str, NoisyOr] = {}
     for v, name in names.items():
         cpd = model.get_cpds(name)
         if cpd is None:
@@ -88,6 +90,8 @@ def _directed(model: Any) -> PgmpyModel:
         labels[v] = _labels(cpd, cpd.variables[0], table.shape[0])
         parents[v] = before
         cpts[v] = np.ascontiguousarray(np.moveaxis(table, 0, -1))
+        if type(cpd).__name__ == "NoisyORCPD":
+            noisy[v] = NoisyOr(dict(zip(before, cpd.prob_values.tolist(), strict=True)), present="True")
         for axis, p in enumerate(cpd.variables[1:]):
             # a table may list the states of its parents in another order
             theirs = _labels(cpd, p, table.shape[axis + 1])
@@ -100,7 +104,7 @@ def _directed(model: Any) -> PgmpyModel:
     made = BayesianNetwork(
         {v: [str(s) for s in labels[v]] for v in names},
         parents,
-        cpts,
+        {**cpts, **noisy},
         name=str(getattr(model, "name", "") or ""),
         row_report=report,
     )

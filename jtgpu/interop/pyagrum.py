@@ -6,7 +6,8 @@ A table's variables are the child, then its parents, the first one varying faste
 from __future__ import annotations
 
 import importlib
-from typing import Any, cast
+import math
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -17,10 +18,17 @@ from ..model.discrete import DiscreteModel
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
+from ..model.noisy import NoisyMax
 from ..util.arguments import flag
 from ..util.arrays import Floats
 from .dynamic import as_two_slices, from_ktbn, from_two_slices
 from .linear_gaussian import from_clg, is_clg, to_clg
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+MOST_COMPARED = 64  # rows of a noisy table that are compared
+TOLERANCE = 1e-12  # of their probabilities
 
 
 def module() -> Any:
@@ -35,7 +43,8 @@ def module() -> Any:
 def from_pyagrum(bn: Any, *, two_slices: bool = False) -> BayesianNetwork:
     """Convert a ``BayesNet``, an ``InfluenceDiagram`` or a ``KTBN``; variables are in the order of their ids.
 
-    Parents are in the order of their tables. CPT rows are normalised; ``row_report`` lists those that did not sum to 1.
+    Parents are in the order of their tables. Noisy-OR and noisy-AND nodes of a ``BayesNet`` stay noisy. CPT rows are
+    normalised; ``row_report`` lists those that did not sum to 1.
 
     Parameters
     ----------
@@ -65,7 +74,7 @@ def from_pyagrum(bn: Any, *, two_slices: bool = False) -> BayesianNetwork:
     if not (hasattr(bn, "cpt") and hasattr(bn, "variable") and hasattr(bn, "nodes")):
         raise NetworkError(f"expected a BayesNet, InfluenceDiagram or KTBN of pyAgrum, got a {type(bn).__name__}")
     is_diagram = hasattr(bn, "isDecisionNode")
-    states, parents, cpts, utilities = {}, {}, {}, {}
+    states, parents, cpts, utilities, noisy = {}, {}, {}, {}, {}
     for i in sorted(bn.nodes()):
         variable, v = bn.variable(i), bn.variable(i).name()
         is_utility = is_diagram and bn.isUtilityNode(i)
@@ -73,6 +82,9 @@ def from_pyagrum(bn: Any, *, two_slices: bool = False) -> BayesianNetwork:
             states[v] = tuple(variable.labels())
         if is_diagram and bn.isDecisionNode(i):
             parents[v] = [bn.variable(p).name() for p in sorted(bn.parents(i))]
+            continue
+        if not is_diagram and (strengths := _strengths(bn.cpt(i))) is not None:
+            parents[v], noisy[v] = list(bn.cpt(i).names[1:]), strengths
             continue
         parents[v], table = _table(v, bn.utility(i) if is_utility else bn.cpt(i))
         if is_utility:
@@ -85,12 +97,43 @@ def from_pyagrum(bn: Any, *, two_slices: bool = False) -> BayesianNetwork:
     except Exception:  # pyAgrum raises its own error if the network has no name
         name = ""
     if not is_diagram:
-        return BayesianNetwork(states, parents, cpts, name=name, row_report=report)
+        return BayesianNetwork(states, parents, {**cpts, **noisy}, name=name, row_report=report)
     decisions = [v for v in states if v not in cpts]
     made = DecisionNetwork(
         states, parents, cpts, decisions=decisions, utilities=utilities, name=name, row_report=report
     )
     return cast(BayesianNetwork, made)
+
+
+def _strengths(tensor: Any) -> NoisyMax | None:
+    """The strengths of a noisy-OR or noisy-AND table, which pyAgrum computes and does not name; None for another."""
+    # Only tables that are computed take less memory than their numbers. One state of the child has products of a number
+    # for each parent, which the rows with one parent apart give; other rows have to agree with them.
+    n = tensor.nbrDim() - 1
+    if any(tensor.variable(i).domainSize() != 2 for i in range(n + 1)) or tensor.memoryFootprint() >= 8 << (n + 1):
+        return None
+    at = module().Instantiation(tensor)
+
+    def entry(states: NDArray[np.int64]) -> float:
+        for i, s in enumerate(states.tolist()):
+            at.chgVal(tensor.variable(i), s)
+        return float(tensor.get(at))
+
+    random = np.random.default_rng(0).integers(0, 2, (MOST_COMPARED, n))
+    for least, rest in ((0, 0), (1, 0), (1, 1)):
+        base = np.append(least, np.full(n, rest))
+        first = entry(base)
+        if not first > 0:
+            continue
+        ratios = [entry(np.where(np.arange(n + 1) == i, 1 - base, base)) / first for i in range(1, n + 1)]
+        factors = np.array([[1.0, r][:: 1 - 2 * rest] for r in ratios]) / np.maximum(ratios, 1.0)[:, None]
+        none = min(first * math.prod(max(r, 1.0) for r in ratios), 1.0)
+        rows = np.stack([factors, 1 - factors], axis=-1)[..., :: 1 - 2 * least]
+        made = NoisyMax([*rows], [none, 1 - none][:: 1 - 2 * least], strongest="first" if least else "last")
+        known = [entry(np.append(least, row)) for row in random]
+        if np.abs(made.at(np.insert(random, n, least, axis=1).astype(np.int32)) - known).max() <= TOLERANCE:
+            return made
+    return None
 
 
 def _table(v: str, tensor: Any) -> tuple[list[str], Floats]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .parameters.number_checks import NumberCheck
     from .parameters.online import Online
     from .parameters.result import Fit
+    from .parameters.strengths import noisy
     from .structure_learner import StructureLearner
     from .validation import validate
     from .validation_result import Validation
@@ -41,8 +42,8 @@ __all__ = [
     "EM", "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "Chains", "Constraints", "CredibleIntervals",
     "Discretiser", "EffectDraws", "Fit", "JunctionTreeClassifier", "Keys", "MissingReport", "NumberCheck",
     "NumberValidation", "Online", "ParentSets", "PredictiveCheck", "ScoreRule", "ScoreTable", "Search", "Structure",
-    "StructureLearner", "StructurePosterior", "Validation", "check", "discretise", "fit", "load", "posterior",
-    "score_table", "structure", "validate",
+    "StructureLearner", "StructurePosterior", "Validation", "check", "discretise", "fit", "load", "noisy",
+    "posterior", "score_table", "structure", "validate",
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
@@ -55,6 +56,7 @@ __getattr__, __dir__ = public_names(__name__, {
     "dags.scores.score_table": "ScoreTable score_table", "dags.structure": "Structure structure",
     "discretisation": "Discretiser discretise", "parameters.credible": "CredibleIntervals", "parameters.fit": "fit",
     "parameters.checks": "PredictiveCheck check",
+    "parameters.strengths": "noisy",
     "parameters.number_checks": "NumberCheck", "parameters.online": "Online", "parameters.result": "Fit",
     "structure_learner": "StructureLearner", "validation": "validate",
     "validation_result": "Validation", "number_validation": "NumberValidation",

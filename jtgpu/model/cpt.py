@@ -244,7 +244,7 @@ def bound_noisy(model: DiscreteModel, scope: tuple[int, ...], given: NoisyMax) -
             f"variable {name!r}: its CPT has shape {shown(given.shape)}, expected {shown(shape)}: the states "
             "of each parent, then of the variable"
         )
-    return given.without_names()
+    return given.like(given.effects)
 
 
 def cpt_from_mapping(

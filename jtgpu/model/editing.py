@@ -21,6 +21,7 @@ from .cpts import (
 from .described import DescribedModel
 from .discrete import DiscreteModel, checked_states
 from .gaussian import Gaussian
+from .noisy import is_noisy
 
 if TYPE_CHECKING:
     from typing import Literal, Self
@@ -267,6 +268,8 @@ class Editable:
         def with_parent(table: Any, t: int | None) -> Any:
             if t is not None and lag > t:
                 return table
+            if is_noisy(table):
+                return table.with_neutral(len(states))
             if states is not float:
                 k = len(more.axes(c, t))
 
@@ -405,6 +408,8 @@ class Editable:
 
         def turned(table: Any, t: int | None) -> Any:
             order = [olds[t].index(p) for p in parts.axes(v, t)]
+            if is_noisy(table):
+                return table.like([table.effects[i] for i in order])
             return _mapped(table, lambda array: array.transpose([*order, *range(len(order), len(order) + own)]))
 
         if has_table:  # in the new order; those of the first slices are in the old one
@@ -461,6 +466,8 @@ class Editable:
                 slope = left.pop(coefficient_name(p, lag))
                 return Gaussian(table.mean + slope * mean, left, np.sqrt(table.sd**2 + (slope * sd) ** 2))
             mix, axis = self._weights(p, weights, at), parts.axes(child, t).index(parent)
+            if is_noisy(table):
+                return table.without({axis: mix})
             return _averaged(table, axis, mix)
 
         if child not in parts.decisions:
@@ -714,9 +721,12 @@ class EditableModel(Editable, DescribedModel):
         mix = self._weights(own, weights)[merged] if self._children[v] else np.ones(len(merged))
         mix = mix / mix.sum() if mix.sum() > 0 else np.full(len(merged), 1 / len(merged))
         for c in self._children[v]:
-            rows = np.moveaxis(self._cpts[c], self._parents[c].index(v), 0)
+            noisy, axis = self._noisy.get(self._variables[c]), self._parents[c].index(v)
+            rows = np.moveaxis(self._cpts[c], axis, 0) if noisy is None else noisy.effects[axis]
             left = rows[kept]
             left[at] = average_rows(rows[merged], mix)
-            changed.tables[self._variables[c]] = np.moveaxis(left, 0, self._parents[c].index(v))
+            changed.tables[self._variables[c]] = np.moveaxis(left, 0, axis) if noisy is None else (
+                noisy.like([*noisy.effects[:axis], left, *noisy.effects[axis + 1 :]])
+            )  # fmt: skip
         changed.changed.update([own, *self.children(v)])
         return self._changed(changed)

@@ -153,9 +153,9 @@ class BayesianNetwork(EditableModel):
         self._noisy: dict[str, NoisyMax] = {}
         self._cpts = tuple(self._checked(scope, cpts[self._variables[scope[-1]]]) for scope in scopes)
         self._factors = tuple(Factor(scope, cpt) for scope, cpt in zip(scopes, self._cpts, strict=True))
-        given = {v: n.attributes for v, n in self._noisy.items() if n.attributes}
-        if given:
-            kept = self._attributes.get("potential", {})
+        kept = self._attributes.get("potential", {})
+        new = {v: noisy for v, noisy in self._noisy.items() if "noisy_max" not in kept.get(v, ())}
+        if given := {v: about for v, noisy in new.items() if (about := noisy.attributes)}:
             merged = {**kept, **{v: {**numbers, **kept.get(v, {})} for v, numbers in given.items()}}
             self._attributes = MappingProxyType({**self._attributes, "potential": merged})
 
@@ -165,7 +165,7 @@ class BayesianNetwork(EditableModel):
             check_axes(self._variables[scope[-1]], len(scope) - 1)
             return checked_cpt(self, scope, given)
         noisy = self._noisy[self._variables[scope[-1]]] = bound_noisy(self, scope, given)
-        return cast("NDArray[np.float64]", noisy) if noisy.size > EXPANDED else checked_cpt(self, scope, noisy)
+        return cast("NDArray[np.float64]", noisy) if noisy.size > EXPANDED else checked_cpt(self, scope, noisy.cpt)
 
     # Attributes -----------------------------------------------------------------------------------------------
 
@@ -291,7 +291,10 @@ class BayesianNetwork(EditableModel):
             v = self._variables[i]
             parents[v] = [self._variables[p] for p in self._parents[i] if p not in known.observed]
             states = tuple(known.observed.get(p, slice(None)) for p in self._parents[i])
-            cpts[v] = self._cpts[i][states]
+            noisy, known_at = self._noisy.get(v), enumerate(self._parents[i])
+            cpts[v] = self._cpts[i][states] if noisy is None else noisy.without({
+                at: np.eye(noisy.shape[at])[known.observed[p]] for at, p in known_at if p in known.observed
+            })  # fmt: skip
             if len(parents[v]) < len(states):
                 cut.append(v)
         names = {v: v for v in parents}

@@ -206,12 +206,31 @@ class NoisyMax:
         effects = dict(zip(parents, (self.effects[i] for i in places), strict=True))
         return NoisyMax(effects, self.leak_row, strongest="first" if self._step > 0 else "last")
 
-    def without_names(self) -> NoisyMax:
-        """The same strengths, of states and parents in order: names may change."""
+    def like(
+        self, effects: Sequence[NDArray[np.float64]], leak: NDArray[np.float64] | None = None, *, turned: bool = False
+    ) -> NoisyMax:
+        """Other strengths, of states and parents in order: names may change. `turned`: for the child's states in
+        reverse."""
         made = NoisyMax.__new__(NoisyMax)
         made.parents = None
-        made._keep(self.effects, self.leak_row, self._step)
+        leak = self.leak_row if leak is None else leak
+        if turned:
+            effects, leak = [rows[:, ::-1] for rows in effects], leak[::-1]
+        made._keep(effects, leak, -self._step if turned else self._step)
         return made
+
+    def with_neutral(self, card: int) -> NoisyMax:
+        """The strengths with one more parent, the last, that has no effect."""
+        return self.like([*self.effects, np.tile(np.eye(self.shape[-1])[self.least], (card, 1))])
+
+    def without(self, weights: Mapping[int, NDArray[np.float64]]) -> NoisyMax:
+        """The strengths without some parents, by place, given weights of their states: their effects go to the leak."""
+        step, leak = -self._step, self.leak_row[:: -self._step]
+        for i, mix in weights.items():
+            row = (mix[:, None] * self.effects[i]).sum(axis=0)[::step]
+            below = np.append(0.0, np.cumsum(leak)[:-1])
+            leak = leak * np.cumsum(row) + below * row
+        return self.like([rows for i, rows in enumerate(self.effects) if i not in weights], leak[::step])
 
     def without_parents(self) -> NoisyMax:
         """Ones in place of the probabilities: the node after an intervention."""
@@ -246,6 +265,41 @@ class NoisyMax:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(shape {self.shape})"
+
+
+@check_keywords()
+class NoisyMin(NoisyMax):
+    """The CPT of a noisy-MIN child: the weakest of the effects that its parents produce independently.
+
+    A `NoisyMax` of the opposite order: files and ``net.noisy`` have it as that.
+
+    Parameters
+    ----------
+    effects : sequence of (card, k) array_like, or mapping from parents to these
+        See `NoisyMax`; a state without effect has its row at the strongest effect.
+    leak : (k,) array_like, optional
+        The distribution of the child if no parent acts. Default: the strongest effect.
+    strongest : {"first", "last"}
+        Whether the child's first state is the strongest effect, and the last one the weakest, or the other way round.
+
+    Raises
+    ------
+    NetworkError
+        See `NoisyMax`.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> brakes, tyres = [[1, 0, 0], [0.2, 0.3, 0.5]], [[1, 0, 0], [0.5, 0.4, 0.1]]
+    >>> jtgpu.NoisyMin([brakes, tyres]).cpt[1, 1].round(3).tolist()
+    [0.1, 0.35, 0.55]
+    """
+
+    def __init__(
+        self, effects: Sequence[ArrayLike] | Mapping[str, ArrayLike], leak: ArrayLike | None = None, *,
+        strongest: str = "first",
+    ) -> None:  # fmt: skip
+        super().__init__(effects, leak, strongest={"first": "last", "last": "first"}.get(strongest, strongest))
 
 
 @check_keywords()
@@ -312,6 +366,48 @@ class NoisyOr(NoisyMax):
         if not (present is None or isinstance(present, str)):
             self._fill([int(present)] * (len(self.links) + 1))
 
+    @classmethod
+    def from_compound(
+        cls, probabilities: Sequence[float] | Mapping[str, float], leak: float = 0.0, *,
+        present: str | int | None = None,
+    ) -> NoisyOr:  # fmt: skip
+        """Make it of Henrion's parameters, which contain the leak.
+
+        Parameters
+        ----------
+        probabilities : sequence of float, or mapping from parents to floats
+            For each parent: the probability of the effect where it alone is present, produced by it or by the leak.
+        leak : float, default 0
+            The probability of the effect if no parent is present.
+        present : str or int, optional
+            See `NoisyOr`.
+
+        Raises
+        ------
+        NetworkError
+            If a probability is below the leak, or the leak is 1.
+
+        Notes
+        -----
+        M. Henrion, "Some practical issues in constructing belief networks", UAI 1987.
+
+        Examples
+        --------
+        >>> import jtgpu
+        >>> jtgpu.NoisyOr.from_compound({"flu": 0.75, "cold": 0.625}, leak=0.5).links
+        (0.5, 0.25)
+        """
+        given = cls(probabilities, leak, present=present)
+        for v, p in zip(given.parents or range(len(given.links)), given.links, strict=True):
+            if p < given.leak or given.leak == 1:
+                raise NetworkError(
+                    f"the compound probability of {v!r} is {p:g}, the leak, which it contains, {given.leak:g}: it must "
+                    "not be smaller, and the leak below 1; NoisyOr takes the probability that the parent alone does it"
+                )
+        links = [(p - given.leak) / (1 - given.leak) for p in given.links]
+        by_name = None if given.parents is None else dict(zip(given.parents, links, strict=True))
+        return cls(links if by_name is None else by_name, leak, present=present)
+
     def _fill(self, present: Sequence[int]) -> None:
         """Make the CPT; `present`: the state that stands for presence, of each parent and the child."""
         step = -1 if present[-1] else 1  # columns: the effect, none
@@ -324,7 +420,7 @@ class NoisyOr(NoisyMax):
     def ordered(self, places: Sequence[int], parents: tuple[str, ...]) -> NoisyOr:
         """The same strengths, for parents at these places."""
         links = {v: self.links[i] for v, i in zip(parents, places, strict=True)}
-        return NoisyOr(links, self.leak, present=self.present)
+        return type(self)(links, self.leak, present=self.present)
 
     def of_states(self, child: str, states: Mapping[str, Sequence[str]]) -> NoisyOr:
         """The CPT for variables with these states, the parents in order and the child."""
@@ -337,8 +433,8 @@ class NoisyOr(NoisyMax):
                 number = present_state(names)
             if number is None or len(names) != 2:
                 raise NetworkError(
-                    f"the NoisyOr of {child!r} needs two states of {v!r}, one of which stands for presence, and these "
-                    f"are {listed(names)}: " + (
+                    f"the {type(self).__name__} of {child!r} needs two states of {v!r}, one of which stands for "
+                    f"presence, and these are {listed(names)}: " + (
                         f"there is no state {self.present!r}" if self.present is not None and len(names) == 2
                         else "say which, present='...', the name or the number of a state" if len(names) == 2
                         else "use NoisyMax"
@@ -362,7 +458,38 @@ class NoisyOr(NoisyMax):
     def __repr__(self) -> str:
         presence = "by name" if self.present is None else repr(self.present)
         links = list(self.links) if self.parents is None else dict(zip(self.parents, self.links, strict=True))
-        return f"NoisyOr({links}, leak={self.leak:g}, present={presence})"
+        return f"{type(self).__name__}({links}, leak={self.leak:g}, present={presence})"
+
+
+@check_keywords()
+class NoisyAnd(NoisyOr):
+    """The CPT of a noisy-AND child: each parent that is absent prevents the effect with a probability of its own.
+
+    Without any such event, and none of a leak, the effect is present: ``NoisyAnd([1, 1])`` is the logical AND.
+
+    Parameters
+    ----------
+    links : sequence of float, or mapping from parents to floats
+        For each parent, in order or by name: the probability that it alone, being absent, prevents the effect.
+    leak : float, default 0
+        The probability that there is no effect though all parents are present.
+    present : str or int, optional
+        See `NoisyOr`.
+
+    Raises
+    ------
+    ArgumentError, NetworkError
+        See `NoisyOr`.
+
+    Examples
+    --------
+    >>> import jtgpu
+    >>> jtgpu.NoisyAnd([0.8, 0.5], leak=0.1, present=1).cpt[..., 1].round(3).tolist()
+    [[0.09, 0.18], [0.45, 0.9]]
+    """
+
+    def _fill(self, present: Sequence[int]) -> None:
+        super()._fill([1 - state for state in present])
 
 
 def noisy_attributes(parameters: NDArray[np.float64], strengths: Sequence[int]) -> dict[str, tuple[float, ...]]:

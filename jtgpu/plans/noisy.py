@@ -46,6 +46,17 @@ class Chain(NamedTuple):
     parents: list[Rows]
 
 
+class Absorbed(NamedTuple):
+    """Parents that one chain alone has, summed into the strongest of their effects, the chain's first hidden variable.
+
+    Once its posterior is known, so are theirs.
+    """
+
+    parents: list[int]
+    before: NDArray[np.float64]  # (s,) P(strongest effect s)
+    given: list[NDArray[np.float64]]  # for each of them, (states, s): P(state | strongest effect s)
+
+
 class NoisyNodes:
     """The noisy children of a model."""
 
@@ -61,6 +72,11 @@ class NoisyNodes:
         ptr, parents = ragged(scopes)
         self._cells = ranges(first[parents], first[parents + 1])
         self._cell_ptr = np.concatenate([[0], np.cumsum(np.diff(first)[parents])])[ptr]
+        # whether some cause is certain to have an effect, or not to have it, in states other than that of no effect
+        self.is_certain = any(
+            bool(((rows == 0).any(axis=1) & (rows[:, 0] < 1)).any()) for _, noisy in nodes.values()
+            for rows in noisy.ascending[:-1]
+        )  # fmt: skip
         numbers = [np.zeros(0), *(rows[:, 0] for _, noisy in nodes.values() for rows in noisy.weaker[:-1])]
         with np.errstate(divide="ignore"):
             self._logs = logs(np.concatenate(numbers))
@@ -92,7 +108,9 @@ class NoisyNodes:
             rest, free, parents = noisy.ascending[-1][0], [], []
             for p, weaker, equal in zip(scope, noisy.weaker, noisy.ascending, strict=False):
                 possible = states(p)
-                rows = Rows(weaker[possible], equal[possible])
+                rows = Rows(weaker, equal)
+                if len(possible) < len(weaker):
+                    rows = Rows(weaker[possible], equal[possible])
                 if len(possible) == 1:
                     rest = _joined(rest, rows)[0]
                 else:
@@ -102,17 +120,28 @@ class NoisyNodes:
         return chains
 
     def tables(
-        self, states: States, chains: Sequence[Chain], begin: int, hidden: list[int]
+        self, states: States, chains: Sequence[Chain], begin: int, hidden: list[int],
+        outside: Mapping[int, NDArray[np.float64]], absorbed: dict[int, Absorbed],
     ) -> Iterable[Table]:  # fmt: skip
         """Tables of some children over the possible states of variables, and of hidden ones from `begin`."""
         # hidden: filled with the numbers of states of the hidden variables
-        orders = parent_orders([chain.scope[:-1] for chain in chains])
+        # outside: Distributions of parents that one chain and no table has
+        # absorbed: filled with these parents, by hidden variable
+        orders = parent_orders([[p for p in chain.scope[:-1] if p not in outside] for chain in chains])
         for (scope, rest, parents), order in zip(chains, orders, strict=True):
             child, noisy = scope[-1], self.nodes[scope[-1]][1]
             effects = np.abs(states(child) - noisy.least)
             top = int(effects.max()) + 1
             last: tuple[int, ...] = ()
             before = rest[:top]
+            own = {p: (rows, outside[p]) for p, rows in zip(scope, parents, strict=False) if p in outside}
+            if own:
+                last = (begin + len(hidden),)
+                hidden.append(top)
+                absorbed[last[0]] = made = absorb(before, own)
+                before = np.diag(made.before)
+                left = [(p, rows) for p, rows in zip(scope, parents, strict=False) if p not in outside]
+                scope, parents = (*(p for p, _ in left), child), [rows for _, rows in left]
             for i in order[:-1]:
                 now = begin + len(hidden)
                 hidden.append(top)
@@ -154,6 +183,36 @@ def _joined(before: NDArray[np.float64], rows: Rows) -> NDArray[np.float64]:
     below = np.zeros(before.shape)
     np.cumsum(before[..., :-1], axis=-1, out=below[..., 1:])
     return before[..., None, :] * rows.weaker[:, :s] + below[..., None, :] * rows.equal[:, :s]
+
+
+def absorb(rest: NDArray[np.float64], own: Mapping[int, tuple[Rows, NDArray[np.float64]]]) -> Absorbed:
+    """Sum parents, given their rows and distributions, into the strongest effect of theirs and of all else, `rest`."""
+    # The strongest effect is s if that of some cause is s, those of all causes before it are weaker and those of all
+    # after it no stronger: a sum of products, without a difference.
+    s, n = len(rest), len(own)
+    equal, weaker, below = np.empty((3, n + 1, s))
+    equal[0], weaker[0] = rest, np.cumsum(rest)
+    for i, (rows, weights) in enumerate(own.values(), 1):
+        equal[i], weaker[i] = weights @ rows.equal[:, :s], weights @ rows.weaker[:, :s]
+    below[:, 0], below[:, 1:] = 0.0, weaker[:, :-1]
+    ones = np.ones((1, s))
+    earlier = np.cumprod(np.concatenate([ones, below[:-1]]), axis=0)  # all before are weaker
+    later = np.cumprod(np.concatenate([ones, below[:0:-1]]), axis=0)[::-1]  # all after are weaker
+    after = np.cumprod(np.concatenate([ones, weaker[:0:-1]]), axis=0)[::-1]  # all after are no stronger
+    first, last = np.zeros((n + 2, s)), np.zeros((n + 2, s))  # P(strongest s) of those before, of this one and later
+    for i in range(n + 1):
+        first[i + 1] = first[i] * weaker[i] + earlier[i] * equal[i]
+    for i in range(n, -1, -1):
+        last[i] = equal[i] * after[i] + below[i] * last[i + 1]
+    total = first[-1]
+    others = first[:-1] * after + earlier * last[1:]  # P(strongest s) of all others
+    weakest = earlier * later  # P(all others weaker than s)
+    known = np.where(total > 0, total, 1.0)
+    given = [
+        weights[:, None] * (rows.weaker[:, :s] * others[i] + rows.equal[:, :s] * weakest[i]) / known
+        for i, (rows, weights) in enumerate(own.values(), 1)
+    ]
+    return Absorbed(list(own), total, given)
 
 
 def parent_orders(families: Sequence[Sequence[int]]) -> list[list[int]]:

@@ -13,19 +13,19 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..errors import ImpossibleEvidence, TableTooLarge
 from ..model.noisy import NoisyMax, is_noisy
-from ..util.elementary import log
+from ..util.elementary import exps, log, logs
 from ..util.loops import loops
 from .arrays import ragged, ranges
 from .clique_tree import elimination_cliques, interaction_graph
 from .compiler import build_plan, check_bound, fast_order
 from .lowering import lay_out
-from .noisy import NoisyNodes, Table, split_vector
+from .noisy import Absorbed, Chain, NoisyNodes, Table, split_vector
 from .ordering import find_order, order_cost
 from .specialise import conditional_heads
 
@@ -40,7 +40,24 @@ LARGE_CLIQUE = 64  # bits of a clique that is named without looking for a larger
 HUGE_CLIQUE = 128  # bits of a clique at which a fast elimination order ends
 SMALLEST = 2.0**-500  # numbers of a product that loses no digits
 LARGE = 10_000_000  # entries of the cliques of an order from which a second one is tried
+_NONE = np.zeros(0)
 EQUAL = 1e-14  # of its largest entry: how far the entries of a sum may differ to be equal but for rounding
+
+
+class Outside(NamedTuple):
+    """Variables whose posteriors follow from those of what is left: no table has them."""
+
+    apart: NDArray[np.int64]  # states of variables that nothing connects with others
+    posterior: NDArray[np.float64]
+    absorbed: NDArray[np.int64]  # states of parents of one noisy child (`jtgpu.plans.noisy.Absorbed`)
+    given: NDArray[np.float64]  # (states, s) their probabilities given the states of a hidden variable
+    at: NDArray[np.int64]  # (states, s) and where the posterior of these is
+    hidden: Mapping[int, int]  # this variable, by parent
+
+    def fill(self, posterior: NDArray[np.float64]) -> None:
+        """Add them to a posterior of all states."""
+        posterior[self.apart] = self.posterior
+        posterior[self.absorbed] = (self.given * posterior[self.at]).sum(axis=1)
 
 
 @dataclass(frozen=True)
@@ -61,6 +78,8 @@ class Reduction:
     log_constant: float  # ln of what the other tables contribute
     sets: tuple[tuple[int, ...], ...] = ()  # that stay together, in variables that are left, ascending
     n_hidden: int = 0  # variables behind those of the model, of chains of noisy children (`jtgpu.plans.noisy`)
+    outside: Outside | None = None
+    may_be_searched: bool = True  # with a hope that a search is shorter than a plan (`jtgpu.plans.search`)
 
     @cached_property
     def key(self) -> tuple[bytes, bytes, tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]:
@@ -104,6 +123,8 @@ class Reduction:
         posterior = np.zeros(len(self.possible))
         posterior[self.certain] = 1.0
         posterior[self.cells] = inner
+        if self.outside is not None:
+            self.outside.fill(posterior)
         return posterior[: self.first[-1 - self.n_hidden]]
 
     def expanded(self, states: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -122,7 +143,15 @@ class Reduction:
 
     def inside(self, scope: Iterable[int]) -> tuple[int, ...]:
         """The variables of a scope of the model that are left, by their numbers among these."""
-        return tuple(int(np.searchsorted(self.free, v)) for v in scope if self.n_possible[v] > 1)
+        own = np.array([v for v in scope if self.n_possible[v] > 1], np.int64)
+        if self.outside is not None:
+            own = own[np.isin(own, self.free)]
+        return tuple(np.searchsorted(self.free, own).tolist())
+
+    def hidden_of(self, scope: Iterable[int]) -> list[int]:
+        """Hidden variables whose posteriors those of some variables follow from."""
+        of = {} if self.outside is None else self.outside.hidden
+        return sorted({of[v] for v in scope if v in of})
 
     def with_hidden(self, sizes: Sequence[int]) -> Reduction:
         """The same with variables of these numbers of states behind those of the model."""
@@ -209,7 +238,7 @@ class Reducer:
             self._always[list(self.scopes[f])] = True
         self.noisy = self._separated()
         factors = self.factors
-        self._scope_ptr, self._scope = ragged(self.scopes)
+        self.scope_ptr, self.scope = ragged(self.scopes)
         self._cells = np.concatenate([np.zeros(0), *(table.reshape(-1) for table in factors)])
         self._cell_ptr = np.concatenate([[0], np.cumsum([table.size for table in factors])]).astype(np.int64)
         self._support = (self._cells > 0).view(np.uint8)
@@ -217,6 +246,13 @@ class Reducer:
         self._strides = np.array(strides, np.int64)
         self._possible = np.ones(int(self.first[-1]), np.bool_)
         self._narrow(self._possible)
+        single = np.flatnonzero(np.diff(self.scope_ptr) == 1)
+        self.prior = np.ones(int(self.first[-1]))  # the product of the tables of one variable
+        variables = self.scope[self.scope_ptr[single]]
+        np.multiply.at(
+            self.prior, ranges(self.first[variables], self.first[variables + 1]),
+            self._cells[ranges(self._cell_ptr[single], self._cell_ptr[single + 1])],
+        )  # fmt: skip
 
     def _separated(self) -> NoisyNodes | None:
         """The noisy children; a table of ones stands in place of each."""
@@ -232,7 +268,7 @@ class Reducer:
         """Clear the states that are impossible given those that are not set."""
         if not self._support.all():
             _loops.narrow(
-                self._support, self._cell_ptr, np.array(self.cards), self._scope, self._scope_ptr,
+                self._support, self._cell_ptr, np.array(self.cards), self.scope, self.scope_ptr,
                 possible.view(np.uint8),
             )  # fmt: skip
 
@@ -249,7 +285,7 @@ class Reducer:
     def reduce(
         self, state: NDArray[np.int32], more: Sequence[tuple[tuple[int, ...], NDArray[np.float64]]] = (),
         targets: Iterable[int] | None = None, sets: Sequence[Sequence[int]] = (), *,
-        families: bool = False, expand: bool = False,
+        families: bool = False, expand: bool = False, apart: bool = False,
     ) -> Reduction:  # fmt: skip
         """The part of the model that is left for one case."""
         # state: (V,) -1 = not observed
@@ -258,6 +294,8 @@ class Reducer:
         # sets: Sets of variables whose joint posteriors are computed
         # families: Whether every factor of more than one entry keeps a table of its own
         # expand: Whether noisy children keep an axis for each parent, for a maximum over all variables
+        # apart: Whether the answer is posteriors alone: in models with noisy children, those of variables that no table
+        #     has with others are then computed at once
         # raises ImpossibleEvidence: If a variable has no state left
         seen = np.flatnonzero(state >= 0)
         wanted = np.zeros(len(state), np.bool_)
@@ -289,44 +327,143 @@ class Reducer:
         left = Reduction(self.cards, relevant, possible, n_possible, free, (), [], {}, 0.0)
         keep = None if targets is None or families else frozenset([*targets, *(v for scope in sets for v in scope)])
         tables: list[Table] = []
+        unary = _Unary(self, left, more, vectors) if apart and self.noisy is not None else None
         if self.noisy is not None:
             for v in np.flatnonzero(np.logical_or.reduceat(vectors < 0, self.first[:-1])).tolist():
-                parts, high = split_vector(vectors[self.first[v] : self.first[v + 1]][left.states(v)])
-                tables += [((v,), part) for part in parts]
-                leak += high
+                if unary is None or not unary.has[v]:
+                    parts, high = split_vector(vectors[self.first[v] : self.first[v + 1]][left.states(v)])
+                    tables += [((v,), part) for part in parts]
+                    leak += high
             present = np.setdiff1d(self.noisy.children[relevant[self.noisy.children]], absent)
             chains = self.noisy.chains(left.states, present.tolist())
             hidden: list[int] = []
+            absorbed: dict[int, Absorbed] = {}
             if expand:
                 tables += self.noisy.expanded(left.states, chains)
             else:
-                tables += self.noisy.tables(left.states, chains, len(state), hidden)
+                own = {} if unary is None else unary.loose(relevant_factors, [*(s for s, _ in more), *sets], chains)
+                tables += self.noisy.tables(left.states, chains, len(state), hidden, own, absorbed)
             keep = frozenset(range(len(state))) if hidden and keep is None and not families else keep
-            left = replace(left.with_hidden(hidden), log_constant=leak)
-        return self._with_tables(left, relevant_factors, more, sets, keep, tables, families=families)
+            searched = not hidden or self.noisy.is_certain or not self._support.all()
+            left = replace(left.with_hidden(hidden), log_constant=leak, may_be_searched=searched)
+            if unary is not None:
+                left = unary.without_loose(left, absorbed)
+                tables += unary.tables()
+                keep = None if keep is None else keep.union(left.hidden_of(keep))
+        collected = _CollectedTables(left, merge=not families)
+        for scope, table in tables:
+            collected.add_possible(scope, table)
+        self._add_tables(collected, left, relevant_factors, more, unary)
+        if keep is not None:
+            collected.sum_out(keep)
+        return collected.reduction(sets, keep)
 
-    def _with_tables(
-        self, left: Reduction, factors: NDArray[np.int64],
-        more: Sequence[tuple[tuple[int, ...], NDArray[np.float64]]], sets: Sequence[Sequence[int]],
-        keep: frozenset[int] | None, noisy: Sequence[Table], *, families: bool,
-    ) -> Reduction:  # fmt: skip
-        """The reduction with the possible part of each factor."""
-        # noisy: Tables of noisy children over possible states
-        at = np.concatenate([[0], np.cumsum(np.maximum(left.state[self._scope], 0) * self._strides)])
-        index = self._cell_ptr[:-1] + np.diff(at[self._scope_ptr])
-        n_free = np.diff(np.concatenate([[0], np.cumsum(left.n_possible[self._scope] > 1)])[self._scope_ptr])
+    def _add_tables(
+        self, tables: _CollectedTables, left: Reduction, factors: NDArray[np.int64],
+        more: Sequence[tuple[tuple[int, ...], NDArray[np.float64]]], unary: _Unary | None,
+    ) -> None:  # fmt: skip
+        """Add the possible part of each factor that `unary` has not."""
+        at = np.concatenate([[0], np.cumsum(np.maximum(left.state[self.scope], 0) * self._strides)])
+        index = self._cell_ptr[:-1] + np.diff(at[self.scope_ptr])
+        n_free = np.diff(np.concatenate([[0], np.cumsum(left.n_possible[self.scope] > 1)])[self.scope_ptr])
         known = factors[n_free[factors] == 0]
-        tables = _CollectedTables(left, merge=not families)
         tables.constants.extend(self._cells[index[known]].tolist())
-        for f in factors[n_free[factors] > 0].tolist():
+        rest = factors[n_free[factors] > 0]
+        if unary is not None:
+            rest = rest[~unary.has_factor(rest)]
+        for f in rest.tolist():
             tables.add(self.scopes[f], self.factors[f], f)
         for scope, table in more:
-            tables.add(scope, table.reshape(self.cards[list(scope)].tolist()))
-        for scope, table in noisy:
-            tables.add_possible(scope, table)
-        if keep is not None:
-            tables.sum_out(keep)
-        return tables.reduction(sets, keep)
+            if unary is None or len(scope) > 1 or not unary.has[scope[0]]:
+                tables.add(scope, table.reshape(self.cards[list(scope)].tolist()))
+
+
+class _Unary:
+    """Products of the tables of one variable, for each variable that is left.
+
+    Variables in no other table are *loose*; those that one noisy child alone has are absorbed by its
+    chain.
+    """
+
+    def __init__(
+        self, reducer: Reducer, left: Reduction, more: Sequence[tuple[tuple[int, ...], NDArray[np.float64]]],
+        vectors: NDArray[np.float64],
+    ):  # fmt: skip
+        # vectors: ln of what noisy children without effect say of each state
+        self._reducer, self._left = reducer, left
+        first, n = left.first, len(left.cards)
+        weights = np.where(left.possible, reducer.prior, 0.0)
+        self._logs = np.zeros(n)  # ln of what the weights of each variable were divided by
+        for (v,), table in ((scope, table) for scope, table in more if len(scope) == 1):
+            high = float(np.max(table))
+            weights[first[v] : first[v + 1]] *= np.ravel(table) / high
+            self._logs[v] += log(high)
+        cells = np.flatnonzero(vectors < 0)
+        highest = np.maximum.reduceat(np.where(left.possible, vectors, -math.inf), first[:-1])
+        owner = np.searchsorted(first, cells, "right") - 1
+        weights[cells] *= exps(vectors[cells] - highest[owner])
+        self._logs[np.unique(owner)] += highest[np.unique(owner)]
+        low = np.minimum.reduceat(np.where(left.possible, weights, math.inf), first[:-1])
+        self.has = np.zeros(n, np.bool_)
+        self.has[left.free] = (low > SMALLEST)[left.free]
+        self._weights, self._sums = weights, np.add.reduceat(weights, first[:-1])
+        self._loose = self._own = np.zeros(n, np.bool_)
+
+    def has_factor(self, factors: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether each factor is part of the products."""
+        ptr = self._reducer.scope_ptr
+        inside: NDArray[np.bool_] = (np.diff(ptr)[factors] == 1) & self.has[self._reducer.scope[ptr[factors]]]
+        return inside
+
+    def loose(
+        self, factors: NDArray[np.int64], scopes: Iterable[Sequence[int]], chains: Sequence[Chain]
+    ) -> dict[int, NDArray[np.float64]]:
+        """Find loose variables; the distributions of those that chains absorb."""
+        ptr, tied = self._reducer.scope_ptr, ~self.has
+        large = factors[np.diff(ptr)[factors] > 1]
+        tied[self._reducer.scope[ranges(ptr[large], ptr[large + 1])]] = True
+        for scope in (*(s for s in scopes if len(s) > 1), [chain.scope[-1] for chain in chains]):
+            tied[list(scope)] = True
+        parents = np.array([p for chain in chains for p in chain.scope[:-1]], np.int64)
+        n_chains = np.bincount(parents, minlength=len(tied))
+        self._loose, self._own = ~tied & (n_chains == 0), ~tied & (n_chains == 1)
+        own = np.flatnonzero(self._own).tolist()
+        return {v: self._of(v) / self._sums[v] for v in own}
+
+    def _of(self, v: int) -> NDArray[np.float64]:
+        begin, end = self._left.first[v : v + 2]
+        return self._weights[begin:end][self._left.possible[begin:end]]
+
+    def tables(self) -> list[Table]:
+        """The products of all others."""
+        return [((v,), self._of(v)) for v in np.flatnonzero(self.has & ~self._loose & ~self._own).tolist()]
+
+    def without_loose(self, left: Reduction, absorbed: Mapping[int, Absorbed]) -> Reduction:
+        """The reduction, with hidden variables, without variables that are loose or absorbed."""
+        outside = self._loose | self._own
+        possible = np.flatnonzero(self._left.possible & np.repeat(self._loose, self._left.cards))
+        owner = np.searchsorted(left.first, possible, "right") - 1
+        width = max((len(made.before) for made in absorbed.values()), default=1)
+        own = sorted(
+            ((p, h, rows) for h, made in absorbed.items() for p, rows in zip(made.parents, made.given, strict=True)),
+            key=lambda one: one[0],
+        )
+        absorber = np.repeat(np.array([h for _, h, _ in own], np.int64), [len(rows) for *_, rows in own])
+        at = left.first[absorber][:, None] + np.arange(width)
+        given, begin = np.zeros(at.shape), 0
+        for *_, rows in own:
+            given[begin : begin + len(rows), : rows.shape[1]] = rows
+            begin += len(rows)
+        log_constants = [*self._logs[self.has].tolist(), *logs(self._sums[outside]).tolist()]
+        return replace(
+            left, free=left.free[~np.isin(left.free, np.flatnonzero(outside))],
+            log_constant=math.fsum([left.log_constant, *log_constants]),
+            outside=Outside(
+                possible, self._weights[possible] / self._sums[owner],
+                np.flatnonzero(self._left.possible & np.repeat(self._own, self._left.cards)), given,
+                np.minimum(at, left.first[absorber + 1][:, None] - 1), {p: h for p, h, _ in own},
+            ),
+        )  # fmt: skip
 
 
 class _CollectedTables:

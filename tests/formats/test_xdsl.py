@@ -187,8 +187,13 @@ def test_large_tables_are_not_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     roots = "".join(f'<cpt id="r{i}">{states}<probabilities>{"1 " * 40}</probabilities></cpt>' for i in range(6))
     parents = " ".join(f"r{i}" for i in range(6))
     node = f'<noisymax id="m">{states}<parents>{parents}</parents><parameters>1</parameters></noisymax>'
-    with pytest.raises(ParseError, match="would have 163840000000 numbers"):
+    with pytest.raises(ParseError, match="found 1 parameters of the noisy node 'm', expected 9640"):
         parse(file(roots + node))
+    node = node.replace("<parameters>1", f"<parameters>{'1 ' * 9640}")
+    assert parse(file(roots + node)).noisy["m"].size == 163840000000
+    decision = f'<decision id="choice">{states}</decision>'
+    with pytest.raises(ParseError, match="would have 163840000000 numbers"):
+        parse(file(roots + node + decision))
     monkeypatch.setattr(canonical_nodes, "MAX_EXPANDED", 4)
     with pytest.raises(ParseError, match="'d' would have 8 numbers"):
         parse(file(A + B + D))

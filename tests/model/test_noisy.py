@@ -14,13 +14,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
-from jtgpu import ArgumentError, BayesianNetwork, NetworkError, NoisyMax, NoisyOr, TableTooLarge
+from jtgpu import (
+    ArgumentError,
+    BayesianNetwork,
+    NetworkError,
+    NoisyAnd,
+    NoisyMax,
+    NoisyMin,
+    NoisyOr,
+    TableTooLarge,
+)
 from jtgpu.formats.dsl import dumps as dsl
 from jtgpu.formats.dsl import parse as parse_dsl
 from jtgpu.formats.xdsl import dumps as xdsl
 from jtgpu.formats.xdsl import parse as parse_xdsl
 
 DATA = Path(__file__).parents[1] / "formats" / "data"
+CPTS = {"flu": [0.9, 0.1], "drug": [0.25, 0.25, 0.5]}
 WAYS = {"xdsl": (xdsl, parse_xdsl, "<noisymax"), "dsl": (dsl, parse_dsl, "NOISY_MAX")}
 
 
@@ -61,7 +71,7 @@ def fever(**changes: Any) -> BayesianNetwork:
     given: dict[str, Any] = {
         "states": {"flu": ["no", "yes"], "drug": "abc", "fever": ["high", "mild", "none"]},
         "parents": {"fever": ["flu", "drug"]},
-        "cpts": {"flu": [0.9, 0.1], "drug": [0.25, 0.25, 0.5], "fever": noisy},
+        "cpts": {**CPTS, "fever": noisy},
         "attributes": {"potential": {"fever": noisy.attributes}},
     }
     return BayesianNetwork(**(given | changes))
@@ -85,7 +95,10 @@ def test_networks_keep_their_numbers_in_files(suffix: str) -> None:
     assert parse(dumps(changed)) == changed
     for wrong in ({"noisy_max": (0.5,)}, {"noisy_strengths": (0, 0, 0, 1, 2)}, {"noisy_max": "text"}):
         kept = {**net.attributes["potential"]["fever"], **wrong}
-        assert mark not in dumps(fever(attributes={"potential": {"fever": kept}}))
+        given = fever(attributes={"potential": {"fever": kept}})
+        assert dumps(given) == text
+        table = fever(attributes={"potential": {"fever": kept}}, cpts={**CPTS, "fever": np.asarray(net.cpt("fever"))})
+        assert mark not in dumps(table)
 
 
 @pytest.mark.parametrize(("name", "mark"), [("xdsl_canonical.xdsl", "<noisymax"), ("dsl_old.dsl", "NOISY_MAX")])
@@ -161,3 +174,93 @@ def test_presence_that_nobody_says() -> None:
     assert repr(pickle.loads(pickle.dumps(NoisyOr([0.5])))) == repr(NoisyOr([0.5]))
     with pytest.raises(ArgumentError, match="links must be a probability for each parent"):
         NoisyOr(["flu"])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("suffix", WAYS)
+def test_files_keep_strengths_of_any_number_of_causes(suffix: str) -> None:
+    """Also where the first state is that of no effect, which is the last one in these formats."""
+    dumps, parse, mark = WAYS[suffix]
+    rng = np.random.default_rng(0)
+    names = [f"d{i}" for i in range(100)]
+    parents = {"f": names, "g": [*names[:50], "f"], "h": ["f", "g"]}
+    effects: dict[str, Any] = {v: np.vstack([[1, 0, 0], rng.dirichlet(np.ones(3))]) for v in names[:50]}
+    effects["f"] = np.vstack([[1, 0, 0], rng.dirichlet(np.ones(3))])
+    net = BayesianNetwork(
+        {**{v: ["no", "yes"] for v in names}, "f": ["no", "yes"], "g": [*"abc"], "h": ["on", "off"]}, parents,
+        {**{v: [1 - p, p] for v, p in zip(names, rng.random(100), strict=True)},
+         "f": NoisyOr(dict(zip(names, rng.random(100).tolist(), strict=True)), 0.1),
+         "g": NoisyMax(effects, rng.dirichlet(np.ones(3)), strongest="last"), "h": rng.dirichlet(np.ones(2), (2, 3))},
+    )  # fmt: skip
+    text = dumps(net)
+    again = parse(text)
+    assert again == net
+    assert [*again.noisy] == ["f", "g"]
+    for v in again.noisy:
+        assert all(np.array_equal(a, b) for a, b in zip(again.noisy[v].effects, net.noisy[v].effects, strict=True))
+        assert again.noisy[v].leak_row.tolist() == net.noisy[v].leak_row.tolist()
+    assert text.count(mark) == 2
+    assert dumps(again) == text
+    assert again.attributes["potential"] == {}
+    turned = net.replace(cpt={"f": NoisyOr(dict.fromkeys(names, 0.5), present="no")})
+    assert parse(dumps(turned)) == turned
+
+
+def test_changes_keep_strengths() -> None:
+    """Of a child with three parents as of its table, and of one whose table would be too large."""
+    rng = np.random.default_rng(0)
+    effects = {p: np.vstack([[1, 0, 0], rng.dirichlet(np.ones(3), 2)]) for p in "xyz"}
+    net = BayesianNetwork(
+        {v: [*"abc"] for v in "xyze"}, {"y": ["x"], "e": ["x", "y", "z"]},
+        {"x": rng.dirichlet(np.ones(3)), "y": rng.dirichlet(np.ones(3), 3), "z": rng.dirichlet(np.ones(3)),
+         "e": NoisyMax(effects, [0.7, 0.2, 0.1], strongest="last")},
+    )  # fmt: skip
+    table = net.expand()
+    changes: list[Callable[[BayesianNetwork], BayesianNetwork]] = [
+        lambda n: n.remove("z"), lambda n: n.remove_arc("y", "e"), lambda n: n.remove_arc("y", "e", weights="uniform"),
+        lambda n: n.replace(parents={"e": ["z", "x", "y"]}), lambda n: n.prune("e", {"x": "b", "z": "c"}),
+        lambda n: n.prune("x", {"e": "c"}), lambda n: n.merge_states("z", ["a", "c"], "ac"),
+        lambda n: n.add("w", ["0", "1"]).add_arc("w", "e"),
+    ]  # fmt: skip
+    for change in changes:
+        one, two = change(net), change(table)
+        assert [*one.noisy] == ["e"]
+        assert not two.noisy
+        assert one.parents("e") == two.parents("e")
+        assert np.abs(np.asarray(one.cpt("e")) - np.asarray(two.cpt("e"))).max() < 1e-15
+    names = [f"d{i}" for i in range(100)]
+    large = BayesianNetwork(
+        {v: ["no", "yes"] for v in [*names, "f"]}, {"f": names},
+        {**{v: [0.9, 0.1] for v in names}, "f": NoisyOr(dict.fromkeys(names, 0.25), 0.1)},
+    )  # fmt: skip
+    assert large.remove("d3").noisy["f"].leak_row[1] == pytest.approx(1 - 0.9 * 0.975)
+    assert large.replace(parents={"f": names[::-1]}).parents("f")[0] == "d99"
+    left = large.prune("f", dict.fromkeys(names[1:], "yes"))
+    assert left.cpt("f")[0, 0] == pytest.approx(0.9 * 0.75**99)
+
+
+def test_and_and_min_are_reversed() -> None:
+    """By De Morgan's rule; compound parameters contain the leak."""
+    states = {v: ["no", "yes"] for v in ("a", "b", "c")}
+    priors = {"a": [0.5, 0.5], "b": [0.5, 0.5]}
+    net = BayesianNetwork(states, {"c": ["a", "b"]}, {**priors, "c": NoisyAnd({"b": 0.5, "a": 0.8}, 0.1)})
+    assert net.cpt("c")[..., 1].round(12).tolist() == [[0.09, 0.18], [0.45, 0.9]]
+    gate = net.replace(cpt={"c": NoisyAnd([1, 1])})
+    assert gate.cpt("c")[..., 1].tolist() == [[0, 0], [0, 1]]
+    assert repr(NoisyAnd([1])) == "NoisyAnd([1.0], leak=0, present=by name)"
+    rows = [[[0.2, 0.3, 0.5], [0.0, 0.0, 1.0]], [[0.1, 0.8, 0.1], [0.5, 0.25, 0.25]]]
+    for end in ("first", "last"):
+        made = NoisyMin(rows, [0.3, 0.3, 0.4], strongest=end).cpt
+        step = 1 if end == "first" else -1  # the state of a larger number is the weaker one, or the other way round
+        for i, j in itertools.product(range(2), repeat=2):
+            expected = np.zeros(3)
+            for own in itertools.product(range(3), repeat=3):
+                p = rows[0][i][own[0]] * rows[1][j][own[1]] * [0.3, 0.3, 0.4][own[2]]
+                expected[max(own) if step > 0 else min(own)] += p
+            assert np.abs(made[i, j] - expected).max() < 1e-15
+    henrion = NoisyOr.from_compound({"a": 0.82, "b": 0.55}, leak=0.1)
+    assert henrion.parents == ("a", "b")
+    assert np.abs(np.array(henrion.links) - [0.8, 0.5]).max() < 1e-15
+    assert net.replace(cpt={"c": henrion}).cpt("c")[1, 0, 1] == pytest.approx(0.82)
+    for p, leak in ((0.05, 0.1), (1.0, 1.0)):
+        with pytest.raises(NetworkError, match="the compound probability of 0 is"):
+            NoisyOr.from_compound([p], leak)

@@ -11,6 +11,7 @@ import pytest
 
 import jtgpu
 from jtgpu import BayesianNetwork, NoisyMax, NoisyOr, TableTooLarge
+from tests.support.diagnosis import Recursion, case, diagnosis
 
 LABELS = ["no", "yes"]
 
@@ -115,3 +116,69 @@ def test_strengths_of_other_parents() -> None:
     assert net.replace(cpt={"c": NoisyOr({"b": 0.5, "a": 0.25})}).cpt("c")[1, 0, 1] == 0.25
     with pytest.raises(jtgpu.NetworkError, match="the strengths of 'c' are those of 'a', 'x'"):
         net.replace(cpt={"c": NoisyOr({"a": 0.5, "x": 0.25})})
+
+
+@pytest.fixture(scope="module")
+def qmr() -> BayesianNetwork:
+    return diagnosis()
+
+
+@pytest.mark.parametrize(("present", "n_active"), [(8, 0), (12, 0), (12, 1), (16, 2)])
+def test_diagnosis_against_positive_recursion(qmr: BayesianNetwork, present: int, n_active: int) -> None:
+    """600 causes, 4,000 findings: P(e) to 1e-11, and the posteriors of causes."""
+    findings = case(qmr, present, 100, seed=present, n_active=n_active)
+    oracle = Recursion(qmr, findings)
+    total = oracle.probability()
+    with qmr.compile() as tree:
+        answer = tree.posteriors(findings, targets=[*oracle.priors])
+        assert abs(answer.log_evidence - math.log(total)) < 1e-11
+        likely = sorted(oracle.priors, key=lambda v: -answer[v]["yes"])
+        for v in [*likely[:6], *likely[-2:], *likely[100:102]]:
+            expected = oracle.probability({v: 1}) / total
+            assert abs(answer[v]["yes"] - expected) < 1e-11 * expected
+        again = tree.posteriors({**findings}, targets=[*likely[:3]])
+        assert all(abs(again[v]["yes"] - answer[v]["yes"]) < 1e-12 for v in likely[:3])
+
+
+def test_parents_of_one_chain_are_absorbed() -> None:
+    """Effects of parents that one finding alone has are summed at once, with states, weights and zeros as by tables."""
+    rng = np.random.default_rng(5)
+    for seed in range(15):
+        effects = {f"p{i}": np.vstack([[1, 0, 0], rng.dirichlet(np.ones(3), 2)]) for i in range(4)}
+        effects["p1"][2] = [0, 0.25, 0.75]
+        more = {f"p{i}": effects[f"p{i}"] for i in (1, 3)} | {"q": np.array([[1, 0, 0], [0.5, 0.5, 0], [0, 0, 1]])}
+        cpts = {p: rng.dirichlet(np.ones(3)) for p in [*effects, "q"]}
+        cpts["q"] = np.array([0.5, 0.0, 0.5]) if seed % 2 else cpts["q"]
+        net = BayesianNetwork(
+            {v: [*"abc"] for v in [*cpts, "x", "y"]}, {"x": [*effects], "y": [*more]},
+            {**cpts, "x": NoisyMax(effects, [0.9, 0.1, 0.0] if seed % 3 else None, strongest="last"),
+             "y": NoisyMax(more, strongest="last")},
+        )  # fmt: skip
+        with net.expand().compile("reference") as whole, net.compile("cpu", max_table=60) as tree:
+            assert not tree.whole
+            for x, y in itertools.product(("b", "c", {"b", "c"}, {"a", "b"}, None), ("a", "c", {"a", "c"})):
+                evidence: dict[str, Any] = {"y": y} if x is None else {"x": x, "y": y}
+                weights = {"p0": {"a": 0.5, "b": 0.25, "c": 1.0}} if seed % 5 == 0 else None
+                evidence |= {"p2": "b"} if seed % 5 == 1 else {}
+                for targets in (None, ["p0", "p3"], ["q", "x"]):
+                    one, two = (t.posteriors(evidence, likelihood=weights, targets=targets) for t in (whole, tree))
+                    assert abs(one.log_evidence - two.log_evidence) < 1e-12
+                    assert max(np.abs(np.asarray(one[v]) - np.asarray(two[v])).max() for v in targets or net) < 1e-12
+
+
+def test_what_is_too_large_is_refused_early() -> None:
+    """No search without a hope; the error has the first row of a table that is too large, whatever is observed there."""
+    rng = np.random.default_rng(0)
+    findings = {f"f{i}": sorted(rng.choice(80, 20, replace=False).tolist()) for i in range(60)}
+    net, _ = diseases(80, findings, seed=2)
+    few, many = {"f0": "yes"}, dict.fromkeys(findings, "yes")
+    with net.compile("cpu") as tree:
+        with pytest.raises(TableTooLarge, match="none of its causes is certain, so that a search"):
+            tree.log_evidence(many)
+        less = {f: s for f, s in many.items() if f != "f59"}
+        rows = [few, many, less, few, many]
+        table = {f: [row.get(f) for row in rows] for f in findings}
+        for order, first in (([0, 1, 2, 3, 4], 1), ([0, 2, 1, 3, 4], 1), ([3, 0, 4, 2, 1], 2)):
+            with pytest.raises(TableTooLarge) as caught:
+                tree.posteriors_batch({f: [column[i] for i in order] for f, column in table.items()}, targets=["d0"])
+            assert caught.value.row == first

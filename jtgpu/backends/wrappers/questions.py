@@ -126,19 +126,21 @@ class QuestionBackend(Backend):
     # Reductions and engines -----------------------------------------------------------------------------------
 
     def reduce(
-        self, evidence: Evidence, targets: Iterable[int] | None = None, *, families: bool = False, expand: bool = False
-    ) -> Reduction:
-        """The reduction of the model for a case; targets as of `run_case`."""
+        self, evidence: Evidence, targets: Iterable[int] | None = None, *, families: bool = False,
+        expand: bool = False, apart: bool = False,
+    ) -> Reduction:  # fmt: skip
+        """The reduction of the model for a case; targets as of `run_case`, the rest as of `Reducer.reduce`."""
         far = tuple(exponents_of(evidence))
         key = evidence.state.tobytes(), far, *((v, w.tobytes()) for v, w in sorted(evidence.likelihood.items()))
         wanted = None if targets is None else tuple(sorted(set(targets)))
         return self._questions.get_or_make(
-            (key, wanted, families, expand), lambda: self._reduced(evidence, wanted, families, expand=expand)
+            (key, wanted, families, expand, apart and not far),
+            lambda: self._reduced(evidence, wanted, families, expand=expand, apart=apart and not far),
         )
 
     def _reduced(
         self, evidence: Evidence, targets: Sequence[int] | None, families: bool, together: Sequence[int] = (), *,
-        expand: bool = False,
+        expand: bool = False, apart: bool = False,
     ) -> Reduction:  # fmt: skip
         n, sets = self._plan.n_variables, self._plan.sets
         far = exponents_of(evidence)  # weights that stay weights, of variables and sets that are left
@@ -148,7 +150,7 @@ class QuestionBackend(Backend):
         ]
         own = None if targets is None else [v for v in (*targets, *far) if v < n]
         joint = [*(sets[v - n] for v in (*(targets or ()), *far) if v >= n), *([together] if together else ())]
-        return self._reducer.reduce(evidence.state, more, own, joint, families=families, expand=expand)
+        return self._reducer.reduce(evidence.state, more, own, joint, families=families, expand=expand, apart=apart)
 
     def plan_of(self, left: Reduction, search: bool | None = None) -> Plan:
         """The plan of what is left of a question; `search` as of `Reduction.plan`."""
@@ -188,6 +190,8 @@ class QuestionBackend(Backend):
         weights = [(w, np.asarray(case.likelihood[w]), powers) for w, powers in exponents_of(case).items()]
         key = id(left), *((w, m.tobytes(), powers.tobytes()) for w, m, powers in weights)
         _, steps, search = self._searches.get(key) or (left, 0, TableTooLarge(""))
+        if not left.may_be_searched and left.least_work > most:
+            raise TableTooLarge("none of its causes is certain, so that a search of its states would not end, either")
         if isinstance(search, TableTooLarge) and steps < most:
             try:
                 search = Search(left, self.limits.memory_limit // 2, most, weights)
@@ -233,8 +237,13 @@ class QuestionBackend(Backend):
     def run_case(
         self, evidence: Evidence, targets: Sequence[int] | None = None, states: StateMap | None = None
     ) -> Result:
+        def plan(some: Sequence[int]) -> None:
+            left = self.reduce(evidence, some, apart=True)
+            if len(left.free):
+                self._engine(left, False)
+
         try:
-            parts = list(self._parts(targets, lambda some, search: self._run(evidence, some, search)))
+            parts = list(self._parts(targets, lambda some, search: self._run(evidence, some, search), plan))
         except TableTooLarge as error:
             left = self.reduce(evidence, targets)
             return self._result(left, evidence, self.search_last(left, evidence, error), targets)
@@ -250,23 +259,25 @@ class QuestionBackend(Backend):
         """Variables that are left of a question and the cost of its plan or search, or those of each of its parts."""
         # raises TableTooLarge, ImpossibleEvidence: as `run_case` does
         def planned(some: Sequence[int] | None, search: bool | None) -> tuple[int, Cost | Search | None]:
-            left = self.reduce(evidence, some)
+            left = self.reduce(evidence, some, apart=True)
             if not len(left.free):
                 return 0, None
             first = None if search is False else self.search_first(left, evidence)
             return len(left.free), first or self.plan_of(left, search).cost()
 
         try:
-            return [cost for _, cost in self._parts(targets, planned)]
+            return [cost for _, cost in self._parts(targets, planned, lambda some: planned(some, False))]
         except TableTooLarge as error:
             left = self.reduce(evidence, targets)
             return [(len(left.free), self.search_last(left, evidence, error))]
 
     def _parts(
-        self, targets: Sequence[int] | None, ask: Callable[[Sequence[int] | None, bool | None], T]
+        self, targets: Sequence[int] | None, ask: Callable[[Sequence[int] | None, bool | None], T],
+        plan: Callable[[Sequence[int]], object],
     ) -> Iterator[tuple[Sequence[int] | None, T]]:
         """The answer to a question, or to several about some of its targets if it is too large."""
         # ask: By targets, and `search` as of `plan_of`
+        # plan: Raises `TableTooLarge` for a part that cannot be asked: no part is, before all are known to fit
         try:
             whole = ask(targets, None)
         except TableTooLarge as error:
@@ -277,12 +288,13 @@ class QuestionBackend(Backend):
         else:
             yield targets, whole
             return
-        waiting = [(some, 0)]
+        waiting, parts = [(some, 0)], []
         while waiting:  # questions about fewer variables need less
             part, times = waiting.pop()
             try:
                 if times:
-                    yield part, ask(part, False)
+                    plan(part)
+                    parts.append(part)
                     continue
             except TableTooLarge:
                 if times == HALVED or len(part) < 2:
@@ -292,9 +304,11 @@ class QuestionBackend(Backend):
                     ) from None
             half = len(part) // 2
             waiting += [(part[half:], times + 1), (part[:half], times + 1)]
+        for part in parts:
+            yield part, ask(part, False)
 
     def _run(self, evidence: Evidence, targets: Sequence[int] | None, search: bool | None) -> Result:
-        left = self.reduce(evidence, targets)
+        left = self.reduce(evidence, targets, apart=True)
         if not len(left.free):
             constant = self.case(left, evidence)[1]
             return Result(self._posterior(left, targets, lambda _: np.ones(1)), left.log_constant + constant)
@@ -312,7 +326,7 @@ class QuestionBackend(Backend):
             free, n = None, self._plan.n_variables
             if targets is not None:
                 more = [_place(left, solver.sets, self._plan.sets[v - n]) for v in targets if v >= n]
-                own = left.inside(v for v in targets if v < n)
+                own = left.inside([*(v for v in targets if v < n), *left.hidden_of(targets)])
                 free = [*dict.fromkeys([*own, *(w for w in more if w >= 0)])]
             result = solver.ask(left.tables, lambda backend: backend.run_case(case, free))
         inner = result.posterior[: int(left.n_possible[left.free].sum())]
@@ -385,18 +399,24 @@ class QuestionBackend(Backend):
         targets = table.targets
         columns = columns_of(self.posterior_ptr if targets is None else self.cell_ptr, targets)
         answer = TableAnswer.impossible_cases(table.n, len(columns))
-        for i, case in self._by_pattern(table):
-            with _row(i):
+        refused: list[TableTooLarge] = []
+        for i, case in self._by_pattern(table, refused):
+            with _row(i, refused):
                 result = self.run_case(case, targets)
                 answer.posterior[i], answer.log_evidence[i] = result.posterior[columns], result.log_evidence
                 answer.impossible[i] = False
         return table.delivered(answer)
 
-    def _by_pattern(self, table: Table[Any]) -> Iterable[tuple[int, Evidence]]:
+    def _by_pattern(self, table: Table[Any], refused: Sequence[TableTooLarge]) -> Iterable[tuple[int, Evidence]]:
         """Cases, those that observe the same variables one after the other, equal ones side by side."""
+        # refused: errors of cases so far; from then on, only rows before these are of interest
+        # raises TableTooLarge: At the end, that of the first row
         states = table.feed.rows()
         for i in sorted(range(len(states)), key=lambda i: ((states[i] >= 0).tobytes(), states[i].tobytes())):
-            yield i, Evidence(states[i], {v: w[i] for v, w in table.likelihood.items()})
+            if not refused or i < refused[-1].row:
+                yield i, Evidence(states[i], {v: w[i] for v, w in table.likelihood.items()})
+        if refused:
+            raise refused[-1]
 
     def _counted(self, table: Table[Any]) -> CountSums:
         n, scopes, weights = table.n, self._plan.factor_scopes[: self._n_own], table.weights_or_ones
@@ -404,8 +424,9 @@ class QuestionBackend(Backend):
             raise TableTooLarge("expected counts of noisy variables need their tables; try net.expand(limit=...)")
         families = [np.zeros(self._plan.cardinality[list(s)].tolist()) for s in scopes]
         log_evidence = np.full(n, -np.inf)
-        for i, case in self._by_pattern(table):
-            with _row(i):
+        refused: list[TableTooLarge] = []
+        for i, case in self._by_pattern(table, refused):
+            with _row(i, refused):
                 left = self.reduce(case, families=True)
                 inner: Sequence[NDArray[np.float64]] = ()
                 log_case = left.log_constant
@@ -455,14 +476,17 @@ def _ones(left: Reduction, plan: Plan) -> list[NDArray[np.float64]]:
 
 
 @contextlib.contextmanager
-def _row(i: int) -> Iterator[None]:
+def _row(i: int, refused: list[TableTooLarge] | None = None) -> Iterator[None]:
     """A case of a table: nothing is done if it is impossible, and the error has its row if it is too large."""
+    # refused: where the error goes, if other rows follow
     with contextlib.suppress(ImpossibleEvidence):
         try:
             yield
         except TableTooLarge as error:
             error.row = i
-            raise
+            if refused is None:
+                raise
+            refused.append(error)
 
 
 def _of_free(left: Reduction, uniforms: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -535,7 +559,7 @@ class CheaperQuestions(DelegatingBackend):
             self._spent.put(key, spent + work)
             return self.backend.run_case(evidence, targets)
         questions = self._questions()
-        left = questions.reduce(evidence, targets)
+        left = questions.reduce(evidence, targets, apart=True)
         is_cheap = questions.is_cheap(left, work / GAIN)
         self._spent.put(key, _CHEAP if is_cheap else -AGAIN * enough)
         return (questions if is_cheap else self.backend).run_case(evidence, targets)

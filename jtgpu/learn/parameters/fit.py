@@ -26,6 +26,7 @@ from .coded_cases import CodedCases, read_cases, weighted_chunks
 from .expectation import BACKENDS
 from .families import read_structure, warn_of_sparse
 from .mixed_slices import fit_mixed_sequences
+from .noisy import Unfolded
 from .numbers import fit_numbers
 from .result import Fit
 from .runs import FitRun, fit_rows, fit_stepwise
@@ -206,23 +207,33 @@ def fit(  # noqa: PLR0913
         return fit_numbers(structure, cases, continuous, columns, model, run)
     given = read_structure(structure)
     mapping("likelihood", likelihood)
-    was_set = None
+    was_set, unfolded = None, None
+    is_noisy = given.network is not None and bool(given.network.noisy)
     if interventions is not None:
+        if is_noisy:
+            raise ArgumentError("interventions= takes no noisy variables; pass net.expand()")
         cases = in_memory(cases, read, read.na_values, mapping("states", states))
         was_set = _rows_set(interventions, open_table(None, cases), [*given.parents], read)
+    if given.network is not None and is_noisy:
+        unfolded = Unfolded.of(given.network, em.start)
+        given, model = unfolded.structure, unfolded.asked(model)
     source = open_source(cases, tuple(given.parents), read, rows, read.na_values, likelihood)
     setup = set_up(given, source, model, weights, compute.memory_limit)
+    if unfolded is not None:
+        setup = setup.with_strengths(unfolded.strengths)
     if missing == "available" and setup.hidden:
         raise ArgumentError("missing='available' cannot fit hidden variables; use missing='em'")
     if em.stepwise is not None:
         blocks = (block for block, _ in weighted_chunks(setup.model, source, setup.columns, weights))
-        return fit_stepwise(setup, CodedCases(setup.model, source), blocks, (rows, em.stepwise), run)
+        made = fit_stepwise(setup, CodedCases(setup.model, source), blocks, (rows, em.stepwise), run)
+        return made if unfolded is None else unfolded.folded(made)
     table = read_cases(setup.model, source, setup.columns, weights, missing, was_set)
     warn_of_sparse(setup.model, table.n_rows)
     if table.n_dropped:
         warn_of_few(table.n_rows, table.n_rows + table.n_dropped, table.missing(setup.columns).cells)
     with closing(table):
-        return fit_rows(setup, table, run, available=missing == "available" or was_set is not None)
+        made = fit_rows(setup, table, run, available=missing == "available" or was_set is not None)
+    return made if unfolded is None else unfolded.folded(made)
 
 
 def _rows_set(given: Any, table: Table, variables: list[str], read: ReadOptions) -> Bools:

@@ -57,8 +57,9 @@ class Fit(Generic[N]):
     method : {"counts", "available", "em", "stepwise"}
     counts : mapping of str to ndarray
         (Expected) counts of each estimated CPT, without the prior; of a number the rows of each configuration of its
-        discrete parents. Of sequences they are summed over the slices in which the CPT holds: ``counts["rain"]``, and
-        ``counts["rain[0]"]`` of its CPT in slice 0.
+        discrete parents; of a noisy node the effects of each state of each parent, then of the leak. Of sequences they
+        are summed over the slices in which the CPT holds: ``counts["rain"]``, and ``counts["rain[0]"]`` of its CPT in
+        slice 0.
     n_rows, n_dropped, n_impossible, n_weightless : int
         Rows that were fitted; that were dropped because of missing cells; that were left out because their
         probability was 0 at the start; that were left out because their weight is 0. Equal rows that were merged count
@@ -157,6 +158,8 @@ class Fit(Generic[N]):
         """
         if not isinstance(self.network, BayesianNetwork):
             raise ArgumentError("credible intervals are available for networks of states without slices only")
+        if self.network.noisy:
+            raise ArgumentError("credible intervals are not available for strengths; fit net.expand()")
         return credible_intervals(
             self.network, self._posteriors, target, evidence, level=level, draws=draws, seed=seed
         )  # fmt: skip
@@ -221,7 +224,11 @@ class Fit(Generic[N]):
     def _configurations(self) -> list[tuple[str, Floats]]:
         """(Expected) rows of each configuration of the discrete parents of what was estimated."""
         numbers = self.network.numbers if isinstance(self.network, MixedNetwork) else ()
-        return [(title, counts if title in numbers else counts.sum(axis=-1)) for title, counts in self.counts.items()]
+        noisy = getattr(self.network, "noisy", ())
+        return [
+            (title, counts if title in numbers else counts.sum(axis=-1)) for title, counts in self.counts.items()
+            if title not in noisy
+        ]  # fmt: skip
 
     @property
     def _case(self) -> str:
@@ -323,6 +330,8 @@ def _parents(net: Any, title: str) -> list[tuple[str, tuple[str, ...]]]:
 
 def _n_parameters(net: Any) -> int:
     """Free parameters of a network."""
+    if isinstance(net, BayesianNetwork):
+        return net.n_parameters
     tables: list[Any] = []
     for v in net:
         is_number = not isinstance(net, (BayesianNetwork, DynamicNetwork)) and net.is_number(v)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from ...errors import ArgumentError, closest
 from ...model.directed import DirectedModel
 from ...model.network import BayesianNetwork
 from ...util.arguments import choice, described, names, several, whole_number
-from ...util.arrays import Floats
+from ...util.arrays import Bools, Floats
 from .coded_cases import table_columns
 from .families import CptFamily, Sharing, check_sizes, expected_prior_counts, family_scopes, family_shapes
 from .sources import CaseSource
@@ -216,6 +216,14 @@ class Setup:
     start: str
     keep_zeros: bool
     ends: Mapping[str, tuple[float, float]]  # least and greatest number of variables that were cut into intervals
+    strengths: Mapping[str, tuple[Floats, Bools]] = field(default_factory=dict)  # see `Unfolded`
+
+    def with_strengths(self, strengths: Mapping[str, tuple[Floats, Bools]]) -> Setup:
+        """The setup with strengths to start from; rows of states without effect have no prior."""
+        prior = list(self.prior)
+        for name, (_, free) in strengths.items():
+            prior[self.model.index(name)] = prior[self.model.index(name)] * free
+        return replace(self, prior=prior, strengths=strengths)
 
     @property
     def families(self) -> tuple[CptFamily, ...]:
@@ -246,6 +254,9 @@ class Setup:
             kind, self.model, complete_counts, self.network, self.prior, self.hidden_numbers, rng,
             fill_zeros=not self.keep_zeros,
         )  # fmt: skip
+        for name, (rows, free) in self.strengths.items():
+            v = self.model.index(name)
+            tables[v] = np.where(free, _filled(rows) if self.start == "auto" and n == 0 else tables[v], rows)
         if self.sharing.fixed:
             assert self.network is not None
             for v in self.sharing.fixed:
