@@ -189,7 +189,7 @@ def time_network(  # noqa: PLR0913
     if isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
         raise ArgumentError(
             f"{path} is a dynamic network, whose time depends on the sequences: jtgpu dynamic filter ... -o OUTPUT "
-            f"prints theirs, and jtgpu dynamic unroll {path} -o NET --steps 10 writes a network of ten slices to be timed"
+            f"prints it, and jtgpu dynamic unroll {path} -o NET --steps 10 writes ten slices as a network to be timed"
         )
     if isinstance(net, DecisionNetwork):
         raise ArgumentError(

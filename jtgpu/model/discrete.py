@@ -187,6 +187,9 @@ class DiscreteModel:
         try:
             number = values.find(state)
         except TypeError:
+            # an interval of pandas, a period, a UUID: by its text, as in tables
+            if getattr(state, "__hash__", None) and labels.count(text := str(state)) == 1:
+                return StateNumber(labels.index(text))
             raise UnknownState(f"a state of {self._variables[v]!r} must be given by name, got {shown(state)}") from None
         if number is None:
             raise UnknownState(values.refusal(self._variables[v], state))
