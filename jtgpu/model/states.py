@@ -156,7 +156,7 @@ class StateValues:
             state = self._truth(number == 1)
         return state if state is not None and 0 <= state < len(self.labels) else None
 
-    def _long(self, number: float) -> int | None:
+    def _long(self, number: Any) -> int | None:
         """The state of an integer that floats may round: the one with all its digits, or that of the same float."""
         state = self.names.get(str(int(number)))
         if state is None and abs(number) < GREATEST and (same := float(number)) == number:
