@@ -57,7 +57,7 @@ class Labels(NamedTuple):
 
 
 @check_keywords(but=("index", "states", "state_index"))
-class DiscreteModel:
+class DiscreteModel(late_imports.Shown):
     """Variables with states, and factors over them.
 
     The common base of `BayesianNetwork` and `MarkovNetwork`.
@@ -299,9 +299,6 @@ class DiscreteModel:
         for array in (self._cardinality, *(f.table for f in self._factors)):
             if isinstance(array, np.ndarray):
                 array.flags.writeable = False
-
-    def _repr_html_(self) -> str:
-        return late_imports.html(self)
 
     # Planning and compiling, by the layers above; imported on use -------------------------------------------
 

@@ -152,5 +152,14 @@ def html(thing: object) -> str:
     return text
 
 
+class Shown:
+    """What a notebook shows as a picture, a table, or both."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return html(self)
+
+
 def _open(name: str) -> Any:
     return import_module(f"{PACKAGE}.{MODULES[name]}")
