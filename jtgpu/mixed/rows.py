@@ -73,12 +73,11 @@ def scaled_weights(logs: Sequence[Floats]) -> tuple[list[Floats], list[Floats]]:
 def is_small(logs: Sequence[Floats], weights: Sequence[Floats], likelihood: Iterable[Floats] = ()) -> NDArray[np.bool_]:
     """(B,) whether a product of scaled weights and likelihoods above 0 may be too small for a number."""
     others, least = [*likelihood], math.exp(SMALLEST / max(1, len(weights)))
-    if not others:
-        if all(
-            float(w.min(initial=1.0)) > least or float(np.where(x > -np.inf, w, 1.0).min(initial=1.0)) > least
-            for x, w in zip(logs, weights, strict=True)
-        ):
-            return np.zeros(len(weights[0]) if weights else 1, np.bool_)
+    if not others and all(
+        float(w.min(initial=1.0)) > least or float(np.where(x > -np.inf, w, 1.0).min(initial=1.0)) > least
+        for x, w in zip(logs, weights, strict=True)
+    ):
+        return np.zeros(len(weights[0]) if weights else 1, np.bool_)
     with np.errstate(divide="ignore"):
         tables = [*logs, *(np.log(w) for w in others)]
     total = np.zeros(len(tables[0]))
