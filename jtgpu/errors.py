@@ -219,7 +219,10 @@ def shown(value: object, most: int = 60) -> str:
         value = value.item()  # type: ignore[attr-defined]  # 7, not np.int64(7)
     if isinstance(value, str):
         return repr(value) if len(value) <= most else f"{value[:most]!r}..."
-    return _REPR.repr(value)
+    try:
+        return _REPR.repr(value)
+    except ValueError:  # Python does not write integers of more than 4,300 digits
+        return f"an {type(value).__name__} of too many digits"
 
 
 def _without_middle(message: str) -> str:

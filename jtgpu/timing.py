@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .errors import JtgpuError
+from .errors import ArgumentError, JtgpuError
 from .formats import read
 from .formats.bundled import order_file, stem
+from .model.decisions import DecisionNetwork
+from .model.dynamic import DynamicNetwork
 from .model.mixed import MixedNetwork
 from .model.mixed_dynamic import MixedDynamicNetwork
 from .model.network import BayesianNetwork
@@ -184,10 +186,19 @@ def time_network(  # noqa: PLR0913
     step("read")
     net: Any
     net, t_read = _timed(lambda: read(path))
+    if isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
+        raise ArgumentError(
+            f"{path} is a dynamic network, whose time depends on the sequences: jtgpu dynamic filter ... -o OUTPUT "
+            f"prints it, and jtgpu dynamic unroll {path} -o NET --steps 10 writes ten slices as a network to be timed"
+        )
+    if isinstance(net, DecisionNetwork):
+        raise ArgumentError(
+            f"{path} has decisions: jtgpu decide finds the best policy, and jtgpu convert --chance-only writes a "
+            "Bayesian network, in which decisions are uniform, to be timed"
+        )
     step("plan")
     how = order_file(path) if order == "num" else order
-    has_numbers = isinstance(net, (MixedNetwork, MixedDynamicNetwork))
-    states, more = net.discrete if has_numbers else net, compile_options or {}
+    states, more = net.discrete if isinstance(net, MixedNetwork) else net, compile_options or {}
 
     plan, t_plan = _timed(lambda: states.plan(how, seed=order_seed, **options))
     step("compile")

@@ -44,6 +44,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "click": ("cli/*.py",),
     "narwhals": ("columns/arrow.py",),
     "pandas": ("inference/results/frames.py",),
+    "polars": ("inference/results/frames.py",),
     "pyarrow": ("columns/arrow.py", "cluster/tables.py"),
     "fsspec": ("cluster/tables.py",),
     "ray": ("cluster/*.py", "serve/workers.py"),
@@ -58,8 +59,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 }
 # packages that are imported within functions only, in any file
 ON_USE = {
-    "arviz", "cuda", "fsspec", "matplotlib", "narwhals", "networkx", "pandas", "pgmpy", "platformdirs", "pyarrow",
-    "pycuda", "ray", "skcuda",
+    "arviz", "cuda", "fsspec", "matplotlib", "narwhals", "networkx", "pandas", "pgmpy", "platformdirs", "polars",
+    "pyarrow", "pycuda", "ray", "skcuda",
 }  # fmt: skip
 # files that may import modules of jtgpu by name, which hides the import from the layers contract
 BY_NAME = {

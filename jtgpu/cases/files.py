@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
@@ -19,9 +19,11 @@ from ..columns.arrow import arrow
 from ..columns.files import open_cases
 from ..columns.memory import Block
 from ..columns.source import CaseChunk
-from ..errors import JtgpuError
+from ..errors import ArgumentError, JtgpuError
+from ..inference.results.interval_numbers import checked_probabilities
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
+from ..model.mixed import MixedNetwork
 from ..options.tables import FileKeywords, FileOptions, TableOptions
 from ..util import late_imports
 from ..util.arguments import check_keywords_of
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..model.states import CodesByVariable
+    from ..util.late_imports import MixedTree
 
 # Answers for tables of cases in memory, as tables of the same kind.
 
@@ -155,10 +158,11 @@ class Report:
 
 @check_keywords_of({"Unpack[Keywords]": Keywords.__annotations__})
 def answer_file(
-    tree: JunctionTree,
+    tree: JunctionTree | MixedTree,
     cases: str | Path,
     output: str | Path,
     *,
+    quantiles: Iterable[float] | None = None,
     progress: bool | Progress | None = None,
     cluster: Any = None,
     **options: Unpack[Keywords],
@@ -167,7 +171,8 @@ def answer_file(
 
     Parameters
     ----------
-    tree : JunctionTree
+    tree : JunctionTree or MixedTree
+        For networks with numbers without `conflict`, `mpe`, `do`, `codes` and `cluster`.
     cases, output : path
         The cases: CSV (compressed or not) or Parquet, recognized by content. The output: .parquet, .csv or .tsv (.gz,
         .zst), by suffix.
@@ -189,6 +194,8 @@ def answer_file(
         Continue an unfinished run; overwrite an existing output.
     escape_formulas : bool
         In CSV output, put an apostrophe before cells that a spreadsheet would execute as a formula.
+    quantiles : iterable of float, optional
+        Probabilities of quantiles of numbers, which get columns such as ``age.q5``.
     progress : bool or callable, optional
         True: show the number of cases, their rate and the remaining time in a line on stderr. A callable: called after
         each chunk with the number of cases answered, the amount of input read, and the total amount.
@@ -215,6 +222,11 @@ def answer_file(
     >>> tree = jtgpu.load("asia").compile("cpu")
     >>> jtgpu.cases.answer_file(tree, "cases.csv", "posteriors.parquet", targets=["lung"])  # doctest: +SKIP
     """
+    numbers = isinstance(getattr(tree, "network", None), MixedNetwork)
+    if quantiles is not None and not numbers:
+        raise ArgumentError("quantiles are those of numbers, which the network does not have")
+    if numbers and cluster is not None:
+        raise ArgumentError("a cluster does not answer networks with numbers; omit cluster=")
     if cluster is not None:
         options.pop("threads", None)  # the share of a worker determines its threads
         answered: Report = late_imports.cluster().answer_files(
@@ -223,7 +235,13 @@ def answer_file(
         return answered
     table, file = split_options(options)
     with progress_of(progress) as report:
-        return run_file(tree, Path(cases), Path(output), table, file, report)
+        if numbers:
+            levels = None if quantiles is None else checked_probabilities([*quantiles]).tolist()
+            done: Report = late_imports.mixed_files().answer_file(
+                tree, Path(cases), Path(output), table, file, levels, report
+            )
+            return done
+        return run_file(cast("JunctionTree", tree), Path(cases), Path(output), table, file, report)
 
 
 def split_options(keywords: Any) -> tuple[TableOptions, FileOptions]:

@@ -56,7 +56,8 @@ class _FieldType(click.ParamType):  # type: ignore[type-arg]
             except ArgumentError as error:
                 self.fail(str(error), param, ctx)
         if field.choices and value not in field.choices:
-            self.fail(f"{value!r} is not one of {', '.join(field.choices)}{closest(value, field.choices)}", param, ctx)
+            words = [word if word.isalnum() or "-" in word else repr(word) for word in field.choices]
+            self.fail(f"{value!r} is not one of {', '.join(words)}{closest(value, field.choices)}", param, ctx)
         if self.number is not None:
             return self.number.convert(value, param, ctx)
         return Path(value) if Path in kinds_of(field.kind) else value

@@ -75,10 +75,10 @@ def reading(path: str, dialect: CsvDialect) -> CsvDialect:
 
 
 def read_cases(path: str, read: ReadOptions, states: Mapping[str, Sequence[str]] | None = None) -> Any:
-    """The Arrow table in a file of cases, whose lines errors name."""
-    from ..columns.files import read_file
+    """The Arrow table in a file of cases, or a folder of files, whose lines errors name."""
+    from ..columns.files import files_of, read_file
 
-    return read_file(path, dialect=reading(path, read), na_values=read.na_values, states=states)
+    return read_file(*files_of(path), dialect=reading(path, read), na_values=read.na_values, states=states)
 
 
 def _with_lines(message: str) -> str:

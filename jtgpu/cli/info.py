@@ -234,8 +234,9 @@ def info(o: Info) -> None:
         if o.json:
             print_json({"file": o.file, **contents})
         else:
-            shown_facts = {k: ", ".join(x) if isinstance(x, list) else f"{x}" for k, x in contents.items()}
-            print_report(("", ""), [("file", o.file), *shown_facts.items()], "ll", named=False)
+            facts_of = {"file": o.file, **contents, "name": net.name or "(no name)"}
+            texts = {k.replace("_", " "): ", ".join(x) if isinstance(x, list) else f"{x}" for k, x in facts_of.items()}
+            print_report(("", ""), [row for row in texts.items() if row[1]], "ll", named=False)
             if not isinstance(net, MixedNetwork):
                 print(f"\n{net}")
         return

@@ -41,10 +41,10 @@ def load_any(file: str) -> DiscreteModel | MixedNetwork:
     """Read a network with or without numbers."""
     net = load_any_kind(file)
     if isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
-        more = f", and jtgpu dynamic unroll {shown(file)} -o NET --steps 10 writes the Bayesian network of ten slices"
         raise ArgumentError(
             f"{file} is a dynamic network{'' if isinstance(net, DynamicNetwork) else ' with numbers'}: jtgpu dynamic "
-            f"answers questions about sequences{more if isinstance(net, DynamicNetwork) else ''}"
+            f"answers questions about sequences, and jtgpu dynamic unroll {shown(file)} -o NET --steps 10 writes the "
+            "network of ten slices"
         )
     return net
 

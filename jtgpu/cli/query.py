@@ -129,9 +129,10 @@ def query(o: Query, plan: CutPlanning, run: Compute) -> None:
         print_numbers({v: p for v, p in posteriors.items() if net.is_number(v)}, o.digits)
     else:
         print_posteriors(posteriors, o.digits, named=on_terminal())
-        if findings:
-            log_evidence = show_number(posteriors.log_evidence, o.digits)
-            print(f"ln P(evidence) = {log_evidence}" if on_terminal() else f"# ln P(evidence)\t\t{log_evidence}")
+    if findings and posteriors is not None and not o.json:
+        what = "density" if numbers and any(isinstance(findings.get(v), float) for v in net.numbers) else "P"
+        log_evidence = show_number(posteriors.log_evidence, o.digits)
+        print(f"ln {what}(evidence) = {log_evidence}" if on_terminal() else f"# ln {what}(evidence)\t\t{log_evidence}")
 
 
 def print_contributions(o: Query, findings: Any, explanations: list[Contributions]) -> None:

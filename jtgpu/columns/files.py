@@ -53,6 +53,8 @@ def open_cases(path: Path, model: DiscreteModel, dialect: CsvDialect | None = No
     # threads: Whether several cores may parse
     # raises FileError: If the file cannot be opened.
     # raises ParseError: If the file has no header or is not text.
+    if path.is_dir():
+        raise FileError(f"{path} is a folder: name one file of cases in it")
     try:
         if stat.S_ISFIFO(path.stat().st_mode) or path.is_char_device():
             raise FileError(f"{path}: cases must be in a regular file, so that an interrupted run can continue")
@@ -281,17 +283,19 @@ def _require_memory(sources: Sequence[Source]) -> None:
 
 
 def lines_of(path: str | Path, dialect: CsvDialect | None, rows: Collection[int]) -> dict[int, str]:
-    """Places of rows of a CSV file, such as ``cases.csv:5``; empty for other files."""
-    source, lines, first = open_cases(Path(path), DiscreteModel({}), dialect), dict[int, str](), 0
-    for chunk in source.chunks([], source.columns, ROWS) if isinstance(source, CsvFile) else ():
-        chunk.load()
-        for row in rows:
-            if first <= row < first + chunk.n:
-                file, line = chunk.locate(row - first)
-                lines[row] = f"{file}:{line}"
-        first += chunk.n
-        if len(lines) == len(rows):
-            break
+    """Places of rows of CSV files, such as ``cases.csv:5``; empty for other files."""
+    lines: dict[int, str] = {}
+    first = 0
+    for source in (open_cases(file, DiscreteModel({}), dialect) for file in files_of(path)):
+        for chunk in source.chunks([], source.columns, ROWS) if isinstance(source, CsvFile) else ():
+            chunk.load()
+            for row in rows:
+                if first <= row < first + chunk.n:
+                    file, line = chunk.locate(row - first)
+                    lines[row] = f"{file}:{line}"
+            first += chunk.n
+            if len(lines) == len(rows):
+                return lines
     return lines
 
 

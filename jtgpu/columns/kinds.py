@@ -11,7 +11,18 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, shown
-from ..util.cells import MAX_EXACT, POINT, Marks, decimal_text, is_plain, moment, number_text, numeral, plain_numeral
+from ..util.cells import (
+    LONGEST,
+    MAX_EXACT,
+    POINT,
+    Marks,
+    decimal_text,
+    is_plain,
+    moment,
+    number_text,
+    numeral,
+    plain_numeral,
+)
 from ..util.text_table import intervals_of
 from .column import Column
 
@@ -65,6 +76,8 @@ def moment_names(cells: Iterable[Any]) -> list[str]:
 
 
 def _name(column: str, cell: Any) -> str:
+    if isinstance(cell, (int, Decimal)) and not -LONGEST < cell < LONGEST:
+        raise DataError(f"column {column!r} has a number of more than 4,000 digits, which names no state")
     if isinstance(cell, str):
         return cell.strip()
     if isinstance(cell, (float, np.floating)):

@@ -23,7 +23,7 @@ class Closing(Protocol):
     def close(self) -> None: ...
 
 
-class Served:
+class Served(late_imports.Shown):
     """A compiled network that a server can answer questions about."""
 
     def serve(self, *, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Server:
@@ -55,9 +55,6 @@ class CompiledNetwork(Served, ABC, Generic[N]):
     def __init__(self, net: N, backend: str, arguments: Mapping[str, Any]):
         # arguments: all others by keyword, from which another process makes this object
         self._net, self._arguments, self._is_closed = net, {"backend": backend, **arguments}, False
-
-    def _repr_html_(self) -> str:
-        return late_imports.html(self)
 
     @property
     def network(self) -> N:

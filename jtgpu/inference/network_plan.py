@@ -77,7 +77,7 @@ def _size(model: DiscreteModel, variables: Sequence[str]) -> int:
 
 @check_keywords()
 @dataclass(frozen=True)
-class NetworkPlan:
+class NetworkPlan(late_imports.Shown):
     """A plan together with its model, as returned by ``net.plan()``. It holds no tables.
 
     Attributes
@@ -263,9 +263,6 @@ class NetworkPlan:
     def __repr__(self) -> str:
         c = self.cost()
         return f"NetworkPlan({self.model.name!r}, {c.cliques} cliques, {c.entries:,} entries)"
-
-    def _repr_html_(self) -> str:
-        return late_imports.html(self)
 
 
 def _check_fits(plan: Plan, model: DiscreteModel) -> None:

@@ -104,6 +104,8 @@ class Sets:
         """Weights (..., extents of `scope`) as weights (..., cells) of set v."""
         own = self.scope(v)
         n = table.ndim - len(scope)
+        if own == scope:
+            return np.ascontiguousarray(table).reshape(*table.shape[:n], -1)
         present = [u for u in own if u in scope]
         table = np.transpose(table, [*range(n), *(n + scope.index(u) for u in present)])
         extents = [int(self.model.cardinality[u]) for u in own]
@@ -116,6 +118,8 @@ class Sets:
         """Probabilities (..., cells) of set v as the joint distribution (..., extents) of `scope`."""
         own, n = self.scope(v), cells.ndim - 1
         table = cells.reshape(*cells.shape[:n], *(int(self.model.cardinality[u]) for u in own))
+        if own == scope:
+            return table.copy()
         table = table.sum(axis=tuple(n + i for i, u in enumerate(own) if u not in scope))
         left = [u for u in own if u in scope]
         return np.ascontiguousarray(np.transpose(table, [*range(n), *(n + left.index(u) for u in scope)]))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ..util import late_imports
 from ..util.arguments import check_keywords
 from .compiled import CompiledModel
 from .compiled_network import Served
@@ -315,6 +314,3 @@ class JunctionTree(CompiledModel, Served):
         The result of the corresponding method. The user guide lists all kinds of questions.
         """
         return ask(self, question)
-
-    def _repr_html_(self) -> str:
-        return late_imports.html(self)

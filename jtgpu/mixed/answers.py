@@ -228,7 +228,7 @@ class Answerer:
         for part, allowed, component in self.pieces(members, pattern.observed, cases.states):
             if isinstance(allowed, slice):  # all rows and all configurations
                 density = component.log_density(rows.values, rows.residual(component))
-                return density + self._log_bounds(component, cases, rows.values)
+                return density + self._log_bounds(component, cases, rows.values) if cases.bounds else density
             own = rows.values[part]
             values = component.log_density(own) + self._log_bounds(component, cases, own)
             if not len(total):
@@ -240,6 +240,11 @@ class Answerer:
         """Set configurations that the observed states exclude to -inf."""
         cards = [self.numbers.cards[d] for d in scope]
         for i, d in enumerate(scope):
+            if len(states) == 1:  # in place, without the states of all configurations
+                if (state := int(states[0, d])) >= 0:
+                    table = total[0].reshape(-1, cards[i], prod(cards[i + 1 :]))
+                    table[:, :state] = table[:, state + 1 :] = -np.inf
+                continue
             seen = states[:, d]
             if seen.max(initial=-1) < 0:
                 continue
@@ -310,7 +315,7 @@ class Answerer:
                     weight = (joints[scope] if whole else joints[scope][chosen])[:, allowed]
                 place = {v: i for i, v in enumerate(component.unobserved)}
                 places, scale = [place[t] for t in asked], self.numbers.scale.take(asked)
-                sds = np.sqrt(np.diagonal(component.cov, axis1=1, axis2=2)[:, places]) * scale
+                sds = component.sds.take(places, 1) * scale
                 means = component.means(scaled if whole else scaled[chosen], places, own_rows.known(component, whole))
                 means *= scale
                 result.add(Mixtures(rows if whole else rows[chosen], weight, means, sds), [column[t] for t in asked])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 from math import prod
 from types import MappingProxyType
@@ -139,11 +139,21 @@ class Component:
         kept = (a[configurations] for a in self.arrays)
         return Component(self.scope, self.unobserved, self.observed, self.given, *kept)
 
+    @cached_property
+    def sds(self) -> Floats:
+        """(K, U) standard deviations of the unobserved numbers given the observed ones."""
+        return np.sqrt(np.diagonal(self.cov, axis1=1, axis2=2))
+
+    @cached_property
+    def _columns(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        return np.array(self.observed, np.intp), np.array(self.given, np.intp)
+
     def residual(self, values: Floats) -> Floats:
         """(K, B, Y) observed numbers of B cases less their means, given a configuration and the parents in `given`."""
-        residual = values[:, self.observed][None] - self.mean_y[:, None]
+        observed, given = self._columns
+        residual = values.take(observed, 1)[None] - self.mean_y[:, None]
         if self.given:
-            residual -= values[:, self.given][None] @ self.slope_y.transpose(0, 2, 1)
+            residual -= values.take(given, 1)[None] @ self.slope_y.transpose(0, 2, 1)
         return residual
 
     def log_density(self, values: Floats, residual: Floats | None = None) -> Floats:
@@ -162,7 +172,7 @@ class Component:
         else:
             result = np.repeat(mean[:, None], len(values), axis=1)  # (K, B, U)
         if self.given:
-            result += values[:, self.given][None] @ slope.transpose(0, 2, 1)
+            result += values.take(self._columns[1], 1)[None] @ slope.transpose(0, 2, 1)
         return result.transpose(1, 0, 2)
 
 

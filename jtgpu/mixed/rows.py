@@ -48,8 +48,8 @@ def equal_rows(bits: NDArray[np.uint8]) -> tuple[NDArray[np.intp], list[int]]:
 
 
 def _row_maximum(values: Floats) -> Floats:
-    """Largest number of each row; for few columns faster than NumPy's reduction of rows."""
-    if values.shape[1] > 32:
+    """Largest number of each row; for few columns and many rows faster than NumPy's reduction of rows."""
+    if values.shape[1] > 32 or len(values) < 32:
         return np.asarray(values.max(axis=1))
     top = values[:, 0].copy()
     for column in values.T[1:]:
@@ -73,10 +73,11 @@ def scaled_weights(logs: Sequence[Floats]) -> tuple[list[Floats], list[Floats]]:
 def is_small(logs: Sequence[Floats], weights: Sequence[Floats], likelihood: Iterable[Floats] = ()) -> NDArray[np.bool_]:
     """(B,) whether a product of scaled weights and likelihoods above 0 may be too small for a number."""
     others, least = [*likelihood], math.exp(SMALLEST / max(1, len(weights)))
-    if not others:
-        inside = (np.where(x > -np.inf, w, 1.0) for x, w in zip(logs, weights, strict=True))
-        if all(float(w.min(initial=1.0)) > least for w in inside):
-            return np.zeros(len(weights[0]) if weights else 1, np.bool_)
+    if not others and all(
+        float(w.min(initial=1.0)) > least or float(np.where(x > -np.inf, w, 1.0).min(initial=1.0)) > least
+        for x, w in zip(logs, weights, strict=True)
+    ):
+        return np.zeros(len(weights[0]) if weights else 1, np.bool_)
     with np.errstate(divide="ignore"):
         tables = [*logs, *(np.log(w) for w in others)]
     total = np.zeros(len(tables[0]))

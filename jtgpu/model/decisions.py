@@ -279,11 +279,10 @@ class DecisionNetwork(Editable, DescribedModel):
 
     def __str__(self) -> str:
         """Variables and decisions with their states and parents, as an aligned table, and the utilities."""
-        named = f" {self._name!r}" if self._name else ""
-        sizes = (len(self._cpts), "chance variable"), (len(self._decisions), "decision")
-        head = f"Decision network{named}: {', '.join(counted(*size) for size in sizes)}"
+        sizes = counted(len(self._cpts), "chance variable"), counted(len(self._decisions), "decision")
         names = [f"{v} (decision)" if v in self._decisions else v for v in self._variables]
-        lines = [summary(head, names, self._states, [self.parents(v) for v in self._variables])]
+        above = [self.parents(v) for v in self._variables]
+        lines = [summary("Decision network", self._name, sizes, names, self._states, above)]
         lines += [f"utility {u}: {', '.join(self.parents(u)) or 'constant'}" for u in self.utilities]
         return "\n".join(lines)
 

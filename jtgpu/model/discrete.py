@@ -57,7 +57,7 @@ class Labels(NamedTuple):
 
 
 @check_keywords(but=("index", "states", "state_index"))
-class DiscreteModel:
+class DiscreteModel(late_imports.Shown):
     """Variables with states, and factors over them.
 
     The common base of `BayesianNetwork` and `MarkovNetwork`.
@@ -187,6 +187,9 @@ class DiscreteModel:
         try:
             number = values.find(state)
         except TypeError:
+            # an interval of pandas, a period, a UUID: by its text, as in tables
+            if getattr(state, "__hash__", None) and labels.count(text := str(state)) == 1:
+                return StateNumber(labels.index(text))
             raise UnknownState(f"a state of {self._variables[v]!r} must be given by name, got {shown(state)}") from None
         if number is None:
             raise UnknownState(values.refusal(self._variables[v], state))
@@ -296,9 +299,6 @@ class DiscreteModel:
         for array in (self._cardinality, *(f.table for f in self._factors)):
             if isinstance(array, np.ndarray):
                 array.flags.writeable = False
-
-    def _repr_html_(self) -> str:
-        return late_imports.html(self)
 
     # Planning and compiling, by the layers above; imported on use -------------------------------------------
 

@@ -341,7 +341,7 @@ class DynamicNetwork(EditableOverTime, DiscreteModel):
 
     def __str__(self) -> str:
         """The variables of a slice with their states and parents, as an aligned table."""
-        named = f" {self._name!r}" if self._name else ""
-        head = f"Dynamic network{named}: {counted(len(self), 'variable')} in a slice, order {self._order}"
+        sizes = f"{counted(len(self), 'variable')} in a slice", f"order {self._order}"
+        names = [self._label(v, 0) for v in range(len(self))]
         above = [tuple(self._label(*p) for p in self._parents[v]) for v in range(len(self))]
-        return summary(head, [self._label(v, 0) for v in range(len(self))], self._states, above)
+        return summary("Dynamic network", self._name, sizes, names, self._states, above)

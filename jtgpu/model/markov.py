@@ -206,9 +206,8 @@ class MarkovNetwork(DiscreteModel):
 
     def __str__(self) -> str:
         """The variables with their states, as an aligned table."""
-        named = f" {self._name!r}" if self._name else ""
-        head = f"Markov network{named}: {counted(len(self), 'variable')}, {counted(len(self._factors), 'factor')}"
-        return summary(head, self._variables, self._states, None)
+        sizes = counted(len(self), "variable"), counted(len(self._factors), "factor")
+        return summary("Markov network", self._name, sizes, self._variables, self._states, None)
 
     def __eq__(self, other: object) -> bool:
         """Whether names, states and factors are equal, bit for bit."""

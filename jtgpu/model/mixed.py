@@ -31,7 +31,7 @@ NUMBER = ("number",)  # the states of a number in the graph of all variables
 
 
 @check_keywords(but=("index", "states"))
-class MixedNetwork(Editable):
+class MixedNetwork(late_imports.Shown, Editable):
     """A Bayesian network of variables with states and of numbers; immutable, and checked on construction.
 
     Numbers are conditionally Gaussian: given the states of its discrete parents, a number is a linear regression on its
@@ -278,9 +278,6 @@ class MixedNetwork(Editable):
     def __contains__(self, variable: object) -> bool:
         return variable in self.graph
 
-    def _repr_html_(self) -> str:
-        return late_imports.html(self)
-
     def __eq__(self, other: object) -> bool:
         """Whether names, states, parents and all parameters are equal, bit for bit."""
         if not isinstance(other, MixedNetwork):
@@ -301,10 +298,6 @@ class MixedNetwork(Editable):
 
     def __str__(self) -> str:
         """The variables with their states and parents, as an aligned table."""
-        named = f" {self.name!r}" if self.name else ""
-        head = (
-            f"Mixed network{named}: {counted(len(self), 'variable')}, {counted(len(self._numbers), 'number')}, "
-            f"{counted(len(self.arcs), 'arc')}"
-        )
+        sizes = counted(len(self), "variable"), counted(len(self._numbers), "number"), counted(len(self.arcs), "arc")
         labels = [("(number)",) if self.is_number(v) else self.states(v) for v in self]
-        return summary(head, self.variables, labels, [self.parents(v) for v in self])
+        return summary("Mixed network", self.name, sizes, self.variables, labels, [self.parents(v) for v in self])

@@ -35,7 +35,7 @@ ALONE = ","  # a static variable of one state where no variable with states join
 
 
 @check_keywords(but=("index", "states"))
-class MixedDynamicNetwork(EditableOverTime):
+class MixedDynamicNetwork(late_imports.Shown, EditableOverTime):
     """A dynamic network whose slices have numbers as well as states, such as a hidden Markov model of measurements.
 
     Given the states of its parents, which are in the same slice, a number is a linear regression on its numeric
@@ -322,9 +322,6 @@ class MixedDynamicNetwork(EditableOverTime):
         made: MixedDynamicTree = late_imports.dynamic_numbers().MixedDynamicTree(self, backend, **options)
         return made
 
-    def _repr_html_(self) -> str:
-        return late_imports.html(self)
-
     def __eq__(self, other: object) -> bool:
         """Whether names, parents, CPTs and densities are equal, bit for bit."""
         if not isinstance(other, MixedDynamicNetwork):
@@ -342,7 +339,10 @@ class MixedDynamicNetwork(EditableOverTime):
         above = [[p if p in static else f"{p}[t-{lag}]" if lag else f"{p}[t]" for p, lag in self.parents(v)]
                  for v in self]  # fmt: skip
         labels = [self.states(v) or ("(number)",) for v in self]
-        return summary(repr(self), [v if v in static else f"{v}[t]" for v in self], labels, above)
+        names = [v if v in static else f"{v}[t]" for v in self]
+        n = f"{counted(len(self), 'variable')} in a slice"
+        sizes = n, f"order {self.order}", counted(len(self.numbers), "number")
+        return summary("Dynamic network", self.name, sizes, names, labels, above)
 
     def __repr__(self) -> str:
         more = f"{counted(len(self.numbers), 'number')} among them"

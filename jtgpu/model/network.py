@@ -328,10 +328,9 @@ class BayesianNetwork(EditableModel):
 
     def __str__(self) -> str:
         """The variables with their states and parents, as an aligned table."""
-        named = f" {self._name!r}" if self._name else ""
-        sizes = (len(self), "variable"), (self.n_arcs, "arc"), (self.n_parameters, "parameter")
-        head = f"Bayesian network{named}: {', '.join(counted(*size) for size in sizes)}"
-        return summary(head, self._variables, self._states, [self.parents(v) for v in self._variables])
+        sizes = counted(len(self), "variable"), counted(self.n_arcs, "arc"), counted(self.n_parameters, "parameter")
+        above = [self.parents(v) for v in self._variables]
+        return summary("Bayesian network", self._name, sizes, self._variables, self._states, above)
 
     # networkx -------------------------------------------------------------------------------------------------
 

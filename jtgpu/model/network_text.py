@@ -14,7 +14,7 @@ quotes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple, NoReturn
 
@@ -282,11 +282,13 @@ MAX_WIDTH = 32  # columns of text that a list takes
 
 
 def summary(
-    head: str, variables: Sequence[str], states: Sequence[Sequence[str]], parents: Sequence[Sequence[str]] | None
-) -> str:
+    kind: str, name: str, sizes: Iterable[str], variables: Sequence[str], states: Sequence[Sequence[str]],
+    parents: Sequence[Sequence[str]] | None,
+) -> str:  # fmt: skip
     """A line about the model and a table of its variables."""
-    # head: The first line
+    # kind, name, sizes: The first line
     # variables, states, parents: Of each variable; ``parents=None`` leaves the column out
+    head = f"{kind}{f' {name!r}' if name else ''}: {', '.join(sizes)}"
     if not variables:
         return head
     columns: list[Sequence[str]] = [variables, _WordLists(states)]

@@ -26,6 +26,7 @@ from ..util.arrays import Floats
 from ..util.cells import (
     GROUPED,
     LIKELIHOOD,
+    LONGEST,
     MAX_EXACT,
     NA_VALUES,
     POINT,
@@ -147,13 +148,20 @@ class StateValues:
             state = self.intervals.find(float(number)) if is_float else -1
         elif self.by_index:
             state = int(number) if isinstance(number, int) or number.is_integer() else -1
-        elif isinstance(number, int) and abs(number) >= MAX_EXACT:  # as a float it would be rounded
-            state = self.names.get(str(number), -1)
+        elif MAX_EXACT <= abs(number) < LONGEST:
+            state = self._long(number)
         elif self.numbers:
             state = self.numbers.get(number, -1)
         elif number in (0, 1) and self._is_truth:
             state = self._truth(number == 1)
         return state if state is not None and 0 <= state < len(self.labels) else None
+
+    def _long(self, number: Any) -> int | None:
+        """The state of an integer that floats may round: the one with all its digits, or that of the same float."""
+        state = self.names.get(str(int(number)))
+        if state is None and abs(number) < GREATEST and (same := float(number)) == number:
+            state = self.numbers.get(same) if isinstance(number, float) else self.names.get(number_text(same))
+        return state
 
     def by_integer(self) -> dict[str | int, int]:
         """The state that each integer means, as far as it means one."""
@@ -371,7 +379,7 @@ class StateLookup:
     def reason(self, value: object) -> str:
         """Why a value was rejected, with the closest state."""
         value = as_text(value)
-        text = value if isinstance(value, str) else str(value)
+        text = shown(value) if isinstance(value, int) and abs(value) >= LONGEST else str(value)
         cell = shown(value if len(text) <= MAX_SHOWN else text, MAX_SHOWN)
         if isinstance(value, str) and self.states.count(value.strip()) > 1:
             n = self.states.count(value.strip())

@@ -85,7 +85,8 @@ def two_slices(
         Of the kind of `x`, for an array a mapping of columns. For a variable ``x`` the columns are ``x[t]`` and, for
         each lag k, ``x[t-k]``. The first times, as many as the longest lag, have no row; with `id`, those of each
         sequence, and an earlier time that is missing from whole numbers is a missing cell. States are ``low`` and
-        ``high``, ``low``, ``middle`` and ``high``, or ``q1``, ``q2`` ... Missing cells stay missing.
+        ``high``, ``low``, ``middle`` and ``high``, or ``q1``, ``q2`` ... Missing cells stay missing. Data frames
+        declare this order of the states; of lists, learning sorts the states by name.
 
     Examples
     --------
@@ -121,7 +122,7 @@ def two_slices(
             part = states[longest - k : table.n - k]
             if rows is not None:
                 codes = np.where(rows[k] >= 0, np.asarray(states.index)[rows[k]], -1)
-                part = Column(codes, states.cells)
+                part = Column(codes, states.cells, states.declared)
             is_plain = table.library is None and table.index is None
             columns[f"{name}[t-{k}]" if k else f"{name}[t]"] = part.tolist() if is_plain else part
     return table_like(x, table, columns)
@@ -191,7 +192,7 @@ def _states(table: Table, name: str, bins: object) -> Column:
     edges = _edges(name, numbers[known], bins)
     codes = np.where(known, np.searchsorted(edges, numbers, side="left"), -1)
     n = len(edges) + 1
-    return Column(codes, LEVELS.get(n) or [f"q{i + 1}" for i in range(n)])
+    return Column(codes, LEVELS.get(n) or [f"q{i + 1}" for i in range(n)], declared=True)
 
 
 def _edges(name: str, numbers: Floats, bins: object) -> Floats:

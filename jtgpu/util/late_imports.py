@@ -3,9 +3,9 @@
 All other modules of jtgpu import from their own layer or a lower one.
 
 Some methods need modules of higher layers: ``net.plan()``, ``net.compile()`` (with ``plan.compile()``),
-``tree.predict_proba()`` (with ``tree.predict()``, and on a cluster), ``tree.serve()``, ``_repr_html_()``, and
-``draw()`` of a posterior over structures. The functions of this module import these on the first call, so a program
-that only reads networks never imports the engine.
+``tree.predict_proba()`` (with ``tree.predict()``, and on a cluster), ``cases.answer_file()`` with numbers,
+``tree.serve()``, ``_repr_html_()``, and ``draw()`` of a posterior over structures. The functions of this module
+import these on the first call, so a program that only reads networks never imports the engine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MODULES = {
     "causal": "causal", "decisions": "decisions.tree", "relevance": "decisions.relevance",
     "dynamic": "dynamic.tree", "dynamic_numbers": "dynamic.numbers",
     "html": "draw.html", "number_fits": "learn.parameters.value_steps",
-    "mixed": "mixed.tree", "serving": "serve", "structures": "draw.structures",
+    "mixed": "mixed.tree", "mixed_files": "mixed.files", "serving": "serve", "structures": "draw.structures",
     "validations": "draw.validation",
 }  # fmt: skip
 
@@ -120,6 +120,11 @@ def mixed() -> Any:
     return _open("mixed")
 
 
+def mixed_files() -> Any:
+    """``cases.answer_file()`` of a mixed network: the module `jtgpu.mixed.files`."""
+    return _open("mixed_files")
+
+
 def number_fits() -> Any:
     """``fit.standard_errors()`` of a mixed network: the module `jtgpu.learn.parameters.value_steps`."""
     return _open("number_fits")
@@ -150,6 +155,15 @@ def html(thing: object) -> str:
     """``_repr_html_()`` of an object: what a notebook shows, from the module `jtgpu.draw.html`."""
     text: str = _open("html").html(thing)
     return text
+
+
+class Shown:
+    """What a notebook shows as a picture, a table, or both."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return html(self)
 
 
 def _open(name: str) -> Any:

@@ -171,7 +171,7 @@ def test_errors_name_cell_and_line(what: str, file: str, tmp_path: Path) -> None
 
 
 def test_time_names_the_command(file: str) -> None:
-    assert "a dynamic network has no plan of its own" in run("time", file, *REFERENCE).stderr
+    assert "whose time depends on the sequences: jtgpu dynamic filter" in run("time", file, *REFERENCE).stderr
 
 
 def test_impossible_sequences_are_flagged(file: str, tmp_path: Path) -> None:

@@ -47,3 +47,17 @@ def test_an_empty_line_of_one_column_is_a_missing_cell(tmp_path: Path) -> None:
     assert "series.csv:4: the value is missing" in done.stderr
     path.write_text("x,y\n1,2\n\n2,3\n")
     assert read_file(path).num_rows == 2
+
+
+def test_folders_of_cases(tmp_path: Path) -> None:
+    folder = tmp_path / "cases"
+    folder.mkdir()
+    for i, rows in enumerate(("no,no\nyes,yes\n" * 9, "no,no\n" * 9)):
+        (folder / f"{i}.csv").write_text("lung,xray\n" + rows)
+    out = str(tmp_path / "out.csv")
+    done = commands.run("batch", "asia", str(folder), "-o", out)
+    assert (done.exit_code, f"{folder} is a folder: name one file" in " ".join(done.stderr.split())) == (2, True)
+    assert "27 cases" in commands.run("learn", str(folder)).stderr
+    (folder / "2.csv").write_text("lung,xray\nno,no\nno,maybe\n")
+    done = commands.run("validate", "asia", str(folder), "-t", "lung")
+    assert f"{folder}/2.csv:3, column 'xray': 'maybe' is not a state" in " ".join(done.stderr.split())

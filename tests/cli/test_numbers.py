@@ -61,6 +61,24 @@ def test_queries_as_text(file: str) -> None:
     assert text.index("# P(B | C=-0.9)") < text.index("# P(E)\nnumber\tmean\tsd") < text.index("# MAP(B, W)")
 
 
+def test_probability_of_evidence(file: str) -> None:
+    tree = incinerator().compile("reference")
+    cases: tuple[tuple[list[str], dict[str, Any], str], ...] = (
+        (["W=industrial"], {"W": "industrial"}, "P"),
+        (["W=industrial", "L=1.1"], {"W": "industrial", "L": 1.1}, "density"),
+        (["L=..1.1", "C=0"], {"L": (-np.inf, 1.1), "C": 0.0}, "density"),
+    )
+    for given, evidence, what in cases:
+        if what == "density" and "C" in evidence:
+            evidence |= {"E": 1.0, "D": 1.0, "Min": 1.0, "Mout": 1.0}
+            given = [*given, "E=1", "D=1", "Min=1", "Mout=1"]
+        done = run("query", file, *[x for e in given for x in ("-e", e)], "--backend", "reference")
+        label, number = done.stdout.splitlines()[-1].split("\t\t")
+        assert label == f"# ln {what}(evidence)"
+        assert float(number) == pytest.approx(tree.log_evidence(evidence), rel=1e-12)
+    assert "evidence" not in run("query", file, "--backend", "reference").stdout
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -87,6 +105,29 @@ def test_errors(args: list[str], message: str, file: str, tmp_path: Path) -> Non
     words = " ".join(done.stderr.replace("│", " ").split())
     assert message in words
     assert "Traceback" not in done.stderr
+
+
+def test_info_prints_no_empty_row(file: str) -> None:
+    lines = run("info", file).stdout.splitlines()
+    assert all(len(line.split("  ", 1)) == 2 and line.split("  ", 1)[1].strip() for line in lines)
+    assert ["name", "(no name)"] in [line.split(maxsplit=1) for line in lines]
+
+
+def test_answer_file_takes_networks_with_numbers(file: str, tmp_path: Path) -> None:
+    tree, cases = incinerator().compile("reference"), tmp_path / "cases.csv"
+    tree.sample(9, seed=2).to_frame()[["W", "L"]].to_csv(cases, index=False)
+    report = jtgpu.cases.answer_file(tree, cases, tmp_path / "a.csv", quantiles=[0.05], targets=["B", "C"])
+    given = ["batch", file, str(cases), "-o", str(tmp_path / "b.csv")]
+    assert run(*given, "--quantiles", ".05", "-t", "B,C").exit_code == 0
+    assert report.cases == 9
+    assert [*pd.read_csv(tmp_path / "a.csv")] == ["B=stable", "B=unstable", "C.mean", "C.sd", "C.q5"]
+    np.testing.assert_allclose(pd.read_csv(tmp_path / "a.csv"), pd.read_csv(tmp_path / "b.csv"), rtol=1e-12)
+    with pytest.raises(jtgpu.ArgumentError, match="quantiles are those of numbers"):
+        jtgpu.cases.answer_file(jtgpu.load("asia").compile("reference"), cases, tmp_path / "c.csv", quantiles=[0.5])
+    with pytest.raises(jtgpu.ArgumentError, match="mpe"):
+        jtgpu.cases.answer_file(tree, cases, tmp_path / "c.csv", mpe=True)
+    with pytest.raises(jtgpu.ArgumentError, match="a cluster does not answer networks with numbers"):
+        jtgpu.cases.answer_file(tree, cases, tmp_path / "c.csv", cluster="auto")
 
 
 def test_info_and_convert(file: str, tmp_path: Path) -> None:

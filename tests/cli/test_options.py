@@ -232,3 +232,9 @@ def test_errors_of_python_name_options(tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("a,b\n1,2\n3,4\n")
     done = run("whiten", str(tmp_path / "c.csv"), "--thousands", ".")
     assert (done.exit_code, "--decimal gives the other one" in done.stderr) == (2, True)
+
+
+def test_choices_that_are_characters_are_quoted(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("a,b\n1,2\n")
+    said = "'x' is not one of ',', '.', ' ', \"'\", '_'"
+    assert said in run("learn", str(tmp_path / "c.csv"), "--thousands", "x").stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,9 @@ from jtgpu.timing import (
     sample_cases,
     time_network,
 )
-from tests.cli.commands import ALARM, ASIA
+from tests.cli.commands import ALARM, ASIA, run
+from tests.decisions.test_policies import oil
+from tests.dynamic.test_posteriors import umbrella
 
 
 def test_spread_has_median_and_quartiles() -> None:
@@ -77,3 +80,16 @@ def test_time_network_reports_its_steps_in_order() -> None:
 )
 def test_seconds_have_three_digits_and_a_unit(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("net", "said"),
+    [(umbrella(), "is a dynamic network, whose time depends on the sequences: jtgpu dynamic filter ..."),
+     (oil(), "has decisions: jtgpu decide finds")],
+)  # fmt: skip
+def test_networks_without_a_plan_say_what_to_run(net: Any, said: str, tmp_path: Path) -> None:
+    file = tmp_path / ("x.dynamic.json" if isinstance(net, jtgpu.DynamicNetwork) else "x.xdsl")
+    jtgpu.write(net, file)
+    done = run("time", str(file))
+    words = " ".join(done.stderr.split())
+    assert (done.exit_code, said in words, "compile()" in words) == (2, True, False)

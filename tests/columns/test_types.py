@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import fractions
+import pathlib
+import uuid
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -10,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import jtgpu
 from jtgpu import learn
 from tests.columns.table import Error
 from tests.columns.verbs import answer
@@ -163,3 +167,36 @@ def test_states_of_typed_columns(name: str, verb: str) -> None:
     assert answer(learned, states) == states
     for net in nets:
         assert learn.fit(net, make()).n_rows == 40  # the network reads the table that it was learned from
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [pd.Interval(0, 1), pd.Interval(1, 2)], [pd.Period("2024-01"), pd.Period("2024-02")],
+        [uuid.UUID(int=1), uuid.UUID(int=2)], [pathlib.PurePosixPath("a"), pathlib.PurePosixPath("b")],
+        [fractions.Fraction(1, 2), fractions.Fraction(1, 3)], [10**25, 10**25 + 1], [1e22, 1.0],
+        [2**53, 2**53 + 1], [Decimal("1.50"), 1], [np.float32(0.1), np.float32(0.2)], [True, "False"],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_single_case_reads_what_a_table_reads(cells: list[Any]) -> None:
+    column = cells * 10
+    net = learn.fit({"x": [], "y": ["x"]}, {"x": column, "y": ["u", "v"] * 10}).network
+    assert net.cardinality[0] == 2
+    tree = net.compile("reference")
+    table = tree.posteriors_batch({"x": cells})["x"]
+    for cell, row in zip(cells, table, strict=True):
+        assert tree.posterior("x", {"x": cell}).probabilities.tolist() == row.tolist()
+        assert sorted(row) == [0, 1]
+    assert np.asarray(tree.posterior("x", {"x": 10**22})).tolist() == table[0].tolist() if 1e22 in cells else True
+
+
+def test_endless_integers_are_errors_in_words() -> None:
+    for cell in (10**5000, Decimal("1e5000")):
+        with pytest.raises(jtgpu.DataError, match="'x' has a number of more than 4,000 digits"):
+            learn.structure({"x": [cell, 1] * 20, "y": Y})
+    tree = jtgpu.BayesianNetwork({"x": ["1", "2"]}, {}, {"x": [0.5, 0.5]}).compile("reference")
+    with pytest.raises(jtgpu.UnknownState, match="no state an int of too many digits"):
+        tree.posterior("x", {"x": 10**5000})
+    with pytest.raises(jtgpu.UnknownState, match="an int of too many digits is not a state"):
+        tree.posteriors_batch({"x": [10**5000]})

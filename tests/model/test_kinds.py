@@ -237,7 +237,7 @@ def test_a_markov_network_is_edited() -> None:
         (lambda: net.add("a", ["x"]), "already a variable 'a'"),
         (lambda: net.remove_factor(["a", "b"]), "no factor of a, b"),
         (lambda: net.replace(factors=[(("a",), [1e-300, 1, 1])] * 2).remove("a"), "leave the range"),
-        (lambda: net.add_arc("a", "b"), "did you mean 'add_factor'"),
+        (lambda: net.add_arc("a", "b"), "did you mean 'add_factor'"),  # type: ignore[attr-defined]
     ):
         with pytest.raises(errors.JtgpuError, match=message):
             change()

@@ -167,7 +167,7 @@ def test_parents_of_one_chain_are_absorbed() -> None:
 
 
 def test_what_is_too_large_is_refused_early() -> None:
-    """No search without a hope; the error has the first row of a table that is too large, whatever is observed there."""
+    """No search without a hope; the error has the first row of a table that is too large, whatever it observes."""
     rng = np.random.default_rng(0)
     findings = {f"f{i}": sorted(rng.choice(80, 20, replace=False).tolist()) for i in range(60)}
     net, _ = diseases(80, findings, seed=2)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from jtgpu import DataError, series
+from jtgpu import DataError, learn, series
 from jtgpu.errors import ArgumentError
 from jtgpu.series.autoregression import _why
 from jtgpu.series.gpu_batch import BatchResult
@@ -347,3 +347,14 @@ def test_slices_of_a_long_frame_of_any_kind(make: Callable[[Any], Any]) -> None:
     made = series.two_slices(table, id="who", time="day")
     assert type(made) is type(table)
     assert (cells(made, "x[t]"), cells(made, "x[t-1]")) == (["q", "s"], ["p", "r"])
+
+
+def test_states_of_slices_have_one_order_in_every_library() -> None:
+    columns = {"x": np.random.default_rng(0).normal(size=60).tolist(), "y": [*"bcaab"] * 12}
+    pandas = pytest.importorskip("pandas")
+    pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    for library in (pandas.DataFrame, pl.DataFrame, pa.table):
+        made = series.two_slices(library(columns), bins=3)
+        assert isinstance(made, library if library is not pa.table else pa.Table)
+        net = learn.structure(made).network()
+        assert [net.states(v) for v in net.variables] == [("low", "middle", "high")] * 2 + [("a", "b", "c")] * 2

@@ -40,12 +40,19 @@ def make_frame(columns: Mapping[str, Any], backend: str | None = None, *, cases:
     table = pa.table({name: _for_arrow(pa, column) for name, column in columns.items()})
     if library == "pyarrow":
         return table
+    lists = {k: c.cells for k, c in columns.items() if isinstance(c, Column) and c.declared}
+    enums = {k: cells for k, cells in lists.items() if all(isinstance(x, str) for x in cells)}
     try:
-        return narwhals().from_arrow(table, backend=library).to_native()
+        frame = narwhals().from_arrow(table, backend=library).to_native()
     except (ImportError, ValueError, TypeError, AttributeError) as error:
         raise JtgpuError(
             f"there is no frame of {library!r}: {error}; use backend='pandas', 'polars' or 'pyarrow'"
         ) from None
+    if library != "polars" or not enums:
+        return frame
+    import polars
+
+    return frame.cast({k: polars.Enum(cells) for k, cells in enums.items()})  # only these keep their order
 
 
 def table_like(cases: Any, table: Table, columns: Mapping[str, Any], index: Any = None) -> Any:
@@ -92,6 +99,10 @@ def _for_pandas(column: Any) -> Any:
 def _for_arrow(pa: Any, column: Any) -> Any:
     column = column.whole() if isinstance(column, LazySequence) else column
     if isinstance(column, Column):
+        if column.declared:  # with its order, as a category of pandas
+            return pa.DictionaryArray.from_arrays(
+                pa.array(column.index, pa.int32(), mask=column.index < 0), _cells_for_arrow(pa, column.cells)
+            )
         return _cells_for_arrow(pa, column.tolist())
     if isinstance(column, np.ma.MaskedArray):
         return pa.array(column.data, mask=np.ma.getmaskarray(column))

@@ -61,7 +61,7 @@ class Columns(NamedTuple):
     keys: int = 1  # leading columns that name the rows; always shown
 
 
-class Result(ByValue, ABC):
+class Result(ByValue, late_imports.Shown, ABC):
     """A result that prints as a title and a table, and converts to a data frame."""
 
     __slots__ = ()
@@ -101,9 +101,6 @@ class Result(ByValue, ABC):
 
     def _compared(self) -> list[Any]:
         return [*super()._compared(), self._columns()]
-
-    def _repr_html_(self) -> str:
-        return late_imports.html(self)
 
 
 class CaseResult(Result):

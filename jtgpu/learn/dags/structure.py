@@ -45,7 +45,7 @@ AUTO_EXACT = 18  # variables up to which the exact search takes a second or less
 
 @check_keywords()
 @dataclass(frozen=True, eq=False)
-class Structure:
+class Structure(late_imports.Shown):
     """A directed acyclic graph of high score.
 
     Attributes
@@ -102,9 +102,6 @@ class Structure:
         lines = [f"{', '.join(sorted(parents[v]))} -> {v}" for v in self.order if v in parents]
         more = [f"and {len(lines) - MAX_PRINTED:,} more families"] if len(lines) > MAX_PRINTED else []
         return "\n".join([self._title(), *lines[:MAX_PRINTED], *more])
-
-    def _repr_html_(self) -> str:
-        return late_imports.html(self)
 
     def _title(self) -> str:
         sizes = f"{counted(len(self.names), 'variable')}, {counted(len(self.arcs), 'arc')}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...columns.files import open_cases
+from ...columns.files import files_of, open_cases
 from ...errors import ArgumentError, DataError, TableTooLarge, format_bytes
 from ...model.discrete import DiscreteModel
 from ...model.states import listed
@@ -289,7 +289,7 @@ def require_feasible(
 ) -> None:
     """Refuse a table of so many columns that not even its pairs can be scored, before it is read."""
     if isinstance(data, (str, Path)):
-        n = len(open_cases(Path(data), DiscreteModel({}), dialect).columns)
+        n = len(open_cases(files_of(data)[0], DiscreteModel({}), dialect).columns)
     else:
         shape: tuple[Any, ...] = getattr(data, "shape", ())
         n = len(data) if isinstance(data, Mapping) else int(shape[1]) if len(shape) == 2 else 0

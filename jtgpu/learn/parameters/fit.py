@@ -179,7 +179,6 @@ def fit(  # noqa: PLR0913
         backend = "gpu"
     if cluster is not None and backend == "gpu":
         raise ArgumentError("a cluster counts on CPUs; use backend='cpu', or the GPUs of this machine without cluster=")
-    rows = read.chunk or (100_000 if em.stepwise is None else 1_000)
     if em.checkpoint is not None:
         em = em.replaced(checkpoint=new_file_path("checkpoint", em.checkpoint))
     structure, states = with_codes(converted(structure), states, read.codes)
@@ -205,20 +204,29 @@ def fit(  # noqa: PLR0913
         if backend not in ("auto", "cpu"):
             raise ArgumentError(f"networks with continuous variables are fitted on the CPU, not by backend={backend!r}")
         return fit_numbers(structure, cases, continuous, columns, model, run)
+    return _fit_states(structure, cases, columns, model, run, interventions)
+
+
+def _fit_states(
+    structure: Any, cases: Any, columns: Columns, asked: Model, run: FitRun, interventions: Any
+) -> Fit[Any]:  # fmt: skip
+    """`fit` of a network of states from rows."""
+    read, missing, weights, em = columns.dialect, columns.missing, columns.weights, run.em
     given = read_structure(structure)
-    mapping("likelihood", likelihood)
+    mapping("likelihood", columns.likelihood)
     was_set, unfolded = None, None
     is_noisy = given.network is not None and bool(given.network.noisy)
     if interventions is not None:
         if is_noisy:
             raise ArgumentError("interventions= takes no noisy variables; pass net.expand()")
-        cases = in_memory(cases, read, read.na_values, mapping("states", states))
+        cases = in_memory(cases, read, read.na_values, mapping("states", asked.states))
         was_set = _rows_set(interventions, open_table(None, cases), [*given.parents], read)
     if given.network is not None and is_noisy:
         unfolded = Unfolded.of(given.network, em.start)
-        given, model = unfolded.structure, unfolded.asked(model)
-    source = open_source(cases, tuple(given.parents), read, rows, read.na_values, likelihood)
-    setup = set_up(given, source, model, weights, compute.memory_limit)
+        given, asked = unfolded.structure, unfolded.asked(asked)
+    rows = read.chunk or (100_000 if em.stepwise is None else 1_000)
+    source = open_source(cases, tuple(given.parents), read, rows, read.na_values, columns.likelihood)
+    setup = set_up(given, source, asked, weights, run.compute.memory_limit)
     if unfolded is not None:
         setup = setup.with_strengths(unfolded.strengths)
     if missing == "available" and setup.hidden:

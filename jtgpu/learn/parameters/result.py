@@ -35,7 +35,7 @@ MAX_LISTED = 1000  # rows of CPTs, or entries, that a report lists
 
 @check_keywords()
 @dataclass(frozen=True, eq=False, repr=False)
-class Fit(Generic[N]):
+class Fit(late_imports.Shown, Generic[N]):
     """The result of `jtgpu.learn.fit`.
 
     Attributes
@@ -280,9 +280,6 @@ class Fit(Generic[N]):
         """Values of the curve that notebooks show, its title, and what its steps are."""
         steps = "chunk" if self.method == "stepwise" else "pass"
         return [entry.objective for entry in self.history], "objective", steps
-
-    def _repr_html_(self) -> str:
-        return late_imports.html(self)
 
     def __repr__(self) -> str:
         return str(self)
