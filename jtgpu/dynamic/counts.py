@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..model.dynamic import tables_of
 from .propagation import Propagation, case_of, chunks
 from .side_by_side import GroupPasses, extended_table, table_of
 
@@ -36,10 +37,10 @@ class _Sum:
     """Counts of the step network, added up as counts of CPTs."""
 
     def __init__(self, step: Step):
-        net = step.net
         self._step = step
-        self.cpts = [np.zeros(np.shape(net.cpt(v))) for v in range(step.n)]
-        self.start = [[np.zeros(np.shape(t)) for t in net.start(v)] for v in range(step.n)]
+        each = [tables_of(step.net, v) for v in range(step.n)]
+        self.cpts = [np.zeros(later.shape) for later, _ in each]
+        self.start = [[np.zeros(table.shape) for table in first] for _, first in each]
 
     def add(self, kind: int, families: Sequence[Floats], cut: frozenset[int] = frozenset()) -> None:
         """Add counts of some slices of a kind; variables in `cut` are set, so their CPTs do not hold."""
