@@ -11,18 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, shown
-from ..util.cells import (
-    LONGEST,
-    MAX_EXACT,
-    POINT,
-    Marks,
-    decimal_text,
-    is_plain,
-    moment,
-    number_text,
-    numeral,
-    plain_numeral,
-)
+from ..model.states import LONGEST
+from ..util.cells import MAX_EXACT, POINT, Marks, decimal_text, is_plain, moment, number_text, numeral, plain_numeral
 from ..util.text_table import intervals_of
 from .column import Column
 

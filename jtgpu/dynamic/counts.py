@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..model.dynamic import tables_of
 from .propagation import Propagation, case_of, chunks
 from .side_by_side import GroupPasses, extended_table, table_of
 
@@ -38,9 +37,7 @@ class _Sum:
 
     def __init__(self, step: Step):
         self._step = step
-        each = [tables_of(step.net, v) for v in range(step.n)]
-        self.cpts = [np.zeros(later.shape) for later, _ in each]
-        self.start = [[np.zeros(table.shape) for table in first] for _, first in each]
+        self.cpts, self.start = step.zeros()
 
     def add(self, kind: int, families: Sequence[Floats], cut: frozenset[int] = frozenset()) -> None:
         """Add counts of some slices of a kind; variables in `cut` are set, so their CPTs do not hold."""

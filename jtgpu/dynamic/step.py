@@ -146,6 +146,11 @@ class Step:
         index = tuple(slice(None) if lag <= kind else None for _, lag in self.parents[v])
         return np.array(np.broadcast_to(first[kind][(*index, slice(None))], shape))
 
+    def zeros(self) -> tuple[list[Floats], list[list[Floats]]]:
+        """Zeros of the shapes of all CPTs of later slices, and of those in the first ones."""
+        each = [tables_of(self.net, v) for v in range(self.n)]
+        return [np.zeros(later.shape) for later, _ in each], [[np.zeros(t.shape) for t in first] for _, first in each]
+
     def reload(self, net: DynamicNetwork) -> None:
         """Replace the CPTs; plans and programs stay."""
         self.net = net

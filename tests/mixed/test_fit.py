@@ -513,9 +513,10 @@ def test_where_em_of_numbers_starts() -> None:
         fit(HIDDEN, table, em=em(max_cpt=1), **given)
 
 
-def test_errors_name_the_argument_continuous() -> None:
-    table = {"x": [1.0, 2.5, 3.0] * 4}
-    cases: Any = [(["x"], "continuous must be a mapping"), ("normal", "continuous must"), ({"x": "n"}, r"continuous\['x'\]")]
-    for wrong, said in cases:
-        with pytest.raises(jtgpu.ArgumentError, match=said):
-            jtgpu.learn.fit({"x": []}, table, continuous=wrong)
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [(["x"], "continuous must be a mapping"), ("normal", "continuous must"), ({"x": "n"}, "continuous.'x'")],
+)
+def test_errors_name_the_argument_continuous(wrong: Any, said: str) -> None:
+    with pytest.raises(jtgpu.ArgumentError, match=said):
+        jtgpu.learn.fit({"x": []}, {"x": [1.0, 2.5, 3.0] * 4}, continuous=wrong)
