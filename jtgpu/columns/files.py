@@ -53,9 +53,9 @@ def open_cases(path: Path, model: DiscreteModel, dialect: CsvDialect | None = No
     # threads: Whether several cores may parse
     # raises FileError: If the file cannot be opened.
     # raises ParseError: If the file has no header or is not text.
-    if path.is_dir():
-        raise FileError(f"{path} is a folder: name one file of cases in it")
     try:
+        if path.is_dir():
+            raise FileError(f"{path} is a folder: name one file of cases in it")
         if stat.S_ISFIFO(path.stat().st_mode) or path.is_char_device():
             raise FileError(f"{path}: cases must be in a regular file, so that an interrupted run can continue")
         with path.open("rb") as file:

@@ -69,6 +69,8 @@ def _name(column: str, cell: Any) -> str:
     if isinstance(cell, (int, Decimal)) and not -LONGEST < cell < LONGEST:
         raise DataError(f"column {column!r} has a number of more than 4,000 digits, which names no state")
     if isinstance(cell, str):
+        if not cell.isascii() and any("\ud800" <= c <= "\udfff" for c in cell):
+            raise DataError(f"column {column!r} has {shown(cell)}, half a character, which no file can hold")
         return cell.strip()
     if isinstance(cell, (float, np.floating)):
         return number_text(float(cell)) if float(cell).is_integer() or isinstance(cell, float) else str(cell)

@@ -191,6 +191,12 @@ def test_a_single_case_reads_what_a_table_reads(cells: list[Any]) -> None:
     assert np.asarray(tree.posterior("x", {"x": 10**22})).tolist() == table[0].tolist() if 1e22 in cells else True
 
 
+def test_halves_of_characters_are_errors() -> None:
+    for verb in (lambda t: learn.fit({"y": ["x"]}, t), learn.structure):
+        with pytest.raises(jtgpu.DataError, match=r"'x' has .*, half a character"):
+            verb({"x": ["a\ud800", "b"] * 20, "y": Y})
+
+
 def test_endless_integers_are_errors_in_words() -> None:
     for cell in (10**5000, Decimal("1e5000")):
         with pytest.raises(jtgpu.DataError, match="'x' has a number of more than 4,000 digits"):
