@@ -100,7 +100,7 @@ def files_of(cases: Any, dialect: CsvDialect | None = None) -> list[Path]:
 
 def _in_folder(path: Path) -> list[Path]:
     """A file, or those of a folder."""
-    if not path.is_dir():
+    if not os.path.isdir(path):  # False, too, for a name that is too long
         return [path]
     files = sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith((".", "_")))
     if not files:
