@@ -153,6 +153,8 @@ def _of_arrow(name: str, column: Any) -> Column:
         return Column(np.full(len(column), -1, np.int8), [])
     if pa.types.is_float16(column.type):
         return distinct(name, column.to_numpy(zero_copy_only=False))
+    if getattr(column.type, "extension_name", "") == "arrow.uuid":  # its storage is 16 bytes
+        return _of_cells([None if x is None else str(x) for x in column.to_pylist()])
     declared = pa.types.is_dictionary(column.type)
     try:
         column = column if declared else _plain_type(column).dictionary_encode()
@@ -183,7 +185,9 @@ def _moments(values: NDArray[Any]) -> list[Any]:
 
 
 def _shorter(cell: Any) -> Any:
-    """A decimal number as an integer or a float that is the same number, if there is one."""
+    """A decimal number as an integer or a float that is the same number, if there is one; see `_shortest` of others."""
+    if isinstance(cell, (np.float16, np.float32)):
+        return float(str(cell))
     if not isinstance(cell, Decimal) or not cell.is_finite():
         return cell
     if cell.adjusted() < MAX_DIGITS and cell == cell.to_integral_value():

@@ -53,9 +53,9 @@ def open_cases(path: Path, model: DiscreteModel, dialect: CsvDialect | None = No
     # threads: Whether several cores may parse
     # raises FileError: If the file cannot be opened.
     # raises ParseError: If the file has no header or is not text.
-    if path.is_dir():
-        raise FileError(f"{path} is a folder: name one file of cases in it")
     try:
+        if path.is_dir():
+            raise FileError(f"{path} is a folder: name one file of cases in it")
         if stat.S_ISFIFO(path.stat().st_mode) or path.is_char_device():
             raise FileError(f"{path}: cases must be in a regular file, so that an interrupted run can continue")
         with path.open("rb") as file:
@@ -100,7 +100,7 @@ def files_of(cases: Any, dialect: CsvDialect | None = None) -> list[Path]:
 
 def _in_folder(path: Path) -> list[Path]:
     """A file, or those of a folder."""
-    if not path.is_dir():
+    if not os.path.isdir(path):  # False, too, for a name that is too long
         return [path]
     files = sorted(p for p in path.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith((".", "_")))
     if not files:
@@ -159,7 +159,7 @@ def read_file(
     for source in sources:
         _require_names(source)
         require_columns(source.name, source.columns, sources[0].name, names)
-    _require_memory(sources)
+    require_memory(sources, free_memory(), "are free")
     texts_of = [source for source in sources if isinstance(source, CsvFile)]
     if len(texts_of) < len(sources):
         return _read_parquet(sources)
@@ -269,16 +269,17 @@ def _looks_like_a_case(table: Any) -> bool:
     return 2 * n_cells >= len(names)
 
 
-def _require_memory(sources: Sequence[Source]) -> None:
-    """Raise `TableTooLarge` if files need more memory than is free: a table that is too large is not read at all."""
+def require_memory(sources: Sequence[Source], limit: int, what: str) -> None:
+    """Raise `TableTooLarge` if files need more memory than a limit: a table that is too large is not read at all."""
+    # what: the end of a clause about the limit
     size, rows = map(sum, zip(*(source.whole() for source in sources), strict=True))
     n = len(sources[0].columns)
-    needed, free = size + CELL_BYTES * rows * n, free_memory()
-    if needed > free:
+    needed = size + CELL_BYTES * rows * n
+    if needed > limit:
         raise TableTooLarge(
             f"{sources[0].name}: about {rows:,} rows of {n:,} columns need about {format_bytes(needed)} "
-            f"as a whole table, and {format_bytes(free)} are free; take a sample of the rows, or fewer columns "
-            "(`jtgpu fit` of CPTs and `jtgpu batch` read a file in parts)", rows * n, needed, free,
+            f"as a whole table, and {format_bytes(limit)} {what}; take a sample of the rows, or fewer columns "
+            "(`jtgpu fit` of CPTs and `jtgpu batch` read a file in parts)", rows * n, needed, limit,
         )  # fmt: skip
 
 

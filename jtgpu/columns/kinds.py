@@ -11,18 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError, shown
-from ..util.cells import (
-    LONGEST,
-    MAX_EXACT,
-    POINT,
-    Marks,
-    decimal_text,
-    is_plain,
-    moment,
-    number_text,
-    numeral,
-    plain_numeral,
-)
+from ..model.states import LONGEST
+from ..util.cells import MAX_EXACT, POINT, Marks, decimal_text, is_plain, moment, number_text, numeral, plain_numeral
 from ..util.text_table import intervals_of
 from .column import Column
 
@@ -79,6 +69,8 @@ def _name(column: str, cell: Any) -> str:
     if isinstance(cell, (int, Decimal)) and not -LONGEST < cell < LONGEST:
         raise DataError(f"column {column!r} has a number of more than 4,000 digits, which names no state")
     if isinstance(cell, str):
+        if not cell.isascii() and any("\ud800" <= c <= "\udfff" for c in cell):
+            raise DataError(f"column {column!r} has {shown(cell)}, half a character, which no file can hold")
         return cell.strip()
     if isinstance(cell, (float, np.floating)):
         return number_text(float(cell)) if float(cell).is_integer() or isinstance(cell, float) else str(cell)

@@ -37,10 +37,8 @@ class _Sum:
     """Counts of the step network, added up as counts of CPTs."""
 
     def __init__(self, step: Step):
-        net = step.net
         self._step = step
-        self.cpts = [np.zeros(np.shape(net.cpt(v))) for v in range(step.n)]
-        self.start = [[np.zeros(np.shape(t)) for t in net.start(v)] for v in range(step.n)]
+        self.cpts, self.start = step.zeros()
 
     def add(self, kind: int, families: Sequence[Floats], cut: frozenset[int] = frozenset()) -> None:
         """Add counts of some slices of a kind; variables in `cut` are set, so their CPTs do not hold."""

@@ -15,7 +15,8 @@ from ..inference.planning import split_options
 from ..inference.queries.posteriors import messages_of
 from ..inference.sets import Sets
 from ..inference.tree import JunctionTree
-from ..model.markov import MarkovNetwork
+from ..model.dynamic import tables_of
+from ..model.markov import MarkovNetwork, with_tables
 from ..plans.compiler import rerooted
 from ..util.lru import LRU
 
@@ -123,13 +124,15 @@ class Step:
     def _model(self, kind: int, cut: frozenset[int]) -> MarkovNetwork:
         """The step network of slice `kind`; of all later ones if it is `order`. Variables in `cut` are set."""
         net = self.net
-        factors = []
-        for v, scope in enumerate(self.families):
-            factors.append((list(scope), self.table(v, kind, v in cut)))
         # weights of one variable are multiplied into the smallest factor that contains it
-        single = [side[0] for side in (self.before, self.after) if len(side) == 1]
-        factors.extend(([v], np.ones(len(net.states(self.origin[v])))) for v in single)
+        single = [(side[0],) for side in (self.before, self.after) if len(side) == 1]
+        factors = zip([*self.families, *single], self._factors(kind, cut), strict=True)
         return MarkovNetwork({self.names[v]: net.states(self.origin[v]) for v in range(len(self.names))}, factors)
+
+    def _factors(self, kind: int, cut: frozenset[int]) -> list[Floats]:
+        """The tables of a step network: of families, and ones for interfaces of one variable."""
+        ones = [np.ones(self.shape[0]) for side in (self.before, self.after) if len(side) == 1]
+        return [*(self.table(v, kind, v in cut) for v in range(self.n)), *ones]
 
     def table(self, v: int, kind: int, is_cut: bool = False) -> Floats:
         """The factor of a variable: its CPT; ones if it is set, or a static variable behind the first slice."""
@@ -137,17 +140,22 @@ class Step:
         shape = [len(net.states(p)) for p, _ in self.parents[v]] + [len(net.states(v))]
         if is_cut or (v in self.static and kind > 0):
             return np.ones(shape)
-        first = net.start(v)
+        later, first = tables_of(net, v)
         if kind >= len(first):
-            return np.asarray(net.cpt(v), np.float64)
+            return later
         index = tuple(slice(None) if lag <= kind else None for _, lag in self.parents[v])
-        return np.array(np.broadcast_to(np.asarray(first[kind], np.float64)[(*index, slice(None))], shape))
+        return np.array(np.broadcast_to(first[kind][(*index, slice(None))], shape))
+
+    def zeros(self) -> tuple[list[Floats], list[list[Floats]]]:
+        """Zeros of the shapes of all CPTs of later slices, and of those in the first ones."""
+        each = [tables_of(self.net, v) for v in range(self.n)]
+        return [np.zeros(later.shape) for later, _ in each], [[np.zeros(t.shape) for t in first] for _, first in each]
 
     def reload(self, net: DynamicNetwork) -> None:
         """Replace the CPTs; plans and programs stay."""
         self.net = net
         for x in (*self._uncut.values(), *self._trees.values()):
-            x.tree.reload(self._model(x.kind, x.cut))
+            x.tree.reload(with_tables(x.tree.model, self._factors(x.kind, x.cut)))
 
     def close(self) -> None:
         """Free the memory of all backends."""

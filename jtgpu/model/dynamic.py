@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..util import late_imports
 from ..util.arguments import check_keywords, mapping, whole_number
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
+from .cpts import freeze
 from .discrete import MAX_STATES, DiscreteModel
 from .editing import EditableOverTime, Parts
 from .network import BayesianNetwork
@@ -23,6 +25,18 @@ if TYPE_CHECKING:
     from ..util.late_imports import DynamicTree
     from ..util.options import BackendName
     from .cpt import CptLike
+
+
+def tables_of(net: DynamicNetwork, v: int) -> tuple[Floats, tuple[Floats, ...]]:
+    """The CPT of a variable in later slices, and those in the first ones, without labels."""
+    return net._cpts[v], net._start[v]
+
+
+def with_tables(net: DynamicNetwork, cpts: Iterable[Floats], start: Iterable[Sequence[Floats]]) -> DynamicNetwork:
+    """The network with other CPTs, of all variables, that are known to be valid."""
+    made = copy(net)
+    made._cpts, made._start = tuple(map(freeze, cpts)), tuple(tuple(map(freeze, tables)) for tables in start)
+    return made
 
 
 @check_keywords()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,13 @@ from .network_text import summary
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+
+
+def with_tables(net: DiscreteModel, tables: Iterable[ArrayLike]) -> DiscreteModel:
+    """A model with other tables of its factors that are known to be valid."""
+    made = copy(net)
+    made._factors = tuple(Factor(f.scope, freeze(table)) for f, table in zip(net.factors, tables, strict=True))
+    return made
 
 
 @check_keywords()

@@ -26,7 +26,6 @@ from ..util.arrays import Floats
 from ..util.cells import (
     GROUPED,
     LIKELIHOOD,
-    LONGEST,
     MAX_EXACT,
     NA_VALUES,
     POINT,
@@ -43,6 +42,7 @@ from ..util.cells import (
 )
 from ..util.text_table import Intervals, intervals_of
 
+LONGEST = 10**4000  # Python refuses to write somewhat longer integers
 GREATEST = 2**1023  # integers below it are floats, though some are rounded
 MAX_DIGITS = 1000  # of a decimal number that is compared digit by digit
 NOT_OBSERVED, REJECTED = -1, -2  # in place of a state's number

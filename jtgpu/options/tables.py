@@ -117,11 +117,7 @@ class CsvDialect(Record, title="Reading"):
     @property
     def marks(self) -> tuple[str | None, str]:
         """The marks of decimals, None: to be detected, and of thousands."""
-        # raises ArgumentError: If one is not allowed, or both are equal.
-        if self.decimal not in (None, ".", ","):
-            raise ArgumentError(f"decimal must be '.' or ',', not {self.decimal!r}")
-        if self.thousands not in (None, "", ",", ".", " ", "'", "_"):
-            raise ArgumentError(f"thousands must be ',', '.', ' ', \"'\" or '_', not {self.thousands!r}")
+        # raises ArgumentError: If both are equal.
         if self.thousands and self.thousands == (self.decimal or "."):
             raise ArgumentError(f"thousands={self.thousands!r} is the decimal mark; decimal= gives the other one")
         return self.decimal, self.thousands or ""

@@ -35,7 +35,6 @@ UNDECIDED: Marks = ("", "")  # 53,0 is 53, and 1,200 is no numeral: it may be 12
 GROUPED = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
 _MOMENT = re.compile(r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[T ][0-9]{2}(?::[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,9})?)?)?)?\s*")
 MAX_EXACT = 2**53  # below this, integers are floats without rounding
-LONGEST = 10**4000  # Python refuses to write somewhat longer ones
 LIKELIHOOD = re.compile(r"\s*\[([^\[\],;]*;[^\[\],]*)\]\s*", re.ASCII)  # of one way to match: cells may be long
 _NA_TYPES = ("NAType", "NaTType", "MaskedConstant")  # by name: comparing pandas.NA gives NA, which has no truth value
 

@@ -158,7 +158,7 @@ def html(thing: object) -> str:
 
 
 class Shown:
-    """What a notebook shows as a picture, a table, or both."""
+    """An object that a notebook shows as a picture, a table, or both."""
 
     __slots__ = ()
 

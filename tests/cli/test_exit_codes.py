@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import jtgpu
 from jtgpu.cli import console
 from jtgpu.cli.commands import offered
 from jtgpu.cli.console import exit_code, print_error
@@ -174,6 +175,13 @@ def test_a_table_too_large_for_the_memory_is_not_read(
     result = run(*[cases if word == "CASES" else word for word in words])
     assert result.exit_code == 3, result.output
     assert "columns need about" in result.stderr
+
+
+def test_the_memory_limit_holds_for_the_table(cases: str) -> None:
+    result = run("learn", cases, "--memory-limit", "100kB")
+    assert (result.exit_code, "KiB is the limit (memory_limit" in " ".join(result.stderr.split())) == (3, True)
+    with pytest.raises(jtgpu.TableTooLarge, match=r"8 columns .* 97\.7 KiB is the limit \(memory_limit"):
+        jtgpu.learn.structure(cases, compute=jtgpu.Compute(memory_limit="100kB"))
 
 
 @pytest.fixture(scope="module")

@@ -120,3 +120,9 @@ def test_files_of_other_kinds(content: bytes, kind: str, tmp_path: Path) -> None
     for reader in readers:
         with pytest.raises(jtgpu.FormatError, match=f"{kind}.* are not supported; convert it to CSV or Parquet"):
             reader()
+
+
+def test_too_long_names_of_files_are_errors_in_words() -> None:
+    for verb in (learn.structure, lambda path: learn.fit({"y": []}, path)):
+        with pytest.raises(jtgpu.FileError, match="File name too long"):
+            verb("n" * 300)

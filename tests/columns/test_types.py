@@ -191,6 +191,12 @@ def test_a_single_case_reads_what_a_table_reads(cells: list[Any]) -> None:
     assert np.asarray(tree.posterior("x", {"x": 10**22})).tolist() == table[0].tolist() if 1e22 in cells else True
 
 
+def test_halves_of_characters_are_errors() -> None:
+    for verb in (lambda t: learn.fit({"y": ["x"]}, t), learn.structure):
+        with pytest.raises(jtgpu.DataError, match=r"'x' has .*, half a character"):
+            verb({"x": ["a\ud800", "b"] * 20, "y": Y})
+
+
 def test_endless_integers_are_errors_in_words() -> None:
     for cell in (10**5000, Decimal("1e5000")):
         with pytest.raises(jtgpu.DataError, match="'x' has a number of more than 4,000 digits"):
@@ -200,3 +206,21 @@ def test_endless_integers_are_errors_in_words() -> None:
         tree.posterior("x", {"x": 10**5000})
     with pytest.raises(jtgpu.UnknownState, match="an int of too many digits is not a state"):
         tree.posteriors_batch({"x": [10**5000]})
+
+
+def test_uuids_and_short_floats(tmp_path: Any) -> None:
+    ids = [uuid.UUID(int=1), uuid.UUID(int=2), None, uuid.UUID(int=1)] * 10
+    table = pd.DataFrame({"x": ids, "y": Y})
+    table.to_parquet(tmp_path / "t.parquet")
+    states = (str(ids[0]), str(ids[1]))
+    storage = pa.array([None if i is None else i.bytes for i in ids], pa.binary(16))
+    tables = [table, str(tmp_path / "t.parquet")]
+    if hasattr(pa, "uuid"):
+        tables.append(pa.table({"x": pa.ExtensionArray.from_storage(pa.uuid(), storage), "y": Y}))
+    net = learn.fit({"y": ["x"]}, table).network
+    for each in tables:
+        assert learn.fit({"y": ["x"]}, each).network.states("x") == states
+        assert np.array_equal(learn.fit(net, each).network.cpt("y"), net.cpt("y"))
+    floats = [np.float16(0.1), np.float32(0.2)] * 20
+    slices = jtgpu.series.two_slices(pd.DataFrame({"x": pd.Series(floats, dtype=object)}), bins=None)
+    assert [*slices["x[t]"].cat.categories] == [0.1, 0.2]

@@ -511,3 +511,12 @@ def test_where_em_of_numbers_starts() -> None:
         fit(HIDDEN, table, read=jtgpu.ReadOptions(chunk=10), **given)
     with pytest.raises(jtgpu.TableTooLarge, match="would have 2 entries, more than the limit of 1"):
         fit(HIDDEN, table, em=em(max_cpt=1), **given)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [(["x"], "continuous must be a mapping"), ("normal", "continuous must"), ({"x": "n"}, "continuous.'x'")],
+)
+def test_errors_name_the_argument_continuous(wrong: Any, said: str) -> None:
+    with pytest.raises(jtgpu.ArgumentError, match=said):
+        jtgpu.learn.fit({"x": []}, {"x": [1.0, 2.5, 3.0] * 4}, continuous=wrong)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...columns.files import files_of, open_cases
+from ...columns.files import files_of, open_cases, require_memory
 from ...errors import ArgumentError, DataError, TableTooLarge, format_bytes
 from ...model.discrete import DiscreteModel
 from ...model.states import listed
@@ -287,9 +286,12 @@ def learning_task(  # noqa: PLR0913
 def require_feasible(
     data: Any, memory_limit: float | str | None = None, time: TimeLimit | None = None, dialect: CsvDialect | None = None
 ) -> None:
-    """Refuse a table of so many columns that not even its pairs can be scored, before it is read."""
-    if isinstance(data, (str, Path)):
-        n = len(open_cases(files_of(data)[0], DiscreteModel({}), dialect).columns)
+    """Refuse a file above the limit, and so many columns that not even their pairs can be scored, before it is read."""
+    if files := files_of(data):
+        sources = [open_cases(file, DiscreteModel({}), dialect) for file in files]
+        if memory_limit is not None:
+            require_memory(sources, parse_bytes(memory_limit), "is the limit (memory_limit, --memory-limit)")
+        n = len(sources[0].columns)
     else:
         shape: tuple[Any, ...] = getattr(data, "shape", ())
         n = len(data) if isinstance(data, Mapping) else int(shape[1]) if len(shape) == 2 else 0

@@ -186,14 +186,14 @@ def column_kinds(
         if v not in table.names:
             _no_column(v, table.names)
     if isinstance(numbers, str):
-        choice("numbers", numbers, KINDS)
+        choice("continuous", numbers, KINDS)
         kinds = {v: numbers if v not in states and _is_numeric(table.column(v)) else "states" for v in variables}
         return kinds
-    given = mapping("numbers", numbers)
+    given = mapping("continuous", numbers)
     for v, kind in given.items():
         if v not in variables:
             raise ArgumentError(f"continuous: there is no variable {v!r}{closest(str(v), variables)}")
-        choice(f"numbers[{v!r}]", kind, KINDS)
+        choice(f"continuous[{v!r}]", kind, KINDS)
         if kind != "states" and not _is_numeric(table.column(v)):
             row, cell = first_text(table.column(v))
             if is_missing(cell):

@@ -15,7 +15,7 @@ import numpy as np
 from ...dynamic.counts import SliceCounts, complete_counts, expected_counts
 from ...dynamic.step import Step
 from ...errors import ArgumentError, ImpossibleEvidence, closest
-from ...model.dynamic import DynamicNetwork
+from ...model.dynamic import DynamicNetwork, with_tables
 from .expectation import Evaluation
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ class FirstSlices:
         self.dyn, self.n = dyn, dyn.order + 1
         self.network: BayesianNetwork = dyn.unroll(self.n)
         self._n_start = {v: len(dyn.start(v)) for v in dyn.variables}
+        index = self.network.index
+        self._places = [(index(self.later(v)[0]), [index(name) for name in self.start(v)]) for v in dyn.variables]
 
     def _name(self, v: str, t: int) -> str:
         return v if v in self.dyn.static else f"{v}[{t}]"
@@ -80,20 +82,26 @@ class FirstSlices:
 
     def network_of(self, tables: Tables) -> DynamicNetwork:
         """The dynamic network of the CPTs of the first slices."""
-        index, start = self.network.index, {}
-        for v in self.dyn.variables:
-            first = [tables[index(name)] for name in self.start(v)]
-            if first:
-                start[v] = first[0] if len(first) == 1 else first
-        return self.dyn.replace(cpt={v: tables[index(self.later(v)[0])] for v in self.dyn.variables}, start=start)
+        cpts, starts = self._by_variable(tables)
+        start = {v: own[0] if len(own) == 1 else own for v, own in zip(self.dyn, starts, strict=True) if own}
+        return self.dyn.replace(cpt=dict(zip(self.dyn, cpts, strict=True)), start=start)
+
+    def of_pass(self, tables: Tables) -> DynamicNetwork:
+        """`network_of`, without the checks of a new network."""
+        return with_tables(self.dyn, *self._by_variable(tables))
+
+    def _by_variable(self, tables: Tables) -> tuple[list[Floats], list[list[Floats]]]:
+        """The CPTs of later slices, and those of the first ones."""
+        places = self._places
+        return [tables[later] for later, _ in places], [[tables[i] for i in first] for _, first in places]
 
     def tables_of(self, counts: SliceCounts) -> Tables:
         """Counts by names: those of a CPT stand at its first name."""
         tables = [np.zeros(np.shape(self.network.cpt(v))) for v in self.network]
-        for i, v in enumerate(self.dyn.variables):
-            for name, table in zip(self.start(v), counts.start[i], strict=True):
-                tables[self.network.index(name)] = table
-            tables[self.network.index(self.later(v)[0])] = counts.cpts[i]
+        for (later, first), cpt, start in zip(self._places, counts.cpts, counts.start, strict=True):
+            tables[later] = cpt
+            for i, table in zip(first, start, strict=True):
+                tables[i] = table
         return tables
 
 
@@ -107,10 +115,13 @@ class SliceExpectation:
         backend: BackendName = "cpu" if run.backend == "auto" else run.backend  # type: ignore[assignment]
         threads = {"threads": run.compute.threads} if run.compute.threads is not None and backend == "cpu" else {}
         self._step = Step.of_families(slices.dyn, backend, threads)
+        self._loaded: Tables | None = [np.asarray(slices.network.cpt(v)) for v in slices.network]
 
     def evaluate(self, tables: Tables) -> Evaluation:
         """Expected counts of all sequences under some CPTs."""
-        self._step.reload(self._slices.network_of(tables))
+        if self._loaded is None or not all(map(np.array_equal, tables, self._loaded)):  # most starts are those of `dyn`
+            self._step.reload(self._slices.of_pass(tables))
+            self._loaded = [*map(np.array, tables)]
         counts = expected_counts(self._step, self._sequences, self.weights)
         dead: Bools = (counts.failed >= 0) & (self.weights > 0)
         used = (counts.failed < 0) & (self.weights > 0)
@@ -133,7 +144,8 @@ class SliceExpectation:
 
     def each(self, theta: Tables) -> Iterator[tuple[float, Tables]]:
         """The weight of each sequence, and its own expected counts."""
-        self._step.reload(self._slices.network_of(theta))
+        self._step.reload(self._slices.of_pass(theta))
+        self._loaded = None
         for i in np.flatnonzero(self.weights > 0).tolist():
             counts = expected_counts(self._step, self._sequences.some(np.array([i])), np.ones(1))
             yield float(self.weights[i]), self._slices.tables_of(counts)

@@ -11,7 +11,10 @@ import pytest
 
 import jtgpu
 from jtgpu.dynamic import propagation
+from jtgpu.dynamic.sequences import read_sequences
 from jtgpu.learn import fit
+from jtgpu.learn.parameters.runs import FitRun
+from jtgpu.learn.parameters.slice_steps import FirstSlices, SliceExpectation
 from tests.dynamic.random_templates import label, random_codes, random_template
 from tests.dynamic.test_counts import of_unrolled
 from tests.dynamic.test_posteriors import umbrella
@@ -371,3 +374,20 @@ def test_standard_errors_of_sequences_of_one_slice_are_those_of_rows() -> None:
     for v in "xyz":
         np.testing.assert_allclose(found.standard_errors(v), rows.standard_errors(v), rtol=1e-3)
     assert np.isinf(found.standard_errors("h")).all()  # no sequence has a second slice
+
+
+def test_passes_depend_on_the_present_tables_alone() -> None:
+    dyn = umbrella()
+    read = read_sequences(dyn, FRAME, keys=KEYS["keys"], likelihood={})
+    run = FitRun(jtgpu.learn.EM(), jtgpu.Compute(threads=1), "cpu", lambda _: None, lambda _: None)
+    slices = FirstSlices(dyn)
+    engine = SliceExpectation(slices, read, np.ones(2), run)
+    given = [np.array(slices.network.cpt(v)) for v in slices.network]
+    other = [np.full(t.shape, 1 / t.shape[-1]) for t in given]
+    first, second = engine.evaluate(given).log_likelihood, engine.evaluate(other).log_likelihood
+    assert first != second
+    for table, own in zip(other, given, strict=True):  # written in place: not the tables that were loaded
+        table[...] = own
+    assert engine.evaluate(other).log_likelihood == first
+    assert engine.evaluate(given).log_likelihood == first == dyn.compile("cpu").log_likelihood(FRAME, **KEYS).sum()
+    engine.close()
