@@ -194,7 +194,7 @@ def noisy_numbers(net: Any, v: str) -> tuple[list[float], list[int]] | None:
     ):
         return fallback
     if noisy is not None:
-        same = np.array_equal(rows_of(columns, orders), np.concatenate([*noisy.effects, noisy.leak_row[None]]))
+        same = np.array_equal(rows_of(columns, orders), noisy.rows)
     else:
         table, _ = normalize_rows({v: noisy_max(cards, n_states, orders, columns)})
         same = np.array_equal(table[v], net.cpt(v))
