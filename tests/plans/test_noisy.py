@@ -167,7 +167,7 @@ def test_parents_of_one_chain_are_absorbed() -> None:
 
 
 def test_what_is_too_large_is_refused_early() -> None:
-    """No search without a hope; the error has the first row of a table that is too large, whatever is observed there."""
+    """No search without a hope; the error has the first row of a table that is too large."""
     rng = np.random.default_rng(0)
     findings = {f"f{i}": sorted(rng.choice(80, 20, replace=False).tolist()) for i in range(60)}
     net, _ = diseases(80, findings, seed=2)
@@ -182,3 +182,20 @@ def test_what_is_too_large_is_refused_early() -> None:
             with pytest.raises(TableTooLarge) as caught:
                 tree.posteriors_batch({f: [column[i] for i in order] for f, column in table.items()}, targets=["d0"])
             assert caught.value.row == first
+
+
+def test_samples_of_what_would_not_fit() -> None:
+    """Variables that findings do not depend on are drawn from their CPTs: the tree of all would be too large."""
+    rng = np.random.default_rng(0)
+    findings = {f"f{i}": sorted(rng.choice(40, 12, replace=False).tolist()) for i in range(60)}
+    net, _ = diseases(40, findings, seed=2)
+    net = net.add("last", ["0", "1", "2"], ["f0", "d1"], rng.dirichlet(np.ones(3), (2, 2)))
+    with net.compile("cpu") as tree:
+        assert not tree.whole
+        for seen in ({}, {"f0": "yes", "f1": "no"}):
+            drawn = tree.sample(4000, seen, seed=1)
+            for v in ("d1", "d5", "f2", "f3", "last"):
+                expected = np.asarray(tree.posterior(v, seen))
+                share = np.array([np.mean(np.asarray(drawn[v]) == s) for s in net.states(v)])
+                assert np.abs(share - expected).max() < 5 * 0.5 / np.sqrt(4000), (v, seen)
+            assert all({str(s) for s in drawn[v]} == {s} for v, s in seen.items())
