@@ -199,3 +199,34 @@ def test_samples_of_what_would_not_fit() -> None:
                 share = np.array([np.mean(np.asarray(drawn[v]) == s) for s in net.states(v)])
                 assert np.abs(share - expected).max() < 5 * 0.5 / np.sqrt(4000), (v, seen)
             assert all({str(s) for s in drawn[v]} == {s} for v, s in seen.items())
+
+
+@pytest.mark.parametrize("strongest", ["first", "last"])
+def test_sensitivities_of_strengths(strongest: str) -> None:
+    """Against differences of the posterior."""
+    rng = np.random.default_rng(7)
+    step = 1 if strongest == "last" else -1
+    effects = {p: np.vstack([[1, 0, 0], rng.dirichlet(np.ones(3), 1)])[:, ::step] for p in "abc"}
+    cpts: dict[str, Any] = {p: rng.dirichlet(np.ones(2)) for p in "abc"}
+    cpts["e"] = NoisyMax(effects, rng.dirichlet([9, 2, 1])[::step], strongest=strongest)
+    cpts["f"] = rng.dirichlet(np.ones(2), 3)
+    states = {**{p: ["0", "1"] for p in "abc"}, "e": ["u", "v", "w"], "f": ["0", "1"]}
+    net = BayesianNetwork(states, {"e": [*"abc"], "f": ["e"]}, cpts)
+
+    def posterior(rows: np.ndarray) -> float:
+        other = NoisyMax(dict(zip("abc", rows[:-1].reshape(3, 2, 3), strict=True)), rows[-1], strongest=strongest)
+        with net.replace(cpt={"e": other}).compile("reference") as tree:
+            return float(tree.posterior("a", {"f": "1"})["1"])
+
+    with net.compile("reference") as tree:
+        slopes = tree.sensitivity(("a", "1"), {"f": "1"}).strengths("e")
+        rows, h = net.noisy["e"].rows, 1e-6
+        for i, row in enumerate(rows):
+            for s in range(3) if row.min() > 0 else ():
+                moved = [np.array(rows) for _ in range(2)]
+                for sign, table in zip((1, -1), moved, strict=True):
+                    table[i] *= (1 - row[s] - sign * h) / (1 - row[s])
+                    table[i, s] = row[s] + sign * h
+                assert abs((posterior(moved[0]) - posterior(moved[1])) / (2 * h) - slopes[i, s]) < 1e-8
+        with pytest.raises(jtgpu.ArgumentError, match="'f' has no strengths"):
+            tree.sensitivity(("a", "1")).strengths("f")
