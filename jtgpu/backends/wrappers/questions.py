@@ -275,7 +275,7 @@ class QuestionBackend(Backend):
     ) -> Iterator[tuple[Sequence[int] | None, T]]:
         """The answer to a question, or to several about some of its targets if it is too large."""
         # ask: By targets, and `search` as of `plan_of`
-        # plan: Raises `TableTooLarge` for a part that cannot be asked: no part is, before all are known to fit
+        # plan: Raises `TableTooLarge` for a part that is too large; no part is computed before all are known to fit
         try:
             whole = ask(targets, None)
         except TableTooLarge as error:

@@ -217,7 +217,7 @@ class Sensitivity(Result, ByVariable["NDArray[np.float64]"]):
         return self._shaped(joint - self.probability * evidence, variable)
 
     def strengths(self, variable: str | int) -> NDArray[np.float64]:
-        """d P(target | evidence) / d theta for the strengths of a noisy node, in the shape of its ``net.noisy[v].rows``.
+        """d P(target | evidence) / d theta for the strengths of a noisy node, as ``net.noisy[v].rows``.
 
         The rest of a row keeps its proportions.
 
