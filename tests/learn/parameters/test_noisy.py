@@ -127,6 +127,7 @@ def test_arguments_about_noisy_nodes() -> None:
         held.credible("e")
 
 
+@pytest.mark.slow
 def test_rows_have_trees_of_their_own() -> None:
     """Where that of the whole network does not fit: complete rows, in which the families are apart."""
     rng = np.random.default_rng(0)
