@@ -21,6 +21,7 @@ from ..inference.queries.posteriors import as_list
 from ..inference.results.marginals import distinct_names, joint_names
 from ..inference.sets import Scope, scopes_of
 from ..model.discrete import DiscreteModel
+from ..model.noisy import is_noisy
 from ..options.tables import TableOptions
 from ..util.cells import na_words
 
@@ -187,7 +188,8 @@ def model_fingerprint(model: DiscreteModel) -> str:
         digest.update(repr((name, model.states(v))).encode("utf-8", "surrogatepass"))
     for factor in model.factors:
         digest.update(repr(factor.scope).encode())
-        digest.update(np.ascontiguousarray(factor.table).tobytes())
+        table = factor.table.rows if is_noisy(factor.table) else factor.table
+        digest.update(np.ascontiguousarray(table).tobytes())
     return digest.hexdigest()
 
 

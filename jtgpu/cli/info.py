@@ -29,6 +29,7 @@ from ..model.markov import MarkovNetwork
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
+from ..model.noisy import is_noisy
 from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, check_bound, order_graph
 from ..util.loops import extension
 from ..util.system import cache_folder, cores, cpu_name, free_memory
@@ -138,7 +139,8 @@ MAX_LISTED = 12  # names in the table; --json lists all of them
 
 def facts(net: DiscreteModel) -> dict[str, Any]:
     """Properties of a model as numbers, strings, lists and dicts."""
-    tables = tables_of(net)
+    noisy = net.noisy if isinstance(net, BayesianNetwork) else {}
+    tables = [(scope, table.rows if is_noisy(table) else table) for scope, table in tables_of(net)]
     sizes = [table.size for _, table in tables]
     widest = int(np.argmax(sizes)) if sizes else -1
     cards = net.cardinality
@@ -169,7 +171,10 @@ def facts(net: DiscreteModel) -> dict[str, Any]:
     report, about = parts.net.row_report, parts.net.attributes
     properties |= {
         "arcs": parts.net.n_arcs, "most_parents": max(n_parents, default=0), "roots": n_parents.count(0),
-        "parameters": sum(cpt.size // cpt.shape[-1] * (cpt.shape[-1] - 1) for cpt in parts.cpts().values()),
+        "parameters": net.n_parameters if isinstance(net, BayesianNetwork) else
+                      sum(cpt.size // cpt.shape[-1] * (cpt.shape[-1] - 1) for cpt in parts.cpts().values()),
+        "noisy": {v: {"parents": len(n.effects), "strengths": n.rows.size, "expanded": n.size}
+                  for v, n in noisy.items()},
         "rows": str(report) if report is not None else "", "row_repairs": _repairs(report),
         "attributes": _attributes(about), "notes": list(about.get("read", {}).get("notes", ())),
         "left_out": list(about.get("read", {}).get("skipped", ())),
@@ -297,9 +302,14 @@ def _rows(file: str, about: dict[str, Any], comments: Comments) -> Iterator[tupl
         most = counted(about["most_parents"], "parent")
         yield "arcs", f"{about['arcs']:,}; {counted(about['roots'], 'root')}, at most {most}"
         yield "parameters", f"{about['parameters']:,}"
+    nodes = [f"{v}, {n['strengths']:,} strengths for {_power(n['expanded'])} entries"
+             for v, n in sorted(about.get("noisy", {}).items(), key=lambda item: -item[1]["expanded"])]  # fmt: skip
+    for i, node in enumerate(_listed(nodes)):
+        yield "" if i else "noisy nodes", node
+    widest = ", ".join(_listed(about["largest_table_variables"]))
     yield from [
         ("table entries", f"{about['entries']:,}, {about['nonzero_entries']:,} of them nonzero"),
-        ("largest table", f"{about['largest_table']:,} entries ({', '.join(about['largest_table_variables'])})"),
+        ("largest table", f"{about['largest_table']:,} entries ({widest})"),
         ("memory", format_bytes(about["bytes"])),
     ]
     if about["whole_tree"]:
@@ -326,6 +336,11 @@ def _rows(file: str, about: dict[str, Any], comments: Comments) -> Iterator[tupl
         yield "comments", f"{comments.n:,}"
         for line in _listed(list(dict.fromkeys([*comments.head, *comments.legal]))):
             yield "", line
+
+
+def _power(n: int) -> str:
+    bits = n.bit_length()
+    return f"{n:,}" if bits <= 40 else f"2^{bits - 1}" if n == 1 << (bits - 1) else f"more than 2^{bits - 1}"
 
 
 def _states(about: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from ..errors import ParseError, near, shown
 from ..model.cpts import ROW_TOLERANCE, normalize_rows
 from ..model.network import BayesianNetwork
-from ..model.noisy import NoisyMax, noisy_attributes, noisy_max
+from ..model.noisy import NoisyMax, is_noisy, noisy_attributes, noisy_max
 from ..util.arrays import Floats, Ints
 from .draft import Draft, FamilyDraft, unreadable
 from .number_cursor import strings
@@ -194,7 +194,7 @@ def noisy_numbers(net: Any, v: str) -> tuple[list[float], list[int]] | None:
     ):
         return fallback
     if noisy is not None:
-        same = np.array_equal(rows_of(columns, orders), np.concatenate([*noisy.effects, noisy.leak_row[None]]))
+        same = np.array_equal(rows_of(columns, orders), noisy.rows)
     else:
         table, _ = normalize_rows({v: noisy_max(cards, n_states, orders, columns)})
         same = np.array_equal(table[v], net.cpt(v))
@@ -212,27 +212,26 @@ def rows_of(columns: Floats, orders: Sequence[Sequence[int]]) -> Floats:
 
 
 def turned(
-    net: BayesianNetwork, names: AbstractSet[str], about: Mapping[str, Mapping[str, Any]]
-) -> BayesianNetwork:
-    """A network in which some variables have their states in reverse."""
+    states: Mapping[str, Sequence[str]], parents: Mapping[str, Sequence[str]], tables: Mapping[str, Any],
+    about: Mapping[str, Mapping[str, Any]], names: AbstractSet[str],
+) -> dict[str, Any]:  # fmt: skip
+    """The parts of a network in which some variables have their states in reverse."""
     # about: Attributes of the potentials
-    tables: dict[str, Any] = {}
-    for v in net:
-        scope, noisy = (*net.parents(v), v), net.noisy.get(v)
-        if noisy is None:
-            table = np.asarray(net.cpt(v))
-            tables[v] = np.flip(table, tuple(i for i, u in enumerate(scope) if u in names))
+    made = {}
+    for v, table in tables.items():
+        if is_noisy(table):
+            effects = zip(parents[v], table.effects, strict=True)
+            made[v] = table.like([r[::-1] if p in names else r for p, r in effects], turned=v in names)
+        elif not names.isdisjoint((*parents[v], v)):
+            made[v] = np.flip(table, tuple(i for i, u in enumerate((*parents[v], v)) if u in names))
         else:
-            effects = zip(net.parents(v), noisy.effects, strict=True)
-            tables[v] = noisy.like([r[::-1] if p in names else r for p, r in effects], turned=v in names)
-    kept = {v: {k: x for k, x in own.items() if k == "property" or names.isdisjoint((v, *net.parents(v)))}
+            made[v] = table
+    kept = {v: {k: x for k, x in own.items() if k == "property" or names.isdisjoint((v, *parents[v]))}
         for v, own in about.items()}  # fmt: skip
-    states = {v: net.states(v)[:: -1 if v in names else 1] for v in net}
-    return BayesianNetwork(
-        states, {v: net.parents(v) for v in net}, tables, name=net.name,
-        attributes={**net.attributes, "potential": {v: own for v, own in kept.items() if own}},
-        row_report=net.row_report,
-    )  # fmt: skip
+    return {
+        "states": {v: own[:: -1 if v in names else 1] for v, own in states.items()}, "parents": parents, "cpts": made,
+        "potential": {v: own for v, own in kept.items() if own},
+    }  # fmt: skip
 
 
 def turned_for_file(net: Any) -> Any:
@@ -242,14 +241,21 @@ def turned_for_file(net: Any) -> Any:
         return net
     about = net.attributes.get("potential", {})
     marked = {v: {**about.get(v, {}), "property": (*strings(about.get(v, {})), TURNED)} for v in names}
-    return turned(net, names, {**about, **marked})
+    tables = {v: net.noisy[v] if v in net.noisy else np.asarray(net.cpt(v)) for v in net}
+    parents = {v: net.parents(v) for v in net}
+    made = turned({v: net.states(v) for v in net}, parents, tables, {**about, **marked}, names)
+    attributes = {**net.attributes, "potential": made.pop("potential")}
+    return BayesianNetwork(**made, name=net.name, attributes=attributes, row_report=net.row_report)
 
 
-def turned_back(net: BayesianNetwork) -> BayesianNetwork:
-    """The inverse of `turned_for_file`."""
-    about = net.attributes.get("potential", {})
-    names = {v for v in net.noisy if TURNED in strings(about.get(v, {}))}
-    if not names:
-        return net
+def turned_back(draft: Draft, parents: Mapping[str, Sequence[str]], tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of the network that was given to `turned_for_file`; attributes go to the draft."""
+    about = draft.attributes["potential"]
+    names = {v for v, table in tables.items() if is_noisy(table) and TURNED in strings(about.get(v, {}))}
     left = {v: tuple(x for x in strings(about[v]) if x != TURNED) for v in names}
-    return turned(net, names, {**about, **{v: {"property": own} if own else {} for v, own in left.items()}})
+    about |= {v: {"property": own} if own else {} for v, own in left.items()}
+    if not names:
+        return {"states": draft.states, "parents": parents, "cpts": tables}
+    made = turned(draft.states, parents, tables, about, names)
+    draft.attributes["potential"] = made.pop("potential")
+    return made

@@ -20,6 +20,7 @@ from ..model.markov import MarkovNetwork
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
+from ..model.noisy import is_noisy
 from .number_cursor import identifiers, parts_of, tables_of, whole_numbers
 from .registry import Format, dumps_dynamic, dumps_mixed
 
@@ -102,7 +103,9 @@ def _structure(wanted: DiscreteModel, written: DiscreteModel) -> Iterator[str]:
     if [scope for scope, _ in ours] != [scope for scope, _ in theirs]:
         yield "the order of the tables or of their variables"
         return
-    gaps = (float(np.abs(a - b).max(initial=0.0)) for (_, a), (_, b) in zip(ours, theirs, strict=True))
+    both = ((a, b) for (_, a), (_, b) in zip(ours, theirs, strict=True))
+    pairs = ((a.rows, b.rows) if is_noisy(a) and is_noisy(b) else (a, b) for a, b in both)
+    gaps = (float(np.abs(a - b).max(initial=0.0)) for a, b in pairs)
     worst = max(gaps, default=0.0)
     if worst:
         yield f"the last digits of the numbers: they differ by up to {worst:.2g}"
@@ -164,7 +167,8 @@ def _like(model: DiscreteModel, new: Mapping[str, str], attributes: Mapping[str,
         return MarkovNetwork(states, [(scope, table) for scope, table in model.factors], name=model.name)
     parts = parts_of(model)
     parents = {new[v]: [new[p] for p in parts.net.parents(v)] for v in (*model.variables, *parts.utilities)}
-    cpts = {new[v]: cpt for v, cpt in parts.cpts().items()}
+    noisy = getattr(parts.net, "noisy", {})
+    cpts: dict[str, Any] = {new[v]: cpt for v, cpt in (parts.cpts(apart=noisy) | noisy).items()}
     more: dict[str, Any] = {"name": model.name, "attributes": attributes, "row_report": parts.net.row_report}
     if parts.decisions or parts.utilities:
         more["decisions"] = [new[v] for v in parts.decisions]

@@ -104,12 +104,13 @@ def finish(draft: Draft, zero_rows: ZeroRows = "error", decisions: Decisions = "
             family.numbers = None  # releases the numbers that normalisation has copied
         for table in draft.tables.values():
             _freeze(table)
+        noisy = {v: family.noisy for v, family in draft.families.items() if family.noisy is not None}
+        parts = turned_back(draft, draft.parents(), {**draft.tables, **noisy})
         more: dict[str, Any] = {
             "name": draft.name, "attributes": _all_attributes(draft), "row_report": _all_in_one(reports),
         }  # fmt: skip
         if decisions == "chance" or not (draft.decisions or utilities):
-            noisy = {v: family.noisy for v, family in draft.families.items() if family.noisy is not None}
-            net = turned_back(BayesianNetwork(draft.states, draft.parents(), {**draft.tables, **noisy}, **more))
+            net = BayesianNetwork(**parts, **more)
             if draft.slices is not None:
                 return cast(BayesianNetwork, dynamic_network(draft, net))
             return cast(BayesianNetwork, mixed_network(draft, net)) if draft.is_mixed else net

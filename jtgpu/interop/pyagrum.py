@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_COMPARED = 64  # rows of a noisy table that are compared
-TOLERANCE = 1e-12  # of their probabilities
+TOLERANCE = 1e-10  # of their probabilities, relatively
 
 
 def module() -> Any:
@@ -105,6 +105,12 @@ def from_pyagrum(bn: Any, *, two_slices: bool = False) -> BayesianNetwork:
     return cast(BayesianNetwork, made)
 
 
+def _is_or(noisy: NoisyMax) -> bool:
+    """Whether pyAgrum has such nodes: of two states, the first ones without effect, and of fewer than 2^63 entries."""
+    has_none = not noisy.least and all(rows[0, 0] == 1 and rows[1, 1] > 0 for rows in noisy.effects if len(rows) == 2)
+    return set(noisy.shape) == {2} and len(noisy.shape) < 63 and has_none
+
+
 def _strengths(tensor: Any) -> NoisyMax | None:
     """The strengths of a noisy-OR or noisy-AND table, which pyAgrum computes and does not name; None for another."""
     # Only tables that are computed take less memory than their numbers. One state of the child has products of a number
@@ -119,6 +125,7 @@ def _strengths(tensor: Any) -> NoisyMax | None:
             at.chgVal(tensor.variable(i), s)
         return float(tensor.get(at))
 
+    fitting: list[tuple[float, int, NoisyMax]] = []  # where one state is all but certain, several forms may fit
     random = np.random.default_rng(0).integers(0, 2, (MOST_COMPARED, n))
     for least, rest in ((0, 0), (1, 0), (1, 1)):
         base = np.append(least, np.full(n, rest))
@@ -130,10 +137,14 @@ def _strengths(tensor: Any) -> NoisyMax | None:
         none = min(first * math.prod(max(r, 1.0) for r in ratios), 1.0)
         rows = np.stack([factors, 1 - factors], axis=-1)[..., :: 1 - 2 * least]
         made = NoisyMax([*rows], [none, 1 - none][:: 1 - 2 * least], strongest="first" if least else "last")
-        known = [entry(np.append(least, row)) for row in random]
-        if np.abs(made.at(np.insert(random, n, least, axis=1).astype(np.int32)) - known).max() <= TOLERANCE:
-            return made
-    return None
+        errors = []
+        for state in (least, 1 - least):
+            known = np.array([entry(np.append(state, row)) for row in random])
+            own = made.at(np.insert(random, n, state, axis=1).astype(np.int32))
+            errors.append(float((np.abs(own - known) / np.maximum(np.maximum(own, known), 1e-300)).max()))
+        if errors[0] <= TOLERANCE:
+            fitting.append((max(errors), least, made))
+    return min(fitting, key=lambda one: one[:2])[2] if fitting else None
 
 
 def _table(v: str, tensor: Any) -> tuple[list[str], Floats]:
@@ -180,8 +191,17 @@ def to_pyagrum(net: DiscreteModel | MixedNetwork, *, two_slices: bool = False) -
         labels = net.states(v)
         if len(set(labels)) < len(labels):
             raise FormatError(f"pyAgrum needs distinct state names: {v!r} has {list(labels)}")
-        bn.add(gum.LabelizedVariable(v, v, list(labels)))
+        noisy = net.noisy.get(v)
+        if noisy is None or not _is_or(noisy):
+            net.cpt(v)  # pyAgrum would end the process for one that is too large
+            bn.add(gum.LabelizedVariable(v, v, list(labels)))
+        else:
+            bn.addNoisyORNet(gum.LabelizedVariable(v, v, list(labels)), float(noisy.leak_row[1]))
     for v in net.variables:
+        if v in net.noisy and _is_or(net.noisy[v]):
+            for p, rows in zip(net.parents(v), net.noisy[v].effects, strict=True):
+                bn.addWeightedArc(p, v, float(rows[1, 1]))
+            continue
         for p in net.parents(v):
             bn.addArc(p, v)
         before = bn.cpt(v).names[1:]

@@ -671,7 +671,12 @@ class EditableModel(Editable, DescribedModel):
         more.states[name] = [*self._states[v], state]
         more.tables[name] = np.concatenate([self._cpts[v], np.zeros((*self._cpts[v].shape[:-1], 1))], axis=-1)
         for c in self._children[v]:
-            table, axis = self._cpts[c], self._parents[c].index(v)
+            table, axis, noisy = self._cpts[c], self._parents[c].index(v), self._noisy.get(self._variables[c])
+            if noisy is not None and is_noisy(table):
+                k = noisy.shape[-1]
+                rows = np.vstack([noisy.effects[axis], np.full(k, 1 / k)])
+                more.tables[self._variables[c]] = noisy.like([*noisy.effects[:axis], rows, *noisy.effects[axis + 1 :]])
+                continue
             shape = [*table.shape]
             shape[axis] = 1
             more.tables[self._variables[c]] = np.concatenate([table, np.full(shape, 1 / shape[-1])], axis=axis)

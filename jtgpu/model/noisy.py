@@ -84,6 +84,8 @@ class NoisyMax:
         Axes: the parents in order, then the child. It is computed when it is first read.
     shape : tuple of int
         Of the CPT.
+    rows : (n, k) ndarray of float64
+        The strengths: the effects of each state of each parent, one parent after the other, then of the leak.
     attributes : dict
         The numbers for XDSL and DSL files, which the network is written to as a noisy-MAX node, as long as the CPT is
         unchanged; empty if the last state is the strongest effect.
@@ -150,6 +152,11 @@ class NoisyMax:
         """Rows of parent after parent and of the leak, the strongest effect first."""
         ordered = (r[order] for r, order in zip(self.effects, self._orders, strict=True))
         return np.concatenate([*ordered, self.leak_row[None]])[:, :: self._step]
+
+    @property
+    def rows(self) -> NDArray[np.float64]:
+        """Effects of each state of each parent, one parent after the other, then of the leak."""
+        return np.concatenate([*self.effects, self.leak_row[None]])
 
     @property
     def size(self) -> int:

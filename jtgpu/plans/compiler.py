@@ -201,7 +201,9 @@ def plan_model(  # noqa: PLR0913 (the limits)
     if memory_limit is None:
         memory_limit = int(MEMORY_SHARE * free_memory())
     if lowering != "clique" and not several(together) and isinstance(order, str) and order in ordering.METHODS:
-        check_bound(model.cardinality.tolist(), neighbours, memory_limit, entries, by_search=order != "auto")
+        card = model.cardinality.tolist()
+        family = max((math.prod(card[v] for v in f.scope).bit_length() - 1 for f in model.factors), default=0)
+        check_bound(card, neighbours, memory_limit, entries, by_search=order != "auto", known=family)
     chosen, result = _choose_order(model, neighbours, order, **search)
     sets = [s for s in dict.fromkeys(sets_of(model, together)) if s] if weighed else []
     plan = build_plan(
@@ -220,7 +222,7 @@ def plan_model(  # noqa: PLR0913 (the limits)
 
 def check_bound(
     card: Sequence[int], neighbours: Sequence[Collection[int]], memory_limit: int, max_table: int, *,
-    by_search: bool = False,
+    by_search: bool = False, known: int = 0,
 ) -> list[int]:  # fmt: skip
     """Raise `TableTooLarge` before the search for an order if no order has tables within the limits, or none is likely;
     else return an order that may exceed them.
@@ -229,8 +231,10 @@ def check_bound(
     the entries of the largest clique, and one of its two tables at least the square root of them.
     """
     # by_search: Whether the order is to be searched for unless it is certain that there is none; none is returned
+    # known: Bits of a clique of the graph, such as a noisy child and its parents, for which a bound need not be sought
     limit = min(max_table, int(min(max(memory_limit, 0), 2**62)) // 8)
-    bits, how = least_clique_bits(card, neighbours, 2 * limit.bit_length()) // 2, "every elimination order"
+    enough, how = 2 * limit.bit_length(), "every elimination order"
+    bits = (known if known >= enough else least_clique_bits(card, neighbours, enough)) // 2
     more, order = "", list[int]()
     if not bits and not by_search:
         order, clique = fast_order(card, neighbours, limit.bit_length() + HOPELESS)

@@ -272,6 +272,34 @@ class Reducer:
                 possible.view(np.uint8),
             )  # fmt: skip
 
+    def ancestral(self, state: NDArray[np.int32], more: Iterable[Sequence[int]]) -> list[int]:
+        """Variables that findings, and weights of some scopes, depend on, these included."""
+        wanted = state >= 0
+        wanted[[v for scope in more for v in scope]] = True
+        return np.flatnonzero(self._relevant(wanted)).tolist()
+
+    def forward(self, states: NDArray[np.int32], uniforms: NDArray[np.float64]) -> None:
+        """Draw the variables of which no state is known, -1, given their parents; (n, V) both."""
+        # Each of them is the head of a density, and so are all its descendants.
+        parents = self.noisy.nodes if self.noisy is not None else {}
+        waiting = np.flatnonzero((states < 0).any(axis=0)).tolist()
+        factor = {int(v): f for f, v in enumerate(self._head.tolist()) if v >= 0}
+        while waiting:
+            v = waiting.pop(0)
+            above = parents[v][0] if v in parents else [u for u in self.scopes[factor[v]] if u != v]
+            if (states[:, above] < 0).any():
+                waiting.append(v)
+                continue
+            if v in parents:
+                every = [np.full(len(states), s) for s in range(int(self.cards[v]))]
+                rows = np.stack([parents[v][1].at(np.column_stack([states[:, above], s])) for s in every], axis=1)
+            else:
+                scope = self.scopes[factor[v]]
+                rows = np.moveaxis(self.factors[factor[v]], scope.index(v), -1)[tuple(states[:, u] for u in above)]
+                rows = np.broadcast_to(rows, (len(states), rows.shape[-1]))
+            ends = np.cumsum(rows, axis=1)
+            states[:, v] = (uniforms[:, v, None] * ends[:, -1:] >= ends[:, :-1]).sum(axis=1)
+
     def _relevant(self, wanted: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Some variables, those that are always relevant, and their ancestors."""
         relevant = wanted | self._always

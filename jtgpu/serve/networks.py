@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import numpy as np
+
 from ..cases.query import model_fingerprint
 from ..decisions.tree import DecisionTree
 from ..errors import ArgumentError, EvidenceError, TableTooLarge, closest
@@ -145,18 +147,28 @@ def _slices(net: AnyNetwork) -> dict[str, Any]:
 
 def cpt(tree: AnyTree, variable: str | int) -> dict[str, Any]:
     """The CPT of a variable; the last axis, its own states, varies fastest. Of a decision, the best policy."""
+    # Of a noisy node its strengths: rows for the states of the parents, then that of the leak; a table if it is small
     # raises EvidenceError: If the model is a Markov network, which has no CPTs.
     net = tree.under().model if isinstance(tree, DecisionTree) else network_of(tree)
     if not isinstance(net, (BayesianNetwork, MixedNetwork, DynamicNetwork, MixedDynamicNetwork)):
         raise EvidenceError("a Markov network has factors and no CPTs")
-    table: Any = net.cpt(variable)
-    names = table.variables
+    v = net.variables[net.index(variable)]
+    noisy = net.noisy.get(v) if isinstance(net, BayesianNetwork) else None
+    if noisy is not None:
+        names = [*net.parents(v), v]
+        states, shape, more = [[*net.states(u)] for u in names], noisy.shape, {"strengths": noisy.rows.tolist()}
+        numbers = np.asarray(noisy) if noisy.size <= MOST_EXPANDED else np.zeros(0)
+    else:
+        table: Any = net.cpt(v)
+        names = [*table.variables]
+        states, shape, more, numbers = [[*table.states(u)] for u in names], table.shape, {}, table
     return {
-        "variable": net.variables[net.index(variable)], "parents": [*names[:-1]],
-        "states": [[*table.states(name)] for name in names], "shape": [*table.shape],
-        "probabilities": table.ravel().tolist(),
+        "variable": v, "parents": names[:-1], "states": states, "shape": [*shape],
+        "probabilities": numbers.ravel().tolist(), **more,
     }
 
+
+MOST_EXPANDED = 1 << 12  # entries of a noisy node's table that is shown next to its strengths
 
 # Suffixes of kinds of networks that few formats have nodes for.
 _WRITTEN = {

@@ -182,3 +182,21 @@ def test_gpus_are_read_from_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("words", [[], ["nets/asia.net", "--system"]])
 def test_info_takes_a_file_or_the_system(words: list[str]) -> None:
     assert CliRunner().invoke(app, ["info", *words]).exit_code == 2
+
+
+def test_noisy_nodes_have_strengths(tmp_path: Path) -> None:
+    """A table of 2^41 entries is not made."""
+    names = [f"d{i}" for i in range(40)]
+    cpts: dict[str, Any] = {v: [0.9, 0.1] for v in names}
+    net = BayesianNetwork(
+        {v: ["no", "yes"] for v in [*names, "f", "g"]}, {"f": names, "g": names[:2]},
+        {**cpts, "f": jtgpu.NoisyOr(dict.fromkeys(names, 0.5)), "g": jtgpu.NoisyOr(dict.fromkeys(names[:2], 0.5))},
+    )  # fmt: skip
+    write(net, tmp_path / "a.xdsl")
+    about = json.loads(run(str(tmp_path / "a.xdsl"), "--json").stdout)
+    assert about["noisy"]["f"] == {"parents": 40, "strengths": 162, "expanded": 1 << 41}
+    assert about["entries"] == 80 + 162 + 8
+    assert about["parameters"] == net.n_parameters == 40 + 81 + 4
+    text = run(str(tmp_path / "a.xdsl")).stdout
+    assert "noisy nodes    f, 162 strengths for 2^41 entries\n" in text
+    assert "g, 10 strengths for 8 entries" in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jtgpu import BayesianNetwork, from_pgmpy, from_pyagrum
+from jtgpu import BayesianNetwork, TableTooLarge, from_pgmpy, from_pyagrum, to_pyagrum
 
 
 def test_pgmpy() -> None:
@@ -46,3 +46,8 @@ def test_pyagrum() -> None:
             assert order == sorted(order)
             assert abs(net.noisy[v].at(own)[0] - bn.cpt(v).get(at)) < 1e-12
     assert from_pyagrum(gum.fastBN("a->b<-c")).noisy == {}
+    back = from_pyagrum(to_pyagrum(net.remove("and")))
+    for v in ("or", "net"):
+        assert np.abs(back.noisy[v].rows - net.noisy[v].rows).max() < 1e-12
+    with pytest.raises(TableTooLarge):  # in pyAgrum, an absent parent of a noisy-AND has an effect, too
+        to_pyagrum(net)

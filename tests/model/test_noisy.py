@@ -24,6 +24,8 @@ from jtgpu import (
     NoisyOr,
     TableTooLarge,
 )
+from jtgpu.formats import FORMATS
+from jtgpu.formats.conversion import carry
 from jtgpu.formats.dsl import dumps as dsl
 from jtgpu.formats.dsl import parse as parse_dsl
 from jtgpu.formats.xdsl import dumps as xdsl
@@ -203,6 +205,9 @@ def test_files_keep_strengths_of_any_number_of_causes(suffix: str) -> None:
     assert again.attributes["potential"] == {}
     turned = net.replace(cpt={"f": NoisyOr(dict.fromkeys(names, 0.5), present="no")})
     assert parse(dumps(turned)) == turned
+    other = carry(net, next(f for f in FORMATS if f.name == {"xdsl": "DSL", "dsl": "XDSL"}[suffix]))
+    assert WAYS[{"xdsl": "dsl", "dsl": "xdsl"}[suffix]][1](other.text) == net
+    assert other.losses == ()
 
 
 def test_changes_keep_strengths() -> None:
@@ -234,6 +239,7 @@ def test_changes_keep_strengths() -> None:
     )  # fmt: skip
     assert large.remove("d3").noisy["f"].leak_row[1] == pytest.approx(1 - 0.9 * 0.975)
     assert large.replace(parents={"f": names[::-1]}).parents("f")[0] == "d99"
+    assert large.add_state("d3", "perhaps").noisy["f"].effects[3][2].tolist() == [0.5, 0.5]
     left = large.prune("f", dict.fromkeys(names[1:], "yes"))
     assert left.cpt("f")[0, 0] == pytest.approx(0.9 * 0.75**99)
 

@@ -216,3 +216,23 @@ def test_large_answers_are_compressed(client: Client) -> None:
     assert large.headers["content-encoding"] == "gzip"
     assert "content-encoding" not in plain.headers
     assert json.loads(large.text) == json.loads(plain.text)
+
+
+def test_strengths_in_place_of_a_table() -> None:
+    names = [f"d{i}" for i in range(40)]
+    links = {v: i / 64 for i, v in enumerate(names)}
+    net = jtgpu.BayesianNetwork(
+        {v: ["no", "yes"] for v in [*names, "f", "g"]}, {"f": names, "g": names[:2]},
+        {**{v: [0.5, 0.5] for v in names}, "f": jtgpu.NoisyOr(links, 0.25), "g": jtgpu.NoisyOr({"d1": 0, "d0": 1})},
+    )  # fmt: skip
+    with net.compile("cpu") as tree:
+        app = App({"n": tree})
+        client = Client(app)
+        large, small = (client.get(f"/v1/networks/n/cpt/{v}").json() for v in "fg")
+        app.close()
+    assert large["probabilities"] == []
+    assert large["strengths"] == net.noisy["f"].rows.tolist()
+    assert large["strengths"][-1] == [0.75, 0.25]
+    assert large["shape"] == [2] * 41
+    assert np.reshape(small["probabilities"], small["shape"]).tolist() == net.cpt("g").tolist()
+    assert small["strengths"] == [[1, 0], [0, 1], [1, 0], [1, 0], [1, 0]]

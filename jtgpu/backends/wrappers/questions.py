@@ -277,7 +277,7 @@ class QuestionBackend(Backend):
     ) -> Iterator[tuple[Sequence[int] | None, T]]:
         """The answer to a question, or to several about some of its targets if it is too large."""
         # ask: By targets, and `search` as of `plan_of`
-        # plan: Raises `TableTooLarge` for a part that cannot be asked: no part is, before all are known to fit
+        # plan: Raises `TableTooLarge` for a part that is too large; no part is computed before all are known to fit
         try:
             whole = ask(targets, None)
         except TableTooLarge as error:
@@ -455,6 +455,17 @@ class QuestionBackend(Backend):
                 logs += np.log(noisy.at(states[:, [*parents, child]]))
         return logs
 
+    def first_drawn(self, evidence: Evidence) -> list[int] | None:
+        """Variables of a sample that the findings depend on, if the others, among them noisy ones, are drawn after."""
+        if self._reducer.noisy is None:
+            return None
+        n, sets = self._plan.n_variables, self._plan.sets
+        return self._reducer.ancestral(evidence.state, [(v,) if v < n else sets[v - n] for v in evidence.likelihood])
+
+    def draw_rest(self, states: NDArray[np.int32], uniforms: NDArray[np.float64]) -> None:
+        """Draw what is left of a sample, -1, from the model's CPTs."""
+        self._reducer.forward(states, uniforms)
+
     def reload(self, factors: Factors) -> None:
         self._reducer = self._reducer_of(factors)
         self._questions.clear()
@@ -583,9 +594,11 @@ class QuestionSweep:
         self._questions, self._maximal, self._make = questions, maximal, make
         self._sweeps: LRU[int, tuple[Reduction, Sweep, Plan]] = LRU(16)
 
-    def _sweep(self, evidence: Evidence) -> tuple[Reduction, Sweep | Search | None, Evidence, float]:
+    def _sweep(
+        self, evidence: Evidence, targets: Sequence[int] | None = None
+    ) -> tuple[Reduction, Sweep | Search | None, Evidence, float]:
         """The reduction of a case, a sweep or search of it, the evidence about it, and ln of all that is certain."""
-        left = self._questions.reduce(evidence, expand=self._maximal)
+        left = self._questions.reduce(evidence, targets, expand=self._maximal)
 
         def make() -> tuple[Reduction, Sweep, Plan]:  # the value holds the reduction, so no other one has this id
             plan = self._questions.plan_of(left)
@@ -626,7 +639,23 @@ class QuestionSweep:
         return Best(rows, logs)
 
     def draw(self, evidence: Evidence, n: int, uniforms: Uniforms) -> NDArray[np.int32]:
-        left, sweep, case, _ = self._sweep(evidence)
+        made: list[NDArray[np.float64]] = []
+
+        def kept(m: int) -> NDArray[np.float64]:
+            made.append(uniforms(m))
+            return made[-1]
+
+        first = self._questions.first_drawn(evidence)
+        states = self._drawn(evidence, n, uniforms if first is None else kept, first)
+        if first is not None:
+            self._questions.draw_rest(states, np.concatenate(made) if made else uniforms(n))
+        return states
+
+    def _drawn(
+        self, evidence: Evidence, n: int, uniforms: Uniforms, first: Sequence[int] | None
+    ) -> NDArray[np.int32]:
+        """Draw some variables, or all."""
+        left, sweep, case, _ = self._sweep(evidence, first)
         if sweep is None:
             return np.tile(left.model_state, (n, 1))
         if isinstance(sweep, Search):

@@ -216,6 +216,37 @@ class Sensitivity(Result, ByVariable["NDArray[np.float64]"]):
         joint, evidence = self._partial
         return self._shaped(joint - self.probability * evidence, variable)
 
+    def strengths(self, variable: str | int) -> NDArray[np.float64]:
+        """d P(target | evidence) / d theta for the strengths of a noisy node, as ``net.noisy[v].rows``.
+
+        The rest of a row keeps its proportions.
+
+        Raises
+        ------
+        ArgumentError
+            If the variable is no noisy node.
+        """
+        name = self._model.variables[self._model.index(variable)]
+        if name not in self._model.noisy:
+            raise ArgumentError(f"{name!r} has no strengths: its CPT was given as a table")
+        noisy, partial = self._model.noisy[name], self.partial(variable)
+        step, n = -1 if noisy.least else 1, partial.ndim - 1
+        slopes, k = partial[..., ::step], noisy.shape[-1]
+        weaker = [w.reshape([*(len(w) if q == p else 1 for q in range(n)), k]) for p, w in enumerate(noisy.weaker)]
+        rows = []
+        for p, effects in enumerate(noisy.ascending):
+            others = math.prod((w for q, w in enumerate(weaker) if q != p), start=np.ones(()))
+            axes = tuple(q for q in range(n) if q != p)
+            up, down = (slopes * others).sum(axis=axes), (slopes[..., 1:] * others[..., :-1]).sum(axis=axes)
+            terms = np.reshape(up, effects.shape)
+            terms[:, :-1] -= np.reshape(down, (len(effects), k - 1))
+            own = np.cumsum(terms[:, ::-1], axis=1)[:, ::-1]  # a more probable effect s makes all of s and above so
+            whole = (effects * own).sum(axis=1, keepdims=True) - effects * own
+            rest = 1 - effects
+            others_alike = (own.sum(axis=1, keepdims=True) - own) / max(k - 1, 1)  # a row without any other entry
+            rows.append((own - np.where(rest > 0, whole / np.where(rest > 0, rest, 1.0), others_alike))[:, ::step])
+        return np.concatenate(rows)
+
     def log(self, variable: str | int) -> NDArray[np.float64]:
         """d ln P(target | evidence) / d theta, where the rest of the row keeps its proportions.
 

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ...backends.make import make
 from ...backends.table import Table
+from ...backends.wrappers.questions import Limits
 from ...columns.likelihoods import FIRST
-from ...errors import ImpossibleEvidence
+from ...errors import ImpossibleEvidence, TableTooLarge
 from ...inference.queries.counts import counting_backend
+from ...plans.compiler import MAX_TABLE, MEMORY_SHARE, unplanned
 from ...util import late_imports
 from ...util.arguments import choice
 from ...util.arrays import Bools, Floats, Ints
+from ...util.system import free_memory
 from .coded_cases import Block, CodedCases
 from .families import available_counts, family_scopes, network_of
 
@@ -66,16 +70,25 @@ class Expectation:
     # order: See `jtgpu.BayesianNetwork.plan`
     # devices: "all" or sequence of int: GPUs, of ``"gpu"``
     # cluster: Where passes over all rows run
+    # by_rows: Whether each row has a tree of its own, if that of the whole network does not fit
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self, cases: CodedCases, tables: Tables, backend: str = "auto", order: Order = "auto",
-        threads: int | None = None, devices: Any = None, cluster: Any = None,
+        threads: int | None = None, devices: Any = None, cluster: Any = None, *, by_rows: bool = False,
     ):  # fmt: skip
         name = choice("backend", backend, BACKENDS)
         self._cases, self._tables, self._cluster = cases, tables, cluster
-        self._plan = network_of(cases.model, tables).plan(order).whole
         self._name = "cpu" if name == "auto" else name
-        self._backend = counting_backend(self._name, self._plan, tables, threads, devices)
+        network = network_of(cases.model, tables)
+        try:
+            self._plan = network.plan(order).whole
+            self._backend = counting_backend(self._name, self._plan, tables, threads, devices)
+        except TableTooLarge:
+            if not by_rows or name == "gpu" or cluster is not None:
+                raise
+            self._plan = unplanned(network)
+            limits = Limits(int(MEMORY_SHARE * free_memory()), MAX_TABLE, network.variables)
+            self._backend = make(self._name, self._plan, tables, limits=limits)
         self._held: list[list[list[Table[CountSums]]]] | None = None  # of each block and part; see `_hold`
         self._none_impossible: dict[int, Bools] = {}
         self._remote: Any = None

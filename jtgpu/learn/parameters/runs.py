@@ -104,7 +104,9 @@ def fit_rows(setup: Setup, cases: CodedCases, run: FitRun, *, available: bool) -
     cases.merge_equal_rows()
     first = setup.start_tables(partial(available_counts, cases), run.em.seed, 0)
     at = run.compute
-    engine = Expectation(cases, first, run.backend, run.em.order, at.threads, at.devices, at.cluster)
+    engine = Expectation(
+        cases, first, run.backend, run.em.order, at.threads, at.devices, at.cluster, by_rows=bool(setup.strengths)
+    )
     with closing(engine):
         state, more = best_of_starts(setup, engine, run, lambda: fingerprints(setup, cases.digest()))
         if run.em.standard_errors:

@@ -19,12 +19,36 @@ export class CptViewer {
     if (!this.dialog.open) this.dialog.showModal();
     let body;
     try {
-      body = this.table(v, await api.cpt(network.id, network.names[v]), entry);
+      const reply = await api.cpt(network.id, network.names[v]);
+      body = reply.strengths && !(entry && reply.probabilities.length) ? this.strengths(v, reply) : this.table(v, reply, entry);
     } catch (error) {
       body = el("p", { class: "message" }, error.message);
     }
     this.dialog.children[1]?.replaceWith(body);
     this.dialog.querySelector(".highlight")?.scrollIntoView({ block: "center", inline: "center" });
+  }
+
+  strengths(v, reply) {
+    const { network } = this.store;
+    const causes = reply.parents.map((name) => network.number.get(name)).flatMap((p) => network.stateTexts[p].map((state) => [network.texts[p], state]));
+    const rows = [...causes, ["leak", ""]].slice(-MOST_LINES);
+    const values = reply.strengths.slice(-MOST_LINES);
+    const heads = ["cause", "its state", ...network.stateTexts[v]].map((text, i) => el("th", { scope: "col", class: i > 1 ? "figure" : null }, el("bdi", {}, text)));
+    const lines = rows.map((row, i) => el("tr", {}, ...row.map((text) => el("th", { scope: "row" }, el("bdi", {}, text))), ...values[i].map((p) => {
+      const cell = el("td", { class: "figure heat" }, significant(p));
+      cell.style.setProperty("--heat", `${Math.round(60 * p)}%`);
+      return cell;
+    })));
+    const size = reply.shape.reduce((n, card) => n * card, 1);
+    const whole = reply.probabilities.length ? button("Table", () => body.replaceWith(this.table(v, reply, null))) : null;
+    const body = el(
+      "div",
+      { class: "scroll" },
+      el("p", { class: "muted" }, `Strengths, in place of a table of ${size.toLocaleString("en")} entries: the child takes the strongest of its causes' effects`),
+      el("table", { class: "panel-table" }, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...lines)),
+      whole,
+    );
+    return body;
   }
 
   table(v, { parents, shape, probabilities }, entry) {

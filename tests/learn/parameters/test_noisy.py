@@ -125,3 +125,25 @@ def test_arguments_about_noisy_nodes() -> None:
             fit(net, table, **options)
     with pytest.raises(jtgpu.ArgumentError, match="credible intervals are not available for strengths"):
         held.credible("e")
+
+
+@pytest.mark.slow
+def test_rows_have_trees_of_their_own() -> None:
+    """Where that of the whole network does not fit: complete rows, in which the families are apart."""
+    rng = np.random.default_rng(0)
+    names = [f"d{i}" for i in range(40)]
+    parents = {f"f{i}": [names[j] for j in sorted(rng.choice(40, 12, replace=False))] for i in range(40)}
+    cpts: dict[str, Any] = {v: [0.75, 0.25] for v in names}
+    cpts |= {f: NoisyOr({v: float(rng.uniform(0.2, 0.8)) for v in own}, 0.1) for f, own in parents.items()}
+    net = BayesianNetwork({v: ["no", "yes"] for v in cpts}, parents, cpts)
+    with net.compile() as tree:
+        assert not tree.whole
+        sample = tree.sample(10, seed=1)
+    table = {v: [str(s) for s in sample[v]] for v in net}
+    em = EM(iterations=2, accelerate=False)
+    every = fit(net, table, em=em).network.noisy
+    for f in ("f0", "f7"):
+        own = net
+        for other in parents:
+            own = own.remove(other) if other != f else own
+        assert np.abs(fit(own, table, em=em).network.noisy[f].rows - every[f].rows).max() < 1e-12
