@@ -213,10 +213,10 @@ def test_one_case_is_answered_without_a_plan_of_both_worlds(seed: int, monkeypat
 def test_a_variable_with_many_observed_children() -> None:
     """einsum takes 32 tables."""
     children = [f"c{i}" for i in range(70)]
-    states = dict.fromkeys(["u", "x", "y", *children], ["0", "1"])
+    states = {v: ["0", "1"] for v in ("u", "x", "y", *children)}
     noisy = [[0.6, 0.4], [0.3, 0.7]]
     net = jtgpu.BayesianNetwork(
-        states, {"y": ["x", "u"], **dict.fromkeys(children, ["u"])},
+        states, {"y": ["x", "u"], **{v: ["u"] for v in children}},
         {"u": [0.5, 0.5], "x": [0.5, 0.5], "y": np.eye(2)[[[0, 1], [1, 0]]], **dict.fromkeys(children, noisy)},
     )  # fmt: skip
     found = net.compile("cpu").counterfactual("y", dict.fromkeys(children, "1"), do={"x": "1"})["0"]

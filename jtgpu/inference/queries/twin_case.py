@@ -147,10 +147,8 @@ def _eliminated(scopes: Sequence[Scope], tables: Sequence[Floats], target: int, 
                 near[u] = mask
                 if u != target:
                     heapq.heappush(queue, (mask.bit_count(), u))
-    result = np.ones(cards[target % n])
-    for scope, table in factors.values():
-        if scope or table <= 0:  # the others are numbers
-            result = result * table
+    left = [table for scope, table in factors.values() if scope or table <= 0]  # the others are numbers
+    result = math.prod(left, start=np.ones(cards[target % n]))
     if not result.sum() >= LEAST:
         raise _TooLargeError
     return np.asarray(result / result.sum())
