@@ -96,13 +96,16 @@ def of_identification(smoke: bool) -> list[Row]:
     """Formulas, or hedges, of 50 variables."""
     graphs = [random_graph(50, seed) for seed in range(3 if smoke else 40)]
     answered: set[int] = set()
+    asked = []  # the first pair of each without adjustment set and front door, if it has one
+    for g in graphs:
+        ways = [(v, w) for v in g.variables for w in sorted(g.names(g.descendants_of(g.numbers(v)) - g.numbers(v)))]
+        hard = (pair for pair in ways if g.adjustment_set(*pair) is None and g.front_door_set(*pair) is None)
+        asked.append(next(hard, ways[-1]))
 
     def identified(i: int) -> None:
         g = graphs[i]
-        cause = next(v for v in g.variables if g.descendants_of(g.numbers(v)) - g.numbers(v))
-        outcome = g.variables[max(g.descendants_of(g.numbers(cause)))]
         try:
-            g.identify(outcome, do=cause)
+            g.identify(asked[i][1], do=asked[i][0])
             answered.add(i)
         except NotIdentified:
             pass

@@ -23,7 +23,7 @@ from ..results.result import Columns, Result
 from ..results.tables import Conditional
 from .joint import joint
 from .posteriors import posteriors, posteriors_batch
-from .twin_case import twin_posterior
+from .single_case import single_posterior
 
 if TYPE_CHECKING:
     from ...util.options import OnProblem, TableLike
@@ -303,7 +303,7 @@ class _Twin(NamedTuple):
     model: BayesianNetwork
     outcome: int
     done: dict[int, int]
-    changed: set[int]  # what the intervention changes and the outcome depends on
+    changed: frozenset[int]  # what the intervention changes and the outcome depends on
 
     @property
     def name(self) -> str:
@@ -333,7 +333,7 @@ def _twin(self: CompiledModel, outcome: str, do: Mapping[str, Any]) -> _Twin:
             "parents, some of which may be noise; other CPTs have those of "
             f"{listed}{f' and {len(random) - 5} others' if len(random) > 5 else ''}"
         )
-    return _Twin(model, v, done, changed)
+    return _Twin(model, v, done, frozenset(changed))
 
 
 def _is_function(factor: Factor) -> bool:
@@ -413,7 +413,7 @@ def counterfactual(
     table = None
     if twin.changed and calls[0] <= FEW_CASES:
         case = self.resolve(evidence).case
-        table = twin_posterior(twin.model, twin.outcome, twin.changed, twin.done, case)
+        table = single_posterior(twin.model, twin.outcome, case, twin.changed, twin.done)
     if table is None:
         tree = _both_worlds(self, twin)
         answer = posteriors(tree, tree.resolve(evidence), [tree.model.index(twin.name)])

@@ -1,10 +1,11 @@
-"""One case of the twin network, by variable elimination without a plan: a plan takes longer than some answers."""
+"""One case, also of two worlds, by variable elimination without a plan: a plan takes longer than some answers."""
 
 from __future__ import annotations
 
 import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,15 @@ class _TooLargeError(Exception):
     """The tables are too large, or the numbers too small."""
 
 
-def twin_posterior(
-    model: BayesianNetwork, outcome: int, changed: set[int], done: Mapping[int, int], case: Evidence
-) -> Floats | None:
-    """The posterior of the outcome in the other world; None: a plan is needed, or the evidence may be impossible."""
-    # changed: the variables that are doubled; of the others both worlds have one
-    if outcome in done or any(v >= len(model) for v in case.likelihood):
+def single_posterior(
+    model: BayesianNetwork, outcome: int, case: Evidence, changed: frozenset[int] = frozenset(),
+    done: Mapping[int, int] = MappingProxyType({}),
+) -> Floats | None:  # fmt: skip
+    """The posterior of a variable; None: a plan is needed, or the evidence may be impossible."""
+    # changed: variables that are doubled; both worlds share the others, and the outcome is in the other world
+    # done: states that variables are set to in the other world
+    is_known = outcome in done or (case.state[outcome] >= 0 and outcome not in changed)
+    if is_known or any(v >= len(model) for v in case.likelihood):
         return None
     scopes, tables, target = _factors(model, outcome, changed, done, case)
     if any(not isinstance(table, np.ndarray) for table in tables):  # noisy nodes
@@ -44,7 +48,7 @@ def twin_posterior(
 
 
 def _factors(
-    model: BayesianNetwork, outcome: int, changed: set[int], done: Mapping[int, int], case: Evidence
+    model: BayesianNetwork, outcome: int, changed: frozenset[int], done: Mapping[int, int], case: Evidence
 ) -> tuple[list[Scope], list[Any], int]:
     """Scopes and tables that matter, without observed variables and private noise; the number of the outcome."""
     parents, n = model._parents, len(model)
