@@ -286,4 +286,7 @@ def test_a_notebook_shows_the_graph() -> None:
     shown = graph('"my var" -> x -> y; x <-> y')._repr_html_()
     assert shown.startswith("<div>&quot;my var&quot; -&gt; x; x -&gt; y; x &lt;-&gt; y</div>")
     assert "<svg" in shown
+    assert '<path class="a d"' in shown  # the hidden common cause
+    assert "1 hidden common cause" in shown
+    assert '<path class="a d"' not in graph("x -> y")._repr_html_()
     assert "<svg" not in graph("a", hidden="a")._repr_html_()
