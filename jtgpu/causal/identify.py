@@ -133,7 +133,7 @@ class Estimand:
         if self.method == "back-door":
             for adjusted in islice(self.graph.iterate_adjustment_sets(self.do, self.outcome), MOST_TRIED):
                 if adjusted != self.adjusted:
-                    yield _adjusting(self.graph, query, adjusted)
+                    yield adjusting(self.graph, query, adjusted)
         if self.method != "general":
             yield Estimand(self.graph, query, "general", _conditional_effect(self.graph, y, x, z))
 
@@ -254,7 +254,7 @@ def _simple(graph: AdjustableGraph, query: tuple[tuple[str, ...], ...], y: set[i
         return None
     adjusted = graph.adjustment_set(do, outcome)
     if adjusted is not None:
-        return _adjusting(graph, query, adjusted)
+        return adjusting(graph, query, adjusted)
     if len(do) == 1 == len(outcome):
         door = graph.front_door_set(do[0], outcome[0])
         if door is not None:
@@ -265,7 +265,7 @@ def _simple(graph: AdjustableGraph, query: tuple[tuple[str, ...], ...], y: set[i
     return None
 
 
-def _adjusting(graph: AdjustableGraph, query: tuple[tuple[str, ...], ...], adjusted: set[str]) -> Estimand:
+def adjusting(graph: AdjustableGraph, query: tuple[tuple[str, ...], ...], adjusted: set[str]) -> Estimand:
     """The effect by adjustment for a set."""
     outcome, do, _ = query
     z = tuple(v for v in graph.variables if v in adjusted)
