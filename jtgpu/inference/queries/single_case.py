@@ -51,7 +51,7 @@ def _factors(
     model: BayesianNetwork, outcome: int, changed: frozenset[int], done: Mapping[int, int], case: Evidence
 ) -> tuple[list[Scope], list[Any], int]:
     """Scopes and tables that matter, without observed variables and private noise; the number of the outcome."""
-    parents, n = model._parents, len(model)
+    parents, children, factors, n = model._parents, model._children, model.factors, len(model)
     seen = {v: s for v, s in enumerate(case.state.tolist()) if s >= 0}
     above = [[] if v in done or v not in changed else [p for p in up if p in changed] for v, up in enumerate(parents)]
     other = descendants(above, [outcome]) & changed
@@ -63,18 +63,16 @@ def _factors(
     tables: list[Any] = []
 
     def sliced(v: int, known: Mapping[int, int], names: Mapping[int, int]) -> tuple[Scope, Any]:
-        scope, table = model.factors[v].scope, model.factors[v].table
-        if any(u in known for u in scope) and isinstance(table, np.ndarray):
+        scope, table = factors[v].scope, factors[v].table
+        if not known.keys().isdisjoint(scope) and isinstance(table, np.ndarray):
             table = np.asarray(table[tuple(known.get(u, slice(None)) for u in scope)])
         return tuple(names.get(u, u) for u in scope if u not in known), table
 
-    noise: dict[int, int] = {}  # to its only child
-    for u in here:
-        if not parents[u] and len(model._children[u]) == 1 and u not in (outcome, *seen, *done, *case.likelihood):
-            noise[u] = model._children[u][0]
+    matter = {outcome, *seen, *done, *case.likelihood}
+    noise = {u for u in here - matter if not parents[u] and len(children[u]) == 1}
     mine: dict[int, list[int]] = {}
-    for u, v in noise.items():
-        mine.setdefault(v, []).append(u)
+    for u in sorted(noise):
+        mine.setdefault(children[u][0], []).append(u)
     for v in here | other:
         if v in noise:
             continue
@@ -83,7 +81,7 @@ def _factors(
             parts.append(sliced(v, known, twin))
         if v in mine and all(isinstance(table, np.ndarray) for _, table in parts):
             out = tuple(sorted({u for scope, _ in parts for u in scope} - {*mine[v]}))
-            parts += [((u,), model.factors[u].table) for u in mine[v]]
+            parts += [((u,), factors[u].table) for u in mine[v]]
             parts = [(out, _product(parts, out))]
         scopes += [scope for scope, _ in parts]
         tables += [table for _, table in parts]
