@@ -119,14 +119,14 @@ def _eliminated(scopes: Sequence[Scope], tables: Sequence[Floats], target: int, 
     near = {v: around(v) for v in at}
     queue = [(mask.bit_count(), v) for v, mask in near.items() if v != target]
     heapq.heapify(queue)
-    n = len(cards)
+    n, largest = len(cards), max(cards)
     while queue:
         size, v = heapq.heappop(queue)
         if v not in at or near[v].bit_count() != size:  # an earlier size, or eliminated
             continue
         bucket = [factors.pop(i) for i in sorted(at[v])]
         inside = {u for scope, _ in bucket for u in scope}
-        entries = math.prod(cards[u % n] for u in inside)
+        entries = largest**size if largest**size <= PAIRWISE else math.prod(cards[u % n] for u in inside)
         if entries > MOST:
             raise _TooLargeError
         while len(bucket) > 2 and (entries > PAIRWISE or len(bucket) > MANY):
