@@ -83,6 +83,7 @@ bench-smoke: $(VENV)/.stamp-test ## every benchmark in its shortest form, result
 	$(BIN)/python bench/bench_series.py --smoke
 	$(BIN)/python bench/bench_mixed.py --smoke
 	$(BIN)/python bench/bench_decide.py --smoke
+	$(BIN)/python bench/bench_causal.py --smoke
 	$(BIN)/python bench/bench_dynamic.py --smoke
 	$(BIN)/python bench/pipeline.py --smoke learn whiten
 	$(BIN)/python bench/bench_screen.py --smoke

@@ -61,7 +61,7 @@ PAGES = {
     "screening": (SCREENING, 1),
     "series": (SERIES, 1),
     "graphs": (GRAPHS, 1),
-    "causal": (CAUSAL, 5),
+    "causal": (CAUSAL, 6),
     "dynamic": (DYNAMIC, 7),
     "numbers": (NUMBERS, 1),
 }

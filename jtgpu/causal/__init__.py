@@ -2,9 +2,10 @@
 
 from ..util.late_imports import public_names
 
-__all__ = ["CausalGraph", "Estimand", "EstimatedEffect", "NotIdentified", "Reason", "graph"]
+__all__ = ["CausalClass", "CausalGraph", "Estimand", "EstimatedEffect", "NotIdentified", "Reason", "cpdag", "graph"]
 
 __getattr__, __dir__ = public_names(
     __name__,
-    {"adjustment": "NotIdentified Reason", "causal_graph": "CausalGraph graph", "identify": "EstimatedEffect Estimand"},
+    {"adjustment": "NotIdentified Reason", "causal_class": "CausalClass cpdag", "causal_graph": "CausalGraph graph",
+     "identify": "EstimatedEffect Estimand"},
 )

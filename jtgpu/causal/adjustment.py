@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 Names = str | Iterable[str]
-UNDIRECTED = "; if this is an undirected edge, as in a CPDAG, use a DAG with the same skeleton and v-structures"
+UNDIRECTED = "; jtgpu.causal.cpdag takes the undirected edges of a CPDAG"
 
 
 class Reason(NamedTuple):
@@ -78,6 +78,7 @@ class AdjustableGraph:
             for v in pair:
                 self._all_parents[v].append(n + k)
         self._order = sorted(range(n), key=self._depths().__getitem__)
+        self._next, self._before = self._children, self._parents  # of paths that may be causal
 
     def _two(self, u: str, v: str, mark: str) -> tuple[int, int]:
         for name in (u, v):
@@ -239,8 +240,8 @@ class AdjustableGraph:
 
     def causal_vertices(self, x: set[int], y: set[int]) -> set[int]:
         """The variables on causal paths from x to y that leave x at once, but for those of x."""
-        children = [[c for c in below if c not in x] for below in self._children]
-        parents = [[p for p in above if p not in x] for above in self._parents]
+        children = [[c for c in below if c not in x] for below in self._next]
+        parents = [[p for p in above if p not in x] for above in self._before]
         return (descendants(children, x) - x) & descendants(parents, y)
 
     def _back_door(self, x: set[int], y: set[int]) -> tuple[list[list[int]], set[int]]:
@@ -249,7 +250,7 @@ class AdjustableGraph:
         parents = [
             [p for p in above if p not in x] if v in causal else above for v, above in enumerate(self._all_parents)
         ]
-        return parents, self.descendants_of(causal) | x | y
+        return parents, descendants(self._next, causal) | x | y
 
     def is_adjustment_set(self, adjusted: Names, cause: Names, outcome: Names) -> Reason:
         """Whether P(outcome | do(cause)) is the mean of P(outcome | cause, adjusted) over P(adjusted).
@@ -278,7 +279,7 @@ class AdjustableGraph:
         if z & forbidden:
             v = min(z & forbidden)
             causal = self.causal_vertices(x, y)
-            way = self._directed_path(x, next(c for c in causal if v in self.descendants_of([c])), v)
+            way = self._directed_path(x, next(c for c in causal if v in descendants(self._next, [c])), v)
             return Reason(False, f"{self.variables[v]} is an effect of the cause: {way}")
         path = self._open_path(parents, x, y, z)
         return Reason(path is None, f"the path {path} is open" if path else "every path that is not causal is blocked")
@@ -291,7 +292,7 @@ class AdjustableGraph:
             came: dict[int, int] = dict.fromkeys(starts, -1)
             line = list(starts)
             for v in line:
-                for c in self._children[v]:
+                for c in self._next[v]:
                     if c not in came:
                         came[c] = v
                         line.append(c)
@@ -428,7 +429,7 @@ class AdjustableGraph:
         x, y = self._pair(cause, outcome)
         causal = self.causal_vertices(x, y)
         above = {p for v in causal for p in self._parents[v]}
-        result = above - x - self.descendants_of(causal)
+        result = above - x - descendants(self._next, causal)
         hidden = [pair for pair in self._common if causal & {*pair}]
         reason = self.is_adjustment_set(self.names(result), self.names(x), self.names(y))
         if not reason or hidden:

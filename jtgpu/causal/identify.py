@@ -5,13 +5,14 @@ J. Tian and J. Pearl, AAAI 2002; I. Shpitser and J. Pearl, AAAI and UAI 2006 (co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, UnknownVariable, closest
+from ..errors import ArgumentError, EvidenceError, UnknownVariable, closest
 from ..inference.results.tables import Conditional
 from ..learn import fit as fit_parameters
 from ..util.arguments import having, mapping, random_generator, whole_number
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 Steps = list[tuple[set[int], set[int]]]  # districts, and the ancestors of a part within each
 
 
+MOST_TRIED = 20  # adjustment sets, where conditions of the first one have probability 0
 MOST_NAMED = 3  # common causes of which a refusal says that measuring them would help
 
 
@@ -95,7 +97,8 @@ class Estimand:
         Raises
         ------
         EvidenceError
-            If the formula needs P(x | condition) for a condition of probability 0 (positivity).
+            If the formula needs P(x | condition) for a condition of probability 0 (positivity), and so do the formulas
+            of other adjustment sets and of the general algorithm.
         UnknownVariable
             If the tree lacks a variable.
         """
@@ -104,13 +107,35 @@ class Estimand:
         for v in dict.fromkeys((*names, *self.uses)):
             if v not in tree.model.variables:
                 raise UnknownVariable(f"the model has no variable {v!r}{closest(v, tree.model.variables)}")
-        table = np.array(evaluate(tree, self.expression, names))
+        table = np.array(self._numbers(tree, names))
         n = len(self.do) + len(self.given)
         sums = table.sum(axis=tuple(range(n, table.ndim)), keepdims=True)  # 1 but for rounding
         possible = sums > 0
         table = np.divide(table, sums, out=np.zeros_like(table), where=possible)
         states = tuple(tree.model.states(v) for v in names)
         return Conditional(names[:n], names[n:], states, table, possible.reshape(table.shape[:n]))
+
+    def _numbers(self, tree: JunctionTree, names: tuple[str, ...]) -> Floats:
+        """The numbers of the formula, or of another one if a condition of this one has probability 0."""
+        try:
+            return evaluate(tree, self.expression, names)
+        except EvidenceError:
+            for other in self._others():
+                if {*other.uses} <= {*tree.model.variables}:
+                    with suppress(EvidenceError):
+                        return evaluate(tree, other.expression, names)
+            raise
+
+    def _others(self) -> Iterator[Estimand]:
+        """Other formulas of the effect: by other adjustment sets, and the one of the general algorithm."""
+        query = self.outcome, self.do, self.given
+        y, x, z = (self.graph.numbers(names) for names in query)
+        if self.method == "back-door":
+            for adjusted in islice(self.graph.iterate_adjustment_sets(self.do, self.outcome), MOST_TRIED):
+                if adjusted != self.adjusted:
+                    yield adjusting(self.graph, query, adjusted)
+        if self.method != "general":
+            yield Estimand(self.graph, query, "general", _conditional_effect(self.graph, y, x, z))
 
     def structure(self) -> dict[str, list[str]]:
         """Parents of the variables of formula and effect, in a network that can have any of their distributions.
@@ -229,9 +254,7 @@ def _simple(graph: AdjustableGraph, query: tuple[tuple[str, ...], ...], y: set[i
         return None
     adjusted = graph.adjustment_set(do, outcome)
     if adjusted is not None:
-        z = tuple(v for v in graph.variables if v in adjusted)
-        factors = [Distribution(outcome, do + z), *([Distribution(z)] if z else [])]
-        return Estimand(graph, query, "back-door", total(z, product(factors)), frozenset(z))
+        return adjusting(graph, query, adjusted)
     if len(do) == 1 == len(outcome):
         door = graph.front_door_set(do[0], outcome[0])
         if door is not None:
@@ -240,6 +263,14 @@ def _simple(graph: AdjustableGraph, query: tuple[tuple[str, ...], ...], y: set[i
             expression = total(z, product([Distribution(z, do), again]))
             return Estimand(graph, query, "front-door", expression, frozenset(z))
     return None
+
+
+def adjusting(graph: AdjustableGraph, query: tuple[tuple[str, ...], ...], adjusted: set[str]) -> Estimand:
+    """The effect by adjustment for a set."""
+    outcome, do, _ = query
+    z = tuple(v for v in graph.variables if v in adjusted)
+    factors = [Distribution(outcome, do + z), *([Distribution(z)] if z else [])]
+    return Estimand(graph, query, "back-door", total(z, product(factors)), frozenset(z))
 
 
 class _Hedge(Exception):

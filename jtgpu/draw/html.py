@@ -334,7 +334,9 @@ def html(thing: Any) -> str:
     """Return an object as HTML: a picture or a table of at most 200 kB, without scripts."""
     if hasattr(thing, "log_weight") or hasattr(thing, "common_causes"):  # `learn.Structure`, `causal.CausalGraph`
         names = thing.names if hasattr(thing, "log_weight") else thing.variables
-        drawn = draw_graph(names, thing.arcs)._repr_html_() if 0 < len(names) <= MAX_BOXES else ""
+        common = getattr(thing, "common_causes", ())
+        drawn = draw_graph(names, thing.arcs, common)._repr_html_() if 0 < len(names) <= MAX_BOXES else ""
+        drawn = "" if hasattr(thing, "links") else drawn  # arrows would say more than is known
         return _captioned(str(thing).partition("\n")[0], drawn if len(drawn.encode()) < MAX_BYTES else "")
     if not hasattr(thing, "_curve"):
         raise TypeError(f"{type(thing).__name__} has no HTML form")

@@ -5,6 +5,7 @@ The functions take a `jtgpu.learn.StructurePosterior`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,7 @@ WIDTHS = (700, 1000, 1400, 2000)  # pixels of a layer that are tried
 SPACING = Spacing(16, 32, 72, 1.5)
 WEAK, LINKED = 0.5, 0.75  # probabilities of an arc, and of a link in either direction, below which a line is dashed
 BEND = 22  # pixels that a line between neighbours of a layer hangs down
+BOW = 44  # pixels of the corner of a bent line from the straight one
 CHART, CURVE = 480, 160  # pixels of the chart of traces
 MAX_POINTS = 400  # of a trace
 UP, REVERSED = "\u2191", 0.05  # arrow before the probability of the reversed arc, shown from this one on
@@ -157,8 +159,10 @@ def _scale(x: int, y: int) -> list[str]:
     return parts
 
 
-def draw_graph(names: Sequence[str], graph: Sequence[tuple[str, str]]) -> Drawing:
-    """Draw a directed acyclic graph of variables."""
+def draw_graph(
+    names: Sequence[str], graph: Sequence[tuple[str, str]], common: Sequence[tuple[str, str]] = ()
+) -> Drawing:
+    """Draw a directed acyclic graph of variables; hidden common causes of pairs are dashed, with two heads."""
     number_of = {name: i for i, name in enumerate(names)}
     boxes = [Box(v) for v in names]
     made = _fitted([box_size(box) for box in boxes], [(number_of[u], number_of[v]) for u, v in graph])
@@ -167,10 +171,34 @@ def draw_graph(names: Sequence[str], graph: Sequence[tuple[str, str]]) -> Drawin
     if graph:
         body.append(f'<path class="a" d="{"".join(curve(line, ARROW - 1) for line in made.lines)}"/>')
         body.append(f'<path class="y" d="{heads}"/>')
+    bows = [_bow(made.boxes[number_of[u]], made.boxes[number_of[v]]) for u, v in common]
+    if bows:
+        body.append(f'<path class="a d" d="{"".join(line for line, _ in bows)}"/>')
+        body.append(f'<path class="y" d="{"".join(ends for _, ends in bows)}"/>')
+        body += [f'<rect class="w" x="{x}" y="{y}" width="{w}" height="{h}" rx="4"/>' for x, y, w, h in made.boxes]
     body += [draw_box(box, x, y, w, h) for box, (x, y, w, h) in zip(boxes, made.boxes, strict=True)]
     width, height = made.width + 2 * PAD, made.height + 2 * PAD
     title = f"Graph of {counted(len(names), 'variable')}, {counted(len(graph), 'arc')}"
+    title += f", {counted(len(common), 'hidden common cause')}" if common else ""
     return Drawing(picture([*body, "</g>"], width, height, title), width, height, title)
+
+
+def _bow(one: tuple[int, int, int, int], other: tuple[int, int, int, int]) -> tuple[str, str]:
+    """A bent line between two boxes wherever they are, and its two heads."""
+    (x1, y1), (x2, y2) = ((x + w / 2, y + h / 2) for x, y, w, h in (one, other))
+    length = math.hypot(x2 - x1, y2 - y1)
+    bent = (x1 + x2) / 2 + BOW * (y2 - y1) / length, (y1 + y2) / 2 + BOW * (x1 - x2) / length
+    points, heads = [], ""
+    for (_, _, w, h), x, y in ((one, x1, y1), (other, x2, y2)):
+        dx, dy = bent[0] - x, bent[1] - y
+        share = min(w / 2 / abs(dx) if dx else math.inf, h / 2 / abs(dy) if dy else math.inf, 1.0)
+        u, v = ARROW * dx / math.hypot(dx, dy), ARROW * dy / math.hypot(dx, dy)
+        px, py = x + dx * share, y + dy * share
+        points.append((round(px + u / 2), round(py + v / 2)))
+        sides = (round(px + u - v / 2), round(py + v + u / 2)), (round(px + u + v / 2), round(py + v - u / 2))
+        heads += f"M{round(px)} {round(py)}" + "".join(f"L{a} {b}" for a, b in sides) + "z"
+    (a, b), (c, d) = points
+    return f"M{a} {b}Q{round(bent[0])} {round(bent[1])} {c} {d}", heads
 
 
 def _fitted(sizes: Sequence[tuple[int, int]], pairs: Sequence[tuple[int, int]]) -> Arrangement:

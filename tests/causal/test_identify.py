@@ -151,6 +151,23 @@ def test_positivity() -> None:
     np.testing.assert_allclose(effect.probabilities, [[0.9, 0.1], [0.6, 0.4]], atol=1e-12)
 
 
+def test_another_adjustment_set_is_tried_where_positivity_fails() -> None:
+    """x = 1 never occurs where b = 1, but occurs for each state of a."""
+    net = jtgpu.BayesianNetwork(
+        {v: ["0", "1"] for v in "abxy"}, {"b": ["a"], "x": ["b"], "y": ["x", "a"]},
+        {"a": [0.4, 0.6], "b": [[0.7, 0.3], [0.2, 0.8]], "x": [[0.5, 0.5], [1.0, 0.0]],
+         "y": [[[0.9, 0.1], [0.3, 0.7]], [[0.6, 0.4], [0.2, 0.8]]]},
+    )  # fmt: skip
+    found = graph(net).identify("y", do="x")
+    assert found.adjusted == {"b"}
+    table = found.evaluate(net.compile("cpu")).probabilities
+    for s in range(2):
+        np.testing.assert_allclose(table[s], by_definition(net, ["y"], {"x": s}, {}), atol=1e-12)
+    hidden = graph(net, hidden="a").identify("y", do="x")
+    with pytest.raises(EvidenceError, match="positivity"):
+        hidden.evaluate(net.compile("cpu"))
+
+
 def test_an_estimate_converges_to_the_effect() -> None:
     net, truth = jtgpu.load("asia"), jtgpu.load("asia").compile("cpu")
     g = graph(net, hidden=["smoke"])
@@ -239,7 +256,7 @@ def test_names_in_quotes_are_read_and_printed() -> None:
 
 def test_the_edges_of_a_cpdag_have_no_direction() -> None:
     for source in (jtgpu.load("asia").cpdag(), "a -> b -> c -> a; a -> c"):
-        with pytest.raises(jtgpu.errors.NetworkError, match=r"cycle: (\w+) -> \w+ -> \1; if this is an undirected"):
+        with pytest.raises(jtgpu.errors.NetworkError, match=r"cycle: (\w+) -> \w+ -> \1; jtgpu.causal.cpdag takes"):
             graph(source)
 
 
@@ -286,4 +303,7 @@ def test_a_notebook_shows_the_graph() -> None:
     shown = graph('"my var" -> x -> y; x <-> y')._repr_html_()
     assert shown.startswith("<div>&quot;my var&quot; -&gt; x; x -&gt; y; x &lt;-&gt; y</div>")
     assert "<svg" in shown
+    assert '<path class="a d"' in shown  # the hidden common cause
+    assert "1 hidden common cause" in shown
+    assert '<path class="a d"' not in graph("x -> y")._repr_html_()
     assert "<svg" not in graph("a", hidden="a")._repr_html_()

@@ -10,8 +10,9 @@ import numpy as np
 
 from ...errors import ArgumentError, EvidenceError, NetworkError
 from ...model.directed import descendants
-from ...model.discrete import DiscreteModel
+from ...model.discrete import DiscreteModel, Factor
 from ...model.network import BayesianNetwork
+from ...model.noisy import is_noisy
 from ...model.states import StateNumber, present_state
 from ...util.arguments import described, flag, mapping, number, several
 from ...util.arrays import Floats
@@ -22,6 +23,7 @@ from ..results.result import Columns, Result
 from ..results.tables import Conditional
 from .joint import joint
 from .posteriors import posteriors, posteriors_batch
+from .single_case import single_posterior
 
 if TYPE_CHECKING:
     from ...util.options import OnProblem, TableLike
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 TWIN = "{} (counterfactual)"  # name of a variable in the other world
 MOST_TWINS = 4  # networks of both worlds that a tree keeps
+FEW_CASES = 20  # counterfactuals about the same variables that are answered without planning both worlds
 
 
 class Effect(Result):
@@ -294,8 +297,26 @@ def probability_of_causation(
     )  # fmt: skip
 
 
-def _twin(self: CompiledModel, outcome: str, do: Mapping[str, Any]) -> tuple[Any, str, str]:
-    """A tree of both worlds, and the outcome's names in this world and in the other."""
+class _Twin(NamedTuple):
+    """A question about another world."""
+
+    model: BayesianNetwork
+    outcome: int
+    done: dict[int, int]
+    changed: frozenset[int]  # what the intervention changes and the outcome depends on
+
+    @property
+    def name(self) -> str:
+        """The outcome's name among the variables of both worlds."""
+        name = self.model.variables[self.outcome]
+        return TWIN.format(name) if self.outcome in self.changed else name
+
+    @property
+    def key(self) -> tuple[int, frozenset[tuple[int, int]]]:
+        return self.outcome, frozenset(self.done.items())
+
+
+def _twin(self: CompiledModel, outcome: str, do: Mapping[str, Any]) -> _Twin:
     model = self.model
     if not isinstance(model, BayesianNetwork):
         raise ArgumentError(f"counterfactuals need a BayesianNetwork, not {described(model)}")
@@ -303,54 +324,52 @@ def _twin(self: CompiledModel, outcome: str, do: Mapping[str, Any]) -> tuple[Any
     if not done:
         raise ArgumentError("do= names what is different in the other world, as in do={'drug': 'no'}")
     v = model.index(outcome)
-    self._open()  # a closed tree answers nothing
-
-    def make() -> tuple[Any, set[int]]:
-        net, changed = _both_worlds(model, v, done)
-        return net.compile("cpu"), changed
-
-    tree, changed = self.cached("twins", (v, frozenset(done.items())), make, MOST_TWINS)
-    name = model.variables[v]
-    return tree, name, TWIN.format(name) if v in changed else name
-
-
-def _both_worlds(
-    model: BayesianNetwork, outcome: int, done: Mapping[int, int]
-) -> tuple[BayesianNetwork, set[int]]:
-    """Both worlds in one network, which share what the intervention does not change; and the variables that it does.
-
-    Of those, only what the outcome depends on is doubled.
-    """
-    names, strengths = model.variables, model.noisy
-    changed = descendants(model._children, done) & descendants(model._parents, [outcome])
-    noisy = [names[v] for v in sorted(changed - {*done}) if names[v] in strengths]
-    for v in sorted(changed - {*done}):
-        if names[v] in strengths:
-            continue
-        table = np.asarray(model.cpt(v))
-        if model._parents[v] and not ((table == 0) | (table == 1)).all():
-            noisy.append(names[v])
-    if noisy:
+    changed = descendants(model._children, done) & descendants(model._parents, [v])
+    random = [u for u in sorted(changed - {*done}) if not _is_function(model.factors[u])]
+    if random:
+        listed = ", ".join(repr(model.variables[u]) for u in random[:5])
         raise NetworkError(
             "counterfactuals need every variable between the intervention and the outcome to be a function of its "
             "parents, some of which may be noise; other CPTs have those of "
-            f"{', '.join(map(repr, noisy[:5]))}{f' and {len(noisy) - 5} others' if len(noisy) > 5 else ''}"
+            f"{listed}{f' and {len(random) - 5} others' if len(random) > 5 else ''}"
         )
-    twin = {v: TWIN.format(names[v]) for v in changed}
-    taken = sorted({*twin.values()} & {*names})
-    if taken:
-        raise ArgumentError(f"rename {taken[0]!r}: this is the name of a variable in the other world")
-    states = {v: model.states(v) for v in names} | {twin[v]: model.states(names[v]) for v in sorted(changed)}
-    parents = {v: model.parents(v) for v in names}
-    cpts: dict[str, Any] = {v: strengths[v] if v in strengths else np.asarray(model.cpt(v)) for v in names}
-    for v in changed:
-        if v in done:
-            parents[twin[v]] = ()
-            cpts[twin[v]] = np.eye(len(model.states(names[v])))[done[v]]
-        else:
-            parents[twin[v]] = tuple(twin.get(p, names[p]) for p in model._parents[v])
-            cpts[twin[v]] = cpts[names[v]]
-    return BayesianNetwork(states, parents, cpts).with_codes(model.state_codes), changed
+    return _Twin(model, v, done, frozenset(changed))
+
+
+def _is_function(factor: Factor) -> bool:
+    """Whether a CPT has 0 and 1 only, or no parents."""
+    if is_noisy(factor.table):
+        return False
+    return len(factor.scope) == 1 or not np.any(factor.table * (1.0 - factor.table))
+
+
+def _both_worlds(self: CompiledModel, twin: _Twin) -> CompiledModel:
+    """A tree of both worlds, which share what the intervention does not change; cached."""
+    model, done, changed = twin.model, twin.done, twin.changed
+    self._open()  # a closed tree answers nothing
+    if not changed:
+        return self
+
+    def make() -> CompiledModel:
+        names, strengths = model.variables, model.noisy
+        twins = {v: TWIN.format(names[v]) for v in changed}
+        taken = sorted({*twins.values()} & {*names})
+        if taken:
+            raise ArgumentError(f"rename {taken[0]!r}: this is the name of a variable in the other world")
+        states = {v: model.states(v) for v in names} | {twins[v]: model.states(names[v]) for v in sorted(changed)}
+        parents = {v: model.parents(v) for v in names}
+        cpts: dict[str, Any] = {v: strengths[v] if v in strengths else np.asarray(model.cpt(v)) for v in names}
+        for v in changed:
+            if v in done:
+                parents[twins[v]] = ()
+                cpts[twins[v]] = np.eye(len(model.states(names[v])))[done[v]]
+            else:
+                parents[twins[v]] = tuple(twins.get(p, names[p]) for p in model._parents[v])
+                cpts[twins[v]] = cpts[names[v]]
+        both: CompiledModel = BayesianNetwork(states, parents, cpts).with_codes(model.state_codes).compile("cpu")
+        return both
+
+    return self.cached("twins", twin.key, make, MOST_TWINS)
 
 
 def counterfactual(
@@ -388,9 +407,19 @@ def counterfactual(
     >>> net.compile("cpu").counterfactual("dead", {"dead": "yes"}, do={"A": "no"})["yes"]
     1.0
     """
-    tree, name, target = _twin(self, outcome, do)
-    p = tree.posterior(target, evidence)
-    return Posterior(name, p.states, np.array(p.probabilities), ends_of(self.model, outcome))
+    twin = _twin(self, outcome, do)
+    calls = self.cached("twin calls", twin.key, lambda: [0])
+    calls[0] += 1
+    table = None
+    if twin.changed and calls[0] <= FEW_CASES:
+        case = self.resolve(evidence).case
+        table = single_posterior(twin.model, twin.outcome, case, twin.changed, twin.done)
+    if table is None:
+        tree = _both_worlds(self, twin)
+        answer = posteriors(tree, tree.resolve(evidence), [tree.model.index(twin.name)])
+        table = np.array(answer[twin.name].probabilities)
+    name = self.model.variables[twin.outcome]
+    return Posterior(name, self.model.states(name), table, ends_of(self.model, name))
 
 
 def counterfactual_batch(
@@ -410,5 +439,5 @@ def counterfactual_batch(
     CasePosteriors
         With the outcome; in the other world its name is ``"NAME (counterfactual)"`` where the intervention changes it.
     """
-    tree, _, target = _twin(self, outcome, do)
-    return posteriors_batch(tree, cases, targets=[target], on_error=on_error)
+    twin = _twin(self, outcome, do)
+    return posteriors_batch(_both_worlds(self, twin), cases, targets=[twin.name], on_error=on_error)

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ....backends.base import Evidence
 from ....errors import ArgumentError, UnknownVariable, closest
-from ....inference.queries.effects import effect
+from ....inference.queries.effects import Effect, effect
+from ....inference.queries.single_case import single_posterior
+from ....inference.results.interval_numbers import ends_of
 from ....inference.results.result import Result
+from ....inference.results.tables import Conditional
 from ....model.directed import descendants
 from ....util.arguments import number, whole_number
 from ....util.text_table import counted
@@ -112,18 +116,30 @@ def effect_over_graphs(  # noqa: PLR0913
             net = fitted_network(table, part, self._record.ess, known).prune([of, outcome])
             dirichlet = _dirichlet(net, table, self._record.ess) if n_draws else {}
             drawn = [_drawn(net, dirichlet, random) for _ in range(n_draws)] or [net]
-            with drawn[0].compile("cpu") as tree:
-                result = []
-                for one in drawn:
-                    tree.reload(one)
-                    made = effect(tree, outcome, of=of)
-                    result.append(made.difference(state, score=score, between=between))
+            effects = (_effect_of_root(one, outcome, of) for one in drawn)
+            result = [made.difference(state, score=score, between=between) for made in effects]
         values += result
         weights += [weight / len(result)] * len(result)
         none += [part is None] * len(result)
     total = np.array(weights)
     title = f"Effect of {of} on {outcome} in {counted(len(shares), 'graph')}"
     return EffectDraws(np.array(values), total / total.sum(), np.array(none), title)
+
+
+def _effect_of_root(net: BayesianNetwork, outcome: str, of: str) -> Effect:
+    """The effect of a cause without parents: setting it is observing it. A plan takes longer than the answers."""
+    rows, x = [], net.index(of)
+    for s in range(int(net.cardinality[x])):
+        state = np.full(len(net), -1, np.int32)
+        state[x] = s
+        row = single_posterior(net, net.index(outcome), Evidence(state))
+        if row is None:
+            with net.compile("cpu") as tree:
+                return effect(tree, outcome, of=of)
+        rows.append(row)
+    states = net.states(of), net.states(outcome)
+    table = Conditional((of,), (outcome,), states, np.array(rows), np.ones(len(rows), np.bool_))
+    return Effect(table, {}, ends_of(net, outcome))
 
 
 def _relevant(arcs: Bools, x: int, y: int) -> Bools | None:
