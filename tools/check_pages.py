@@ -137,6 +137,10 @@ def _try(example: Example, bin_folder: Path) -> str:
             if words[1] == "serve":
                 return _served(words, folder, environment)
             command = [str(bin_folder / "jtgpu"), *words[1:]]
+            for word in words[2:]:  # the reader's own table
+                if word.endswith(".csv"):
+                    Path(folder, word).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(ROOT / "docs" / "examples" / Path(word).name, Path(folder, word))
         elif example.kind == "session":
             Path(folder, "page.txt").write_text(example.text, encoding="utf-8")
             flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -12,6 +12,7 @@ from click import BadParameter
 
 from ..draw import arcs
 from ..errors import DataError, JtgpuError, closest
+from ..formats.registry import file_suffixes
 from ..learn.column_facts import ColumnFacts, facts_of, without_nan
 from ..learn.dags.best_graph import TimeLimit
 from ..learn.dags.task import require_feasible
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 def explore(o: Explore, read: ReadOptions) -> None:
     """Run ``jtgpu explore``."""
+    if o.data.lower().endswith(file_suffixes()):
+        raise DataError(f"{o.data} is a network, and explore reads tables: jtgpu info, jtgpu serve or jtgpu query")
     writer = output_format(o.output, o.continuous)
     check_outputs(o.force, o.output)
     check_picture(o.draw, o.force, "--draw")

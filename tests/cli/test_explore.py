@@ -73,6 +73,9 @@ def test_options_and_mistakes(messy: Path) -> None:
     few = run("explore", str(messy), "--exclude", "age,smoke")
     assert few.exit_code == 2
     assert "a network needs two" in few.output
+    network = run("explore", "wells.net")
+    assert network.exit_code == 2
+    assert "wells.net is a network, and explore reads tables" in network.output
 
 
 @pytest.mark.slow

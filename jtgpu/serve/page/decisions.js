@@ -30,6 +30,11 @@ export class DecisionPanel extends Panel {
     });
   }
 
+  /** Asked behind another tab of a telephone, too: the map shows the expected utilities. */
+  get isVisible() {
+    return !this.root.hidden && this.root.open && !document.hidden;
+  }
+
   /** The decision selected last, or the first that is not made. */
   decision() {
     const { network, findings } = this.store;

@@ -64,14 +64,6 @@ export class Network {
     return this.names.length;
   }
 
-  /** Parents, children and the other parents of the children. */
-  blanket(v) {
-    const found = new Set([...this.parents[v], ...this.children[v]]);
-    for (const child of this.children[v]) for (const parent of this.parents[child]) found.add(parent);
-    found.delete(v);
-    return [...found];
-  }
-
   /** The state that a key of the API means, or -1. */
   stateNumber(v, key) {
     const found = this.keys[v].indexOf(key);
