@@ -227,5 +227,5 @@ def test_data_frames_are_read_by_their_labels() -> None:
         made(pd.DataFrame(rows), {"a": ["x", "y"], "b": ["1", "0"]})
     pair = pd.DataFrame([[1.0, 2.0], [3.0, 4.0]], ["y", "x"], ["no", "yes"])
     assert jtgpu.MarkovNetwork(two, [(("a", "b"), pair)]).factors[0].table.tolist() == [[3, 4], [1, 2]]
-    decisions = jtgpu.DecisionNetwork({"a": ["x", "y"]}, {"u": ["a"]}, {"a": [0.5, 0.5]}, utilities={"u": [0, 0]})
-    assert decisions.replace(cpt={"u": pd.Series([1.0, 2.0], ["y", "x"])}).utility("u").tolist() == [2, 1]
+    with_utility = jtgpu.DecisionNetwork({"a": ["x", "y"]}, {"u": ["a"]}, {"a": [0.5, 0.5]}, utilities={"u": [0, 0]})
+    assert with_utility.replace(cpt={"u": pd.Series([1.0, 2.0], ["y", "x"])}).utility("u").tolist() == [2, 1]

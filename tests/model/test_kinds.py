@@ -222,7 +222,7 @@ def test_a_markov_network_is_edited() -> None:
     """A variable that is removed is summed out: the others keep their distribution."""
     rng, three = np.random.default_rng(1), {v: ["0", "1", "2"] for v in "abcd"}
     factors = [(("c", "a"), rng.random((3, 3))), (("b", "c", "d"), rng.random((3, 3, 3))), (("d",), rng.random(3))]
-    net = jtgpu.MarkovNetwork(three, factors).with_codes({"a": {"x": "0"}})
+    net: Any = jtgpu.MarkovNetwork(three, factors).with_codes({"a": {"x": "0"}})
     less, before = net.remove("c"), net.compile("reference")
     assert [f.scope for f in less.factors] == [(2,), (0, 1, 2)]
     assert less.state_codes == {"a": {"x": "0"}}
@@ -233,12 +233,13 @@ def test_a_markov_network_is_edited() -> None:
     assert more.remove("e") == net
     assert more.add_factor(["e", "a"], rng.random((2, 3))).remove_factor(["a", "e"]) == more
     assert net.replace(factors=[(("a",), [1, 1, 2])]).compile("reference").posterior("a")["2"] == 0.5
-    for change, message in (
+    wrong: Any = (
         (lambda: net.add("a", ["x"]), "already a variable 'a'"),
         (lambda: net.remove_factor(["a", "b"]), "no factor of a, b"),
         (lambda: net.replace(factors=[(("a",), [1e-300, 1, 1])] * 2).remove("a"), "leave the range"),
-        (lambda: net.add_arc("a", "b"), "did you mean 'add_factor'"),  # type: ignore[attr-defined]
-    ):
+        (lambda: net.add_arc("a", "b"), "did you mean 'add_factor'"),
+    )
+    for change, message in wrong:
         with pytest.raises(errors.JtgpuError, match=message):
             change()
 
