@@ -333,7 +333,7 @@ def gaps(smoke: bool, runs: int) -> Rows:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             begin = time.process_time()
-            limit = {} if "chains" in more else {"seconds": 5.0 if smoke else 60.0}
+            limit: dict[str, Any] = {} if "chains" in more else {"seconds": 5.0 if smoke else 60.0}
             post = jtgpu.learn.posterior(data, **options, **limit, **more)
         yield row(
             "gaps", name, f"jtgpu, {engine}", once(time.process_time() - begin), rows=len(data[net.variables[0]]),
