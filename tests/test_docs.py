@@ -107,6 +107,7 @@ def test_the_commands_of_the_documentation_work(line: str, monkeypatch: pytest.M
     words = shlex.split(line.partition(" > ")[0].partition("   #")[0])[1:]
     # the same command on less work: one small network, one run, a fifth of a second of search
     small = {"nets": "nets/asia.net", "nets/munin1.net": "nets/alarm.net", "munin1": "alarm"}
+    small["wells.net"] = "tests/formats/data/fuzz/hugin/decisions.net"
     words = [str(tmp_path / w) if w in ("asia.xdsl", "asia.svg") else small.get(w, w) for w in words]
     for option, value in (("--runs", "1"), ("--time", "0.2")):
         if option in words:

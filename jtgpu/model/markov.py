@@ -135,8 +135,8 @@ class MarkovNetwork(DiscreteModel):
         >>> import jtgpu
         >>> net = jtgpu.MarkovNetwork({"a": ["no", "yes"]}, [(("a",), [1.0, 3.0])])
         >>> net = net.add("b", ["no", "yes"]).add_factor(["a", "b"], [[4.0, 1.0], [1.0, 4.0]])
-        >>> round(net.compile("cpu").posterior("b")["yes"], 6), net.remove("b").factors[0].table.tolist()
-        (0.65, [5.0, 15.0])
+        >>> round(net.compile("cpu").posterior("b")["yes"], 6), net.remove("b").factors[-1].table.tolist()
+        (0.65, [5.0, 5.0])
         """
         if variable in self._variables:
             raise NetworkError(f"there is already a variable {variable!r}; remove it first")

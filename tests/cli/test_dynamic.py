@@ -137,7 +137,7 @@ def test_gaps_are_explained_by_options(file: str, tmp_path: Path) -> None:
     assert len(done.stdout.splitlines()) == 5
     (tmp_path / "s.csv").write_text("place,day,umbrella\na,2026-01-01,yes\na,2026-01-02,no\na,2026-01-05,no\n")
     done = run("dynamic", "filter", file, str(tmp_path / "s.csv"), *KEYS)
-    assert done.stderr.startswith("jtgpu: warning: column 'day': the longest step")
+    assert done.stderr.startswith("jtgpu: warning: column 'day' is unevenly spaced: its longest step")
     assert done.stderr.count("\n") == 1
     (tmp_path / "s.csv").write_text("place,place,day,umbrella\na,b,1,yes\n")
     assert "s.csv has 2 columns named 'place'" in run("dynamic", "filter", file, str(tmp_path / "s.csv"), *KEYS).stderr

@@ -69,7 +69,8 @@ def test_packages_name_what_is_meant() -> None:
 
 def test_the_names_that_are_advised_exist() -> None:
     trees = [getattr(getattr(late_imports, opens)(), name) for name, opens in TREES.items()]
-    everything = {name for each in (*trees, *map(type, (NET, MIXED, DYNAMIC))) for name in dir(each)} | {"sd"}
+    kinds = (*map(type, (NET, MIXED, DYNAMIC)), jtgpu.MarkovNetwork)
+    everything = {name for each in (*trees, *kinds) for name in dir(each)} | {"sd"}
     assert {word for words in OTHERS.values() for word in words.split()} <= everything
     for call in FUNCTIONS.values():
         assert eval(call.partition("(")[0].partition(":")[0], {"jtgpu": jtgpu, "net": NET}) is not FUNCTIONS

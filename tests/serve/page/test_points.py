@@ -237,9 +237,9 @@ def test_why_shows_what_each_finding_contributes_to_the_bars(visit: Any, asia: A
     assert shown == [("\u2212" if why[v] < 0 else "+") + f"{abs(100 * why[v]):.1f}" for v in largest]
     intro = visit.panel("why").locator("p").inner_text()
     assert intro == f"lung = {why.state}: from {100 * why.base:.1f} % to {100 * why.total:.1f} %, in points:"
-    box = "x.querySelector('.tornado-track span').getBoundingClientRect()"
-    boxes = f"n => n.map(x => {box}).map(r => [r.left, r.right])"
-    ends = rows.evaluate_all(boxes)
+    ends = rows.locator(".tornado-track span").evaluate_all(
+        "nodes => nodes.map(n => n.getBoundingClientRect()).map(r => [r.left, r.right])"
+    )
     ups = [why[v] > 0 for v in largest]
     for (before, after), (up, other) in zip(itertools.pairwise(ends), itertools.pairwise(ups), strict=True):
         assert before[up] == pytest.approx(after[not other], abs=1.5)  # each bar begins where the last one ended
