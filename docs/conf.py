@@ -38,7 +38,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(?!jtgpu(\.|$)).*"),
     # types in signatures that users neither make nor get: type variables, and what passes from layer to layer
     ("py:class", r"jtgpu\..*\.[A-Z]"),
-    ("py:class", r"jtgpu\.(backends\.(answers|base)|cases\.(files|options|query|solver))\..*"),
+    ("py:class", r"jtgpu\.(backends\.(answers|base|table)|cases\.(files|options|query|solver))\..*"),
     ("py:class", r"jtgpu\.inference\.(evidence|evidence_table|interventions|tables\.\w+)\..*"),
     ("py:class", r"jtgpu\.learn\.dags\.(scores\.(coded\.CodedTable|rules\.\w+)|posterior\.records\.\w+)"),
     ("py:class", r"jtgpu\.(decisions\.\w+|dynamic\.\w+|inference\.sets|mixed\.\w+)\.\w+"),
