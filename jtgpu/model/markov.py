@@ -82,16 +82,13 @@ class MarkovNetwork(DiscreteModel):
         self._factors = tuple(made)
 
     def replace(
-        self, *, factors: Iterable[tuple[Sequence[str | int], ArrayLike]] | None = None,
-        states: Mapping[str, Mapping[str, str] | Sequence[str]] | None = None,
+        self, *, states: Mapping[str, Mapping[str, str] | Sequence[str]] | None = None,
         rename: Mapping[str, str] | None = None, name: str | None = None,
     ) -> MarkovNetwork:  # fmt: skip
-        """Return this network with other factors, or other names of states, of variables, or of itself.
+        """Return this network with other names of states, of variables, or of itself; the factors stay.
 
         Parameters
         ----------
-        factors : iterable of (scope, table), optional
-            All factors of the new network, with the old names.
         states : mapping, optional
             Variable to a mapping from old to new names of states, or to the sequence of all names.
         rename : mapping, optional
@@ -104,7 +101,7 @@ class MarkovNetwork(DiscreteModel):
         UnknownVariable, UnknownState
             If the network has no such variable or state.
         NetworkError
-            If two variables would have the same name, or a table or a variable another number of states.
+            If two variables would have the same name, or a variable another number of states.
         """
         labels, new = (
             {self._variables[self.index(v)]: value for v, value in mapping(what, given).items()}
@@ -112,10 +109,7 @@ class MarkovNetwork(DiscreteModel):
         )
         names = new_names(self._variables, new)
         made = {names[v]: new_states(v, self.states(v), labels[v]) if v in labels else self.states(v) for v in self}
-        given: Iterable[Any] = self._factors if factors is None else (
-            (tuple(self.index(v) for v in scope), table) for scope, table in factors
-        )  # fmt: skip
-        net = MarkovNetwork(made, given, name=self._name if name is None else name)
+        net = MarkovNetwork(made, self._factors, name=self._name if name is None else name)
         return net if states or rename else net.with_codes(self.state_codes)
 
     def rename(self, old: str | int, new: str) -> MarkovNetwork:
@@ -179,7 +173,12 @@ class MarkovNetwork(DiscreteModel):
 
     def add_factor(self, scope: Sequence[str | int], table: ArrayLike) -> MarkovNetwork:
         """Return this network with one more factor, the last; see the class."""
-        return self.replace(factors=[*self._factors, (scope, table)])
+        return self._with_factors([*self._factors, (scope, table)])
+
+    def _with_factors(self, factors: Iterable[tuple[Sequence[str | int], Any]]) -> MarkovNetwork:
+        given = ((tuple(self.index(v) for v in scope), table) for scope, table in factors)
+        states = {v: self.states(v) for v in self}
+        return MarkovNetwork(states, given, name=self._name).with_codes(self.state_codes)
 
     def remove_factor(self, scope: Sequence[str | int]) -> MarkovNetwork:
         """Return this network without the factors of exactly these variables, in any order.
@@ -193,7 +192,7 @@ class MarkovNetwork(DiscreteModel):
         kept = [f for f in self._factors if sorted(f.scope) != ids]
         if len(kept) == len(self._factors):
             raise NetworkError(f"there is no factor of {', '.join(self._variables[v] for v in ids) or 'no variables'}")
-        return self.replace(factors=kept)
+        return self._with_factors(kept)
 
     @classmethod
     def of_checked(

@@ -347,7 +347,7 @@ def test_all_instances_of_2014_read_and_round_trip(shared_nets: Path) -> None:
     paths = sorted((shared_nets / "uai2014").glob("*.uai"))
     assert len(paths) == 48
     for path in paths:
-        net: Any = read(path)
+        net = read(path)
         assert isinstance(net, MarkovNetwork), path
         text = path.read_text()
         words = text.split()
