@@ -5,6 +5,7 @@ J. Tian and J. Pearl, AAAI 2002; I. Shpitser and J. Pearl, AAAI and UAI 2006 (co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice, pairwise
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, EvidenceError, UnknownVariable, closest
+from ..errors import ArgumentError, DataError, EvidenceError, UnknownVariable, closest
 from ..inference.results.tables import Conditional
 from ..learn import fit as fit_parameters
 from ..util.arguments import having, mapping, random_generator, whole_number
@@ -190,7 +191,11 @@ class EstimatedEffect:
         given = mapping("states", states or {})
         estimand.graph.numbers(given, "states")
         used = {v: given[v] for v in given if v in self._structure}
-        fitted = fit_parameters(self._structure, cases, pseudo_counts=prior, states=used or None)
+        try:
+            fitted = fit_parameters(self._structure, cases, pseudo_counts=prior, states=used or None)
+        except DataError as error:  # about a column: it is the graph that has hidden variables
+            said, n = re.subn(r"declare it: hidden=\{(.*): \d+\}", r"make the graph with hidden=[\1]", str(error))
+            raise (DataError(said) if n else error) from None
         self.network, self._n = fitted.network, fitted.n_rows
         self.table = estimand.evaluate(self.network.compile("cpu"))
 

@@ -108,7 +108,7 @@ def test_strengths_that_fit_a_cpt() -> None:
 
 
 def test_strengths_of_a_node_among_others() -> None:
-    """Variables outside the family need no column, and the order and neutral states asked for replace the given ones."""
+    """Variables outside the family need no column; neutral= and strongest= replace what a noisy node has."""
     net = network(seed=4).add("other", ["no", "yes"], ["e"])
     made = noisy(net.expand(), None, "e", neutral={"x": "a"}, strongest="first")
     assert np.abs(np.asarray(made.network.cpt("e")) - np.asarray(net.cpt("e"))).max() < 1e-3
