@@ -111,10 +111,21 @@ class Estimand:
         table = np.array(self._numbers(tree, names))
         n = len(self.do) + len(self.given)
         sums = table.sum(axis=tuple(range(n, table.ndim)), keepdims=True)  # 1 but for rounding
-        possible = sums > 0
+        possible = (sums > 0) & self._may_be_given(tree, names[:n]).reshape(sums.shape)
         table = np.divide(table, sums, out=np.zeros_like(table), where=possible)
         states = tuple(tree.model.states(v) for v in names)
         return Conditional(names[:n], names[n:], states, table, possible.reshape(table.shape[:n]))
+
+    def _may_be_given(self, tree: JunctionTree, names: tuple[str, ...]) -> Any:
+        """Where what is given has a probability after the intervention: all that is not known to be impossible."""
+        # A condition that acts like an intervention is none in the formula, which has numbers for it all the same.
+        states = [len(tree.model.states(v)) for v in names]
+        if self.given:
+            with suppress(_Hedge, EvidenceError):
+                part = _effect(self.graph, *(self.graph.numbers(v) for v in (self.given, self.do)))
+                if {v for leaf in leaves(part) for v in leaf.free} <= {*tree.model.variables}:
+                    return evaluate(tree, part, names) > 0
+        return np.ones(states, np.bool_)
 
     def _numbers(self, tree: JunctionTree, names: tuple[str, ...]) -> Floats:
         """The numbers of the formula, or of another one if a condition of this one has probability 0."""

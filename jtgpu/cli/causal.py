@@ -154,7 +154,7 @@ def _interval(draws: Any) -> Any:
 
 def _print_effect(o: Causal, table: Conditional, draws: Any, about: dict[str, Any]) -> None:
     single = len(table.given) == 1 == len(table.targets)
-    made = _differences(table, draws) if single else None
+    made = _differences(table, draws) if single and table.possible.all() else None
     ends = None if draws is None else _interval(draws)
     if o.json:
         print_json(about | {

@@ -115,6 +115,15 @@ def test_a_missing_column_may_be_hidden(tmp_path: Path) -> None:
         graph(jtgpu.load("asia")).identify("dysp", do="lung").fit(path)
 
 
+def test_a_difference_from_an_impossible_case_is_none() -> None:
+    words = "effect", "asia", "--of", "lung", *ON, "--given", "either=no", "--hidden", "tub"
+    made = json.loads(run("causal", *words, "--json").stdout)
+    assert (made["possible"], made["difference"]) == ([False, True], None)
+    lines = run("causal", *words).stdout.splitlines()
+    assert lines[1] == "yes\tyes\timpossible"
+    assert not any(line.startswith("# difference") for line in lines)
+
+
 def test_a_terminal_shows_bars() -> None:
     shown = on_terminal("causal", "effect", "asia", *OF, *ON)
     assert "0.552808" in shown
