@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.errors import ArgumentError, UnknownVariable
+from jtgpu.errors import ArgumentError, JtgpuError, UnknownVariable
 
 
 def test_effects_are_those_of_the_sampled_graphs() -> None:
@@ -42,8 +42,8 @@ def test_bad_states_are_refused_where_no_graph_has_an_effect() -> None:
     assert post.effect("b", of="a").p_no_effect > 0.9
     for outcome, of, options, match in (
         ("c", "a", {}, "'c' has 3 states: say which"),
-        ("c", "a", {"state": "z"}, "'c' has no state 'z'"),
-        ("a", "c", {"between": ("k", "z")}, "'c' has no state 'z'"),
+        ("c", "a", {"state": "z"}, "variable 'c' has no state 'z'"),
+        ("a", "c", {"between": ("k", "z")}, "variable 'c' has no state 'z'"),
     ):
-        with pytest.raises(ValueError, match=match):
+        with pytest.raises(JtgpuError, match=match):
             post.effect(outcome, of=of, **options)

@@ -130,6 +130,7 @@ def test_arguments_about_noisy_nodes() -> None:
     errors = fit(net, table, em=EM(standard_errors="scores"))
     assert errors.standard_errors("e").shape == (10, 3)
     for options, match in (
+        ({"missing": "available"}, "missing='available' takes no noisy variables"),
         ({"em": EM(start="uniform")}, "start='uniform' is not for strengths"),
         ({"tied": [("x", "e")]}, "tied: 'e' is a noisy node"),
         ({"pseudo_counts": {"e": [1, 2]}}, "pseudo_counts: 'e' is a noisy node"),
