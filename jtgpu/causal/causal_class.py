@@ -104,7 +104,7 @@ class CausalClass(AdjustableGraph):
         if result is None:
             why = self._open_start(do, outcome) or "no set blocks all paths that are not causal"
             raise NotIdentified(f"there is no adjustment set for all equivalent graphs: {why}")
-        first, second = ((names,) if isinstance(names, str) else tuple(names) for names in (outcome, do))
+        first, second = ((names,) if isinstance(names, str) else tuple(dict.fromkeys(names)) for names in (outcome, do))
         return adjusting(CausalGraph(self.variables, self.arcs), (first, second, ()), result)
 
 

@@ -5,6 +5,7 @@ J. Tian and J. Pearl, AAAI 2002; I. Shpitser and J. Pearl, AAAI and UAI 2006 (co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice, pairwise
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, EvidenceError, UnknownVariable, closest
+from ..errors import ArgumentError, DataError, EvidenceError, UnknownVariable, closest
 from ..inference.results.tables import Conditional
 from ..learn import fit as fit_parameters
 from ..util.arguments import having, mapping, random_generator, whole_number
@@ -110,10 +111,21 @@ class Estimand:
         table = np.array(self._numbers(tree, names))
         n = len(self.do) + len(self.given)
         sums = table.sum(axis=tuple(range(n, table.ndim)), keepdims=True)  # 1 but for rounding
-        possible = sums > 0
+        possible = (sums > 0) & self._may_be_given(tree, names[:n]).reshape(sums.shape)
         table = np.divide(table, sums, out=np.zeros_like(table), where=possible)
         states = tuple(tree.model.states(v) for v in names)
         return Conditional(names[:n], names[n:], states, table, possible.reshape(table.shape[:n]))
+
+    def _may_be_given(self, tree: JunctionTree, names: tuple[str, ...]) -> Any:
+        """Where what is given has a probability after the intervention: all that is not known to be impossible."""
+        # A condition that acts like an intervention is none in the formula, which has numbers for it all the same.
+        states = [len(tree.model.states(v)) for v in names]
+        if self.given:
+            with suppress(_Hedge, EvidenceError):
+                part = _effect(self.graph, *(self.graph.numbers(v) for v in (self.given, self.do)))
+                if {v for leaf in leaves(part) for v in leaf.free} <= {*tree.model.variables}:
+                    return evaluate(tree, part, names) > 0
+        return np.ones(states, np.bool_)
 
     def _numbers(self, tree: JunctionTree, names: tuple[str, ...]) -> Floats:
         """The numbers of the formula, or of another one if a condition of this one has probability 0."""
@@ -190,7 +202,11 @@ class EstimatedEffect:
         given = mapping("states", states or {})
         estimand.graph.numbers(given, "states")
         used = {v: given[v] for v in given if v in self._structure}
-        fitted = fit_parameters(self._structure, cases, pseudo_counts=prior, states=used or None)
+        try:
+            fitted = fit_parameters(self._structure, cases, pseudo_counts=prior, states=used or None)
+        except DataError as error:  # about a column: it is the graph that has hidden variables
+            said, n = re.subn(r"declare it: hidden=\{(.*): \d+\}", r"make the graph with hidden=[\1]", str(error))
+            raise (DataError(said) if n else error) from None
         self.network, self._n = fitted.network, fitted.n_rows
         self.table = estimand.evaluate(self.network.compile("cpu"))
 

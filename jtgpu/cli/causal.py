@@ -37,7 +37,11 @@ def causal(o: Causal, read: ReadOptions) -> None:
     hidden = split_names(o.hidden, whole.variables, "variable")
     g = graph(whole, hidden=hidden)
     of, on = (split_names(given, whole.variables, "variable") for given in (o.of, o.on))
-    given = dict(_name_and_state(whole, text) for text in o.given)
+    pairs = [_name_and_state(whole, text) for text in o.given]
+    given = dict(pairs)
+    for option, listed in (("--of", of), ("--on", on), ("--given", [v for v, _ in pairs])):
+        if (again := next((v for v in listed if listed.count(v) > 1), None)) is not None:
+            raise BadParameter(f"{again!r} is there more than once", param_hint=option)
     about: dict[str, Any] = {"file": o.file, "of": of, "on": on, "hidden": hidden}
     if o.question == "sets":
         _sets(o, g, about)
@@ -150,7 +154,7 @@ def _interval(draws: Any) -> Any:
 
 def _print_effect(o: Causal, table: Conditional, draws: Any, about: dict[str, Any]) -> None:
     single = len(table.given) == 1 == len(table.targets)
-    made = _differences(table, draws) if single else None
+    made = _differences(table, draws) if single and table.possible.all() else None
     ends = None if draws is None else _interval(draws)
     if o.json:
         print_json(about | {

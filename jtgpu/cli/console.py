@@ -43,6 +43,7 @@ OK, ERROR, USAGE, TOO_LARGE, IMPOSSIBLE, UNREADABLE, EXISTS = range(7)
 _ADVICE = (
     (r"\bnet\.with_codes\('index'\)", "--codes index"),
     (r"\bhidden=\{'([^']*)': (\d+)\}", r"--hidden \1=\2"),
+    (r"make the graph with hidden=\['(.*)'\]", r"use --hidden \1"),
     (r'\buse at="last"', "use -o FILE, --at last"),
     (r"\bfewer targets=", "fewer targets (-t)"),
     (r"\bwith columns=\[\.\.\.\]", "by --columns"),

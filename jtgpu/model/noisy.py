@@ -189,7 +189,8 @@ class NoisyMax:
             )
         if self.size > MAX_CELLS:
             raise TableTooLarge(
-                f"the CPT of a noisy-MAX child would have {self.size:,} numbers: its strengths are in net.noisy",
+                f"the CPT of a noisy-MAX child would have {self.size:,} numbers: its strengths are in net.noisy, and "
+                "XDSL and DSL files keep them",
                 self.size, 8 * self.size, 8 * MAX_CELLS,
             )  # fmt: skip
         table = noisy_max(self.shape[:-1], self.shape[-1], self._orders, self._columns())[..., :: self._step]

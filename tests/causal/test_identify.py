@@ -168,6 +168,16 @@ def test_another_adjustment_set_is_tried_where_positivity_fails() -> None:
         hidden.evaluate(net.compile("cpu"))
 
 
+def test_what_is_impossible_after_the_intervention_is_not_given() -> None:
+    """The formula takes the condition for an intervention, and has a number for it."""
+    net = jtgpu.load("asia")
+    table = graph(net).identify("dysp", do=["lung", "tub"], given="either").evaluate(net.compile("reference"))
+    assert table.possible.tolist() == [[[True, False], [True, False]], [[True, False], [False, True]]]
+    assert not table.probabilities[0, 0, 1].any()
+    tree = net.remove("tub").compile("reference")  # it does not tell
+    assert graph(net, hidden=["tub"]).identify("dysp", do="lung", given="either").evaluate(tree).possible[1].all()
+
+
 def test_an_estimate_converges_to_the_effect() -> None:
     net, truth = jtgpu.load("asia"), jtgpu.load("asia").compile("cpu")
     g = graph(net, hidden=["smoke"])

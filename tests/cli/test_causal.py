@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,6 +91,9 @@ def test_effects_from_cases(cases: str) -> None:
         ("sets asia cases.csv --of lung --on dysp", 2, "cases are for effect"),
         ("identify asia --of smoke --on lung --hidden smoke", 2, "a hidden variable is not measured"),
         ("effect asia --of lung --on lung", 2, "'lung' is the cause and the outcome"),
+        ("effect asia --of smoke,smoke --on dysp", 2, "'smoke' is there more than once"),
+        ("effect asia --of smoke --on dysp,dysp", 2, "'dysp' is there more than once"),
+        ("effect asia --of smoke --on dysp --given lung=yes --given lung=no", 2, "'lung' is there more than once"),
         ("effect asia none.csv --of lung --on dysp", 2, "none.csv: No such file"),
         ("effect ../shared/nets/none.uai --of lung --on dysp", 2, "no such file"),
     ],
@@ -97,6 +101,27 @@ def test_effects_from_cases(cases: str) -> None:
 def test_mistakes(words: str, code: int, said: str) -> None:
     result = run("causal", *words.split())
     assert (result.exit_code, said in result.stderr) == (code, True), result.stderr
+
+
+def test_a_missing_column_may_be_hidden(tmp_path: Path) -> None:
+    path = tmp_path / "cases.csv"
+    path.write_text("lung,bronc,dysp\nyes,no,no\nno,yes,no\n")
+    words = "causal", "effect", "asia", str(path), "--of", "lung", *ON, "--bootstrap", "0"
+    refused = run(*words)
+    assert refused.exit_code == 2
+    assert "no column 'smoke'; if the variable is never observed, use --hidden smoke" in refused.stderr
+    assert run(*words, "--hidden", "smoke").exit_code == 0
+    with pytest.raises(jtgpu.DataError, match=r"make the graph with hidden=\['smoke'\]"):
+        graph(jtgpu.load("asia")).identify("dysp", do="lung").fit(path)
+
+
+def test_a_difference_from_an_impossible_case_is_none() -> None:
+    words = "effect", "asia", "--of", "lung", *ON, "--given", "either=no", "--hidden", "tub"
+    made = json.loads(run("causal", *words, "--json").stdout)
+    assert (made["possible"], made["difference"]) == ([False, True], None)
+    lines = run("causal", *words).stdout.splitlines()
+    assert lines[1] == "yes\tyes\timpossible"
+    assert not any(line.startswith("# difference") for line in lines)
 
 
 def test_a_terminal_shows_bars() -> None:

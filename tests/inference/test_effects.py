@@ -279,3 +279,19 @@ def test_a_counterfactual_with_a_noisy_node_with_many_causes() -> None:
     assert tree.counterfactual("ill", {"fever": "yes", "ill": "no"}, do={"d0": "yes"})["yes"] == pytest.approx(1.0)
     with pytest.raises(NetworkError, match="other CPTs have those of 'fever'"):
         tree.counterfactual("fever", {"ill": "no"}, do={"d0": "yes"})
+
+
+@pytest.mark.parametrize("n", [3, 40])
+def test_a_noisy_node_of_certain_effects_is_a_function(n: int) -> None:
+    """Whether the network holds a table or, of many causes, strengths."""
+    causes = {f"d{i}": float(i % 2) for i in range(n)}  # those of odd numbers act
+    net = jtgpu.BayesianNetwork(
+        {v: ["no", "yes"] for v in (*causes, "fever")}, {"fever": [*causes]},
+        {**{v: [0.9, 0.1] for v in causes}, "fever": jtgpu.NoisyOr(causes)},
+    )  # fmt: skip
+    tree = net.compile("cpu")
+    expected = 1 - 0.9 ** (n // 2 - 1)
+    case: dict[str, Any] = {"d1": "yes", "fever": "yes"}
+    assert tree.counterfactual("fever", case, do={"d1": "no"})["yes"] == pytest.approx(expected, abs=1e-12)
+    batch = tree.counterfactual_batch([case], "fever", do={"d1": "no"})
+    assert np.asarray(batch["fever (counterfactual)"])[0] == pytest.approx([1 - expected, expected], abs=1e-12)

@@ -338,9 +338,8 @@ def _twin(self: CompiledModel, outcome: str, do: Mapping[str, Any]) -> _Twin:
 
 def _is_function(factor: Factor) -> bool:
     """Whether a CPT has 0 and 1 only, or no parents."""
-    if is_noisy(factor.table):
-        return False
-    return len(factor.scope) == 1 or not np.any(factor.table * (1.0 - factor.table))
+    table = factor.table.rows if is_noisy(factor.table) else factor.table
+    return len(factor.scope) == 1 or not np.any(table * (1.0 - table))
 
 
 def _both_worlds(self: CompiledModel, twin: _Twin) -> CompiledModel:

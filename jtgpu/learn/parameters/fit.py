@@ -222,6 +222,8 @@ def _fit_states(
         cases = in_memory(cases, read, read.na_values, mapping("states", asked.states))
         was_set = _rows_set(interventions, open_table(None, cases), [*given.parents], read)
     if given.network is not None and is_noisy:
+        if missing == "available":
+            raise ArgumentError("missing='available' takes no noisy variables; use missing='em', or pass net.expand()")
         unfolded = Unfolded.of(given.network, em.start)
         given, asked = unfolded.structure, unfolded.asked(asked)
     rows = read.chunk or (100_000 if em.stepwise is None else 1_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +38,7 @@ def noisy(  # noqa: PLR0913
         See `jtgpu.learn.fit`. None: all configurations of the family, weighted by the CPT: the strengths of the
         smallest average Kullback-Leibler divergence from its rows.
     variable : str
-        The child. EM starts at its rows in which one parent alone acts.
+        The child. EM starts at its strengths, else at its rows in which one parent alone acts.
     neutral : mapping, optional
         The state of a parent that has no effect, by parent. Default: absence, where the names of two states say which
         one that is (see `jtgpu.NoisyOr`), else the first state.
@@ -75,7 +76,7 @@ def noisy(  # noqa: PLR0913
             raise ArgumentError(f"neutral: {p!r} is no parent of {child!r}")
         states[p] = net.state_index(p, label)
     strengths = net.noisy.get(child)
-    if strengths is None:
+    if strengths is None or neutral or strongest is not None:
         table, rest = np.asarray(net.cpt(child)), tuple(states.values())
         none = np.eye(table.shape[-1])[least]
         effects = {}
@@ -85,17 +86,25 @@ def noisy(  # noqa: PLR0913
             rows[s] = none
             effects[p] = rows
         strengths = NoisyMax(effects, table[rest], strongest="first" if least else "last")
-    if cases is None:
-        table = np.asarray(net.cpt(child))
-        if table.size > MOST_CELLS:
-            raise ArgumentError(f"the CPT of {child!r} has {table.size:,} entries; fit the strengths to cases")
-        cells = np.indices(table.shape).reshape(table.ndim, -1)
-        labels = [net.states(v) for v in (*net.parents(child), child)]
-        columns = zip((*net.parents(child), child), labels, cells, strict=True)
-        cases = {v: [own[s] for s in at] for v, own, at in columns}
-        weights, pseudo_counts, em = table.flatten(), 0, em or EM(tolerance=1e-11, iterations=2000)
     start, others = net.replace(cpt={child: strengths}), [v for v in net if v != child]
-    return fit(start, cases, fixed=others, weights=weights, pseudo_counts=pseudo_counts, em=em or EM())
+    if cases is not None:
+        return fit(start, cases, fixed=others, weights=weights, pseudo_counts=pseudo_counts, em=em or EM())
+    table, own = np.asarray(net.cpt(child)), (*states, child)
+    if table.size > MOST_CELLS:
+        raise ArgumentError(f"the CPT of {child!r} has {table.size:,} entries; fit the strengths to cases")
+    if weights is not None:
+        raise ArgumentError("weights are those of cases: without any, the configurations have those of the CPT")
+    labels = {v: net.states(v) for v in own}
+    columns = zip(own, np.indices(table.shape).reshape(table.ndim, -1), strict=True)
+    family = BayesianNetwork(  # what else there is in the network has no column
+        labels, {child: tuple(states)},
+        {child: strengths, **{p: np.full(len(labels[p]), 1 / len(labels[p])) for p in states}},
+    )  # fmt: skip
+    made = fit(
+        family, {v: [labels[v][s] for s in at] for v, at in columns}, fixed=[*states], weights=table.flatten(),
+        pseudo_counts=0, em=em or EM(tolerance=1e-11, iterations=2000),
+    )  # fmt: skip
+    return replace(made, network=start.replace(cpt={child: made.network.noisy[child]}), fixed=tuple(others))
 
 
 def _present(net: BayesianNetwork, v: str) -> int | None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.errors import ArgumentError, UnknownVariable
+from jtgpu.errors import ArgumentError, JtgpuError, UnknownVariable
 
 
 def test_effects_are_those_of_the_sampled_graphs() -> None:
@@ -34,3 +34,16 @@ def test_effects_are_those_of_the_sampled_graphs() -> None:
         post.effect("q", of="b")
     with pytest.raises(ArgumentError, match="'b' is the cause and the outcome"):
         post.effect("b", of="b")
+
+
+def test_bad_states_are_refused_where_no_graph_has_an_effect() -> None:
+    cases = {"a": ["x", "x", "y", "y"] * 50, "b": ["p", "q", "p", "q"] * 50, "c": ["k", "l", "m", "k", "l"] * 40}
+    post = jtgpu.learn.posterior(cases)
+    assert post.effect("b", of="a").p_no_effect > 0.9
+    for outcome, of, options, match in (
+        ("c", "a", {}, "'c' has 3 states: say which"),
+        ("c", "a", {"state": "z"}, "variable 'c' has no state 'z'"),
+        ("a", "c", {"between": ("k", "z")}, "variable 'c' has no state 'z'"),
+    ):
+        with pytest.raises(JtgpuError, match=match):
+            post.effect(outcome, of=of, **options)

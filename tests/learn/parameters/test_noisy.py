@@ -107,6 +107,19 @@ def test_strengths_that_fit_a_cpt() -> None:
         noisy(net, None, "e", neutral={"e": "none"})
 
 
+def test_strengths_of_a_node_among_others() -> None:
+    """Variables outside the family need no column; neutral= and strongest= replace what a noisy node has."""
+    net = network(seed=4).add("other", ["no", "yes"], ["e"])
+    made = noisy(net.expand(), None, "e", neutral={"x": "a"}, strongest="first")
+    assert np.abs(np.asarray(made.network.cpt("e")) - np.asarray(net.cpt("e"))).max() < 1e-3
+    assert set(made.fixed) == {"x", "y", "z", "other"}
+    turned = noisy(net, None, "e", neutral={"z": "b"}, strongest="last").network.noisy["e"]
+    assert (turned.least, turned.effects[0][1].tolist()) == (0, [1, 0, 0])
+    assert noisy(net, None, "e").network.noisy["e"].least == 2
+    with pytest.raises(jtgpu.ArgumentError, match="weights are those of cases"):
+        noisy(net, None, "e", weights=[1.0])
+
+
 def test_arguments_about_noisy_nodes() -> None:
     net = network()
     table = {v: [str(s) for s in column] for v, column in net.compile("reference").sample(50, seed=0).items()}
@@ -117,6 +130,7 @@ def test_arguments_about_noisy_nodes() -> None:
     errors = fit(net, table, em=EM(standard_errors="scores"))
     assert errors.standard_errors("e").shape == (10, 3)
     for options, match in (
+        ({"missing": "available"}, "missing='available' takes no noisy variables"),
         ({"em": EM(start="uniform")}, "start='uniform' is not for strengths"),
         ({"tied": [("x", "e")]}, "tied: 'e' is a noisy node"),
         ({"pseudo_counts": {"e": [1, 2]}}, "pseudo_counts: 'e' is a noisy node"),

@@ -110,14 +110,13 @@ def effect_over_graphs(  # noqa: PLR0913
     values, weights, none = [], [], []
     known: dict[tuple[int, ...], Any] = {}
     for part, weight in parts.values():
-        if part is None:
-            result = [0.0]
-        else:
-            net = fitted_network(table, part, self._record.ess, known).prune([of, outcome])
-            dirichlet = _dirichlet(net, table, self._record.ess) if n_draws else {}
-            drawn = [_drawn(net, dirichlet, random) for _ in range(n_draws)] or [net]
-            effects = (_effect_of_root(one, outcome, of) for one in drawn)
-            result = [made.difference(state, score=score, between=between) for made in effects]
+        arcs = np.zeros((len(self.names),) * 2, np.bool_) if part is None else part  # then the difference is 0
+        net = fitted_network(table, arcs, self._record.ess, known).prune([of, outcome])
+        n_drawn = 0 if part is None else n_draws
+        dirichlet = _dirichlet(net, table, self._record.ess) if n_drawn else {}
+        drawn = [_drawn(net, dirichlet, random) for _ in range(n_drawn)] or [net]
+        effects = (_effect_of_root(one, outcome, of) for one in drawn)
+        result = [made.difference(state, score=score, between=between) for made in effects]
         values += result
         weights += [weight / len(result)] * len(result)
         none += [part is None] * len(result)
