@@ -1,4 +1,4 @@
-"""A table of cases: what is asked of a backend in one call, and what it answers."""
+"""A table of cases, as a backend gets it in one call, and its answers."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class CountSums(NamedTuple):
 
 
 class Delivery(Generic[A]):
-    """What is computed and where it is put; one of the four constants below. `A`: the type of the answer."""
+    """The kind of an answer, and where it is put; one of the four constants below. `A`: the type of the answer."""
 
     def __init__(self, name: str, refusal: str = ""):
         self.name, self.refusal = name, refusal  # of a backend that does not support it

@@ -199,7 +199,7 @@ class RowJob(TableJob):
     """Cases by rows."""
     # states: (n, V) int32
     # kind: (B,) int64: The row that answers each case. Default: its own.
-    # asked, own: What was asked, and its rows that are the cases
+    # asked, own: The table of the call, and its rows that are the cases
 
     width = 0
     variables = np.zeros(0, np.uint32)
@@ -264,7 +264,7 @@ class RowJob(TableJob):
         return RowJob(self._asked, take_rows(self.states, rows), some, self.targets, kind, self._rows(rows))
 
     def _rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where some of the cases are in what was asked."""
+        """Where some of the cases are in the table of the call."""
         return rows if isinstance(self._own, slice) else self._own[rows]
 
     def by_host(self, host: Host, rows: NDArray[np.int64]) -> TableAnswer:
