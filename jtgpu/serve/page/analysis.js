@@ -2,6 +2,7 @@
 
 import { button, el, setText } from "./dom.js";
 import { DecisionPanel } from "./decisions.js";
+import { EffectPanel } from "./effect.js";
 import { bodyOf, describeFinding, toggleState } from "./findings.js";
 import { clean, cut, logText, percent, points, probabilityOf, significant } from "./format.js";
 import { mode, totalVariation } from "./measures.js";
@@ -417,6 +418,6 @@ class JointPanel extends Panel {
 export function analysisPanels(store, actions) {
   return [
     new DecisionPanel(store, actions), new EvidencePanel(store, actions), new ChangedPanel(store, actions), new ValuePanel(store, actions), new ExplanationPanel(store, actions),
-    new ImportancePanel(store, actions), new TornadoPanel(store, actions), new JointPanel(store, actions),
+    new ImportancePanel(store, actions), new EffectPanel(store, actions), new TornadoPanel(store, actions), new JointPanel(store, actions),
   ];
 }

@@ -44,7 +44,7 @@ export class MapView {
     this.listen();
     store.on("network", () => this.reload());
     store.on("answer", () => this.update());
-    store.on("findings", () => this.updateMarks());
+    store.on("findings causal", () => this.updateMarks());
     store.on("targets", () => this.updateMarks());
     store.on("picked", () => this.showPicked());
     store.on("expected", () => this.diamonds?.forEach(({ name, show }) => show(store.expected[name])));
@@ -361,11 +361,11 @@ export class MapView {
   }
 
   updateMarks() {
-    const { findings, targets, picked } = this.store;
+    const { findings, targets, picked, causal } = this.store;
     for (const [v, box] of this.boxes) {
       const finding = findings[v];
       const isDecision = this.store.network.decisions.has(v);
-      setAttribute(box.node, "class", `box${isDecision ? " decision" : ""}${finding ? ` has-evidence ${finding.kind.replace(" ", "-")}` : ""}${v === picked ? " picked" : ""}${targets.includes(v) ? " target" : ""}`);
+      setAttribute(box.node, "class", `box${isDecision ? " decision" : ""}${finding ? ` has-evidence ${finding.kind.replace(" ", "-")}` : ""}${v === picked ? " picked" : ""}${targets.includes(v) ? " target" : ""}${causal?.set.has(v) ? " adjusted" : ""}`);
       setAttribute(box.mark, "d", finding ? MARK_SHAPES[finding.kind] : null);
       setAttribute(box.mark, "class", `mark${finding?.kind === "one of" ? " hollow" : ""}`);
       for (const row of box.rows) {
@@ -377,7 +377,7 @@ export class MapView {
     for (const { parent, child, node } of [...(this.arcs || []), ...(this.spines || [])]) {
       const isNear = picked !== null && (parent === picked || child === picked);
       const isKnown = this.store.network.decisions.has(child);
-      setAttribute(node, "class", `arc${isKnown ? " information" : ""}${findings[child]?.kind === "do" ? " cut" : ""}${isNear ? " near" : ""}`);
+      setAttribute(node, "class", `arc${isKnown ? " information" : ""}${findings[child]?.kind === "do" ? " cut" : ""}${isNear ? " near" : ""}${causal?.arcs.has(`${parent}>${child}`) ? " open" : ""}`);
     }
   }
 

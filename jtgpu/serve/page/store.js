@@ -31,6 +31,7 @@ export class Store {
     this.problem = null; // {title, detail, findings, tried}
     this.status = "ready"; // "pending", "lost"
     this.ranking = []; // of the value of information
+    this.causal = null; // variables to adjust for and arcs of open paths, as the map shows them
     this.controller?.abort();
     this.controller = null;
     this.serial = (this.serial || 0) + 1;

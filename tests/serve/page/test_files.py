@@ -27,8 +27,8 @@ def declared(text: str) -> list[str]:
 
 
 def test_the_page_is_small() -> None:
-    # 285,000 before what findings contribute, strengths, and numbers over time
-    assert sum(p.stat().st_size for p in FOLDER.iterdir()) <= 292_000
+    # 285,000 before what findings contribute, strengths, numbers over time, and effects
+    assert sum(p.stat().st_size for p in FOLDER.iterdir()) <= 297_000
 
 
 def test_nothing_comes_from_elsewhere() -> None:

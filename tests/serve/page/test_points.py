@@ -685,3 +685,26 @@ def test_the_network_that_was_chosen_last_is_shown(visit: Any) -> None:
     held[0].continue_()
     page.wait_for_timeout(300)
     assert page.title().startswith("munin")
+
+
+@pytest.mark.slow
+def test_the_effect_of_a_cause_and_what_confounds_it(visit: Any, asia: Any) -> None:
+    page = visit.open("#n=asia&t=dysp&v=bronc")
+    panel = visit.panel("effect")
+    effect = asia.effect("dysp", of="bronc").table.probabilities
+    shown = panel.locator(".why-size").all_text_contents()
+    assert shown == [f"{100 * p:.1f} %" for p in effect[:, 0]]
+    best = jtgpu.causal.graph(asia.model).best_adjustment_set("bronc", "dysp")
+    assert {box.get_attribute("data-v") for box in page.locator(".map .box.adjusted").all()} == {
+        str(asia.model.index(v)) for v in best
+    }
+    assert f"The red paths confound it. In data, adjust for {', '.join(best)}." in panel.inner_text()
+    assert page.locator(".map .arc.open").count() == 4  # smoke to bronc, and smoke, lung, either, dysp
+    panel.locator("input").first.check()  # either is not measured
+    hidden = jtgpu.causal.graph(asia.model, hidden=list(best))
+    (other,) = next(iter(hidden.adjustment_sets("bronc", "dysp")))
+    panel.get_by_role("button", name=other).wait_for()
+    assert f"adjust for {other}." in panel.inner_text()
+    visit.open("#n=asia&t=dysp&v=xray")
+    assert "no effect" in visit.panel("effect").inner_text()
+    assert not visit.page.locator(".map .arc.open").count() or visit.page.locator(".map .box.picked").count()
