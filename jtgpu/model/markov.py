@@ -72,7 +72,10 @@ class MarkovNetwork(DiscreteModel):
             if len(ids) > MAX_AXES:
                 raise NetworkError(f"factor {k} has {len(ids)} variables; a table can have {MAX_AXES} (NumPy)")
             shape = tuple(int(self._cardinality[i]) for i in ids)
-            frozen = freeze(with_labels(self, ids, table, f"factor {k}"))
+            try:
+                frozen = freeze(with_labels(self, ids, table, f"factor {k}"))
+            except (TypeError, ValueError) as error:
+                raise NetworkError(f"factor {k}: its table must be an array of numbers ({error})") from None
             if len(set(ids)) != len(ids):
                 raise NetworkError(f"factor {k}: a variable is repeated in its scope {tuple(scope)}")
             if frozen.shape != shape:
@@ -113,7 +116,8 @@ class MarkovNetwork(DiscreteModel):
         names = new_names(self._variables, new)
         made = {names[v]: new_states(v, self.states(v), labels[v]) if v in labels else self.states(v) for v in self}
         given: Iterable[Any] = self._factors if factors is None else (
-            (tuple(self.index(v) for v in scope), table) for scope, table in factors
+            (ids := tuple(self.index(v) for v in scope), with_labels(self, ids, table, f"factor {k}"))
+            for k, (scope, table) in enumerate(factors)
         )  # fmt: skip
         net = MarkovNetwork(made, given, name=self._name if name is None else name)
         return net if states or rename else net.with_codes(self.state_codes)
