@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..errors import ArgumentError, NetworkError, UnknownState, UnknownVariable, closest, shown
 from ..util import late_imports
 from ..util.text_table import DIGITS, SMALL, WIDTH, configurations, display_width, format_table
-from .cpts import ROW_TOLERANCE, check_numbers, freeze
+from .cpts import ROW_TOLERANCE, check_numbers, freeze, is_counted
 from .discrete import DiscreteModel
 from .noisy import EXPANDED, NoisyMax, NoisyOr
 
@@ -274,7 +274,7 @@ def with_labels(model: DiscreteModel, scope: tuple[int, ...], given: Any, what: 
     # what: Words for the table
     # raises NetworkError: If labels are not states, or name other variables than the axes.
     has_columns = hasattr(given, "columns")
-    if not hasattr(given, "to_numpy") or not (len(scope) > 1 if has_columns else hasattr(given, "index")):
+    if not hasattr(given, "to_numpy") or len(scope) <= has_columns or not (has_columns or hasattr(given, "index")):
         return given
     parts = [(scope[:-1], getattr(given, "index", None)), (scope[-1:], given.columns)] if has_columns else [
         (scope, given.index)
@@ -284,7 +284,7 @@ def with_labels(model: DiscreteModel, scope: tuple[int, ...], given: Any, what: 
     for axes, labels in parts:
         order = _axis_order(model, axes, list(getattr(labels, "names", [])), what)
         plain = range(len(given) if labels is None else len(labels))
-        if labels is None or list(labels) == list(plain):
+        if labels is None or is_counted(labels):
             if len(axes) > 1 or len(plain) != model.cardinality[axes[0]]:
                 return given  # its shape is wrong, or it has that of the table: it is read by position
             (v,) = axes

@@ -245,7 +245,7 @@ def normalize_rows(
     worst, worst_sum, worst_variable = 0.0, 1.0, None
     off_variables, zeroed = [], []
     for name, cpt in cpts.items():
-        table = np.asarray(cpt, np.float64)
+        table = np.asarray(without_labels(f"variable {name!r}: its CPT", cpt), np.float64)
         check_numbers(name, table)
         table, sums, zero = _row_sums(name, table, zero_rows)
         n_rows += sums.size
@@ -302,6 +302,24 @@ def check_numbers(name: str, table: NDArray[np.float64]) -> None:
         raise NetworkError(f"variable {name!r}: its table holds {bad}, which is not a probability")
     if table.size and table.min() < 0:
         raise NetworkError(f"variable {name!r}: its table holds the negative number {table.min():g}")
+
+
+def is_counted(labels: Iterable[Any]) -> bool:
+    """Whether labels are the numbers 0, 1, ...; truth values and floats, which equal these, are names of states."""
+    given = list(labels)
+    plain = all(isinstance(label, (int, np.integer)) and not isinstance(label, bool) for label in given)
+    return plain and given == [*range(len(given))]
+
+
+def without_labels(what: str, given: Any) -> Any:
+    """What is given, unless it is a data frame or series whose labels would be ignored."""
+    for labels in [getattr(given, name, None) for name in ("index", "columns") if hasattr(given, "to_numpy")]:
+        if labels is not None and not is_counted(labels):
+            raise NetworkError(
+                f"{what}: labels such as {shown(next(iter(labels)))} are not read here; sort the data frame or series "
+                "in the order of the states and pass its to_numpy()"
+            )
+    return given
 
 
 def freeze(table: ArrayLike) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import NetworkError, shown
 from ..util.arguments import check_keywords
+from .cpts import without_labels
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -124,7 +125,7 @@ def checked_gaussian(
 def _numbers(value: ArrayLike, what: str) -> NDArray[np.float64]:
     """Finite numbers."""
     try:
-        array = np.array(value, np.float64)
+        array = np.array(without_labels(f"the {what} of a Gaussian", value), np.float64)
     except (TypeError, ValueError):
         raise NetworkError(f"the {what} of a Gaussian must be numbers, got {shown(value)}") from None
     if not np.isfinite(array).all():

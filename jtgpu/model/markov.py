@@ -72,7 +72,10 @@ class MarkovNetwork(DiscreteModel):
             if len(ids) > MAX_AXES:
                 raise NetworkError(f"factor {k} has {len(ids)} variables; a table can have {MAX_AXES} (NumPy)")
             shape = tuple(int(self._cardinality[i]) for i in ids)
-            frozen = freeze(with_labels(self, ids, table, f"factor {k}"))
+            try:
+                frozen = freeze(with_labels(self, ids, table, f"factor {k}"))
+            except (TypeError, ValueError) as error:
+                raise NetworkError(f"factor {k}: its table must be an array of numbers ({error})") from None
             if len(set(ids)) != len(ids):
                 raise NetworkError(f"factor {k}: a variable is repeated in its scope {tuple(scope)}")
             if frozen.shape != shape:

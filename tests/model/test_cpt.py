@@ -229,3 +229,38 @@ def test_data_frames_are_read_by_their_labels() -> None:
     assert jtgpu.MarkovNetwork(two, [(("a", "b"), pair)]).factors[0].table.tolist() == [[3, 4], [1, 2]]
     with_utility = jtgpu.DecisionNetwork({"a": ["x", "y"]}, {"u": ["a"]}, {"a": [0.5, 0.5]}, utilities={"u": [0, 0]})
     assert with_utility.replace(cpt={"u": pd.Series([1.0, 2.0], ["y", "x"])}).utility("u").tolist() == [2, 1]
+
+
+def test_labels_that_only_equal_positions_are_read() -> None:
+    """False and True equal 0 and 1, so that tables of sorted truth values were read by position."""
+    pd = pytest.importorskip("pandas")
+    for states, labels in ((["True", "False"], [False, True]), (["1.0", "0.0"], [0.0, 1.0])):
+        made = jtgpu.BayesianNetwork({"a": states}, {}, {"a": pd.Series([0.2, 0.8], labels)})
+        assert made.cpt("a").tolist() == [0.8, 0.2]
+    with pytest.raises(errors.NetworkError, match="no state False"):
+        jtgpu.BayesianNetwork({"a": ["yes", "no"]}, {}, {"a": pd.Series([0.2, 0.8], [False, True])})
+    with pytest.raises(errors.NetworkError, match=r"expected \(\)"):
+        jtgpu.MarkovNetwork({"a": ["x", "y"]}, [((), pd.Series([2.0]))])
+
+
+def test_labels_that_are_not_read_are_refused() -> None:
+    """Where the states are not known: they were dropped, and the numbers read by position."""
+    pd = pytest.importorskip("pandas")
+    numbers = pd.Series({"m": 179.0, "f": 166.0})
+    for make in (
+        lambda: jtgpu.Gaussian(numbers), lambda: jtgpu.Gaussian(0.0, {"x": numbers}),
+        lambda: jtgpu.Gaussian(0.0, sd=numbers), lambda: jtgpu.normalize_rows({"sex": numbers}),
+    ):  # fmt: skip
+        with pytest.raises(errors.NetworkError, match=r"labels such as 'm' are not read here; .* to_numpy"):
+            make()
+    assert jtgpu.Gaussian(numbers.reset_index(drop=True)).mean.tolist() == [179.0, 166.0]
+
+
+def test_factors_of_markov_networks_are_numbers() -> None:
+    """A mapping as a factor was a TypeError of NumPy's."""
+    pd = pytest.importorskip("pandas")
+    net = jtgpu.MarkovNetwork({"a": ["x", "y"]}, [])
+    assert net.add_factor(["a"], pd.Series({"y": 2.0, "x": 1.0})).factors[0].table.tolist() == [1.0, 2.0]
+    mapping: Any = {"x": 1.0, "y": 2.0}
+    with pytest.raises(errors.NetworkError, match="factor 0: its table must be an array of numbers"):
+        net.add_factor(["a"], mapping)
