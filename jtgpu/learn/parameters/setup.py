@@ -11,6 +11,7 @@ import numpy as np
 
 from ...columns.schema import warn_of_near_equal
 from ...errors import ArgumentError, closest
+from ...model.cpt import with_labels
 from ...model.directed import DirectedModel
 from ...model.network import BayesianNetwork
 from ...util.arguments import choice, described, names, several, whole_number
@@ -81,7 +82,11 @@ def read_prior(prior: Any, model: DirectedModel, network: BayesianNetwork | None
         for v in prior:
             if v not in model:
                 raise ArgumentError(f"pseudo_counts: there is no variable {v!r}{closest(str(v), model.variables)}")
-        return [_entries(v, prior.get(v, 0.0), shape) for v, shape in zip(model, shapes, strict=True)]
+        scopes = zip(model, family_scopes(model), shapes, strict=True)
+        return [
+            _entries(v, with_labels(model, scope, prior.get(v, 0.0), f"the table of pseudo-counts of {v!r}"), shape)
+            for v, scope, shape in scopes
+        ]
     if isinstance(prior, bool) or np.ndim(prior) != 0:
         raise ArgumentError(
             f"pseudo_counts must be a number, 'bdeu:ESS', 'net:ESS' or a mapping, not {described(prior)}"

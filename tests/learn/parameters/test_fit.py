@@ -238,6 +238,11 @@ def test_rows_without_data() -> None:
     assert given_start.unseen == {"a": ("y",)}
     assert "a: no row has 'y'" in str(given_start)
     mean = fit(net, table, pseudo_counts={"b": [[0, 0], [1, 3]]})
+    pd = pytest.importorskip("pandas")  # once, its labels were ignored
+    frame = pd.DataFrame([[3, 1], [0, 0]], net.states("a")[::-1], net.states("b")[::-1])
+    assert fit(net, table, pseudo_counts={"b": frame}).network == mean.network
+    with pytest.raises(jtgpu.NetworkError, match=r"pseudo-counts of 'b' is wrong: .*no state 'z'"):
+        fit(net, table, pseudo_counts={"b": frame.set_axis(["z", "y"], axis=1)})
     assert mean.network.cpt("b")[1].tolist() == [0.25, 0.75]
 
 
