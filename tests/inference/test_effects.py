@@ -295,3 +295,21 @@ def test_a_noisy_node_of_certain_effects_is_a_function(n: int) -> None:
     assert tree.counterfactual("fever", case, do={"d1": "no"})["yes"] == pytest.approx(expected, abs=1e-12)
     batch = tree.counterfactual_batch([case], "fever", do={"d1": "no"})
     assert np.asarray(batch["fever (counterfactual)"])[0] == pytest.approx([1 - expected, expected], abs=1e-12)
+
+
+def test_counterfactuals_where_a_state_falls_far_below_another_one_and_comes_back() -> None:
+    """Sixteen findings make x = 1 more probable by 1e144, thirteen others less by 1e156: x = 0 had probability 0."""
+    states = {v: ["0", "1"] for v in ("x", "y", "w", "z", "u")}
+    parents = {"y": ["x"], "w": ["x"], "z": ["x", "u"]}
+    same = [[1, 0], [0, 1]]
+    cpts: dict[str, Any] = {"x": [0.5, 0.5], "y": same, "w": same, "u": [0.9, 0.1], "z": [same, same[::-1]]}
+    for i in range(29):
+        cpts[f"f{i}"] = [[1 - p, p] for p in ((1e-21, 1e-12) if i < 16 else (1.0, 1e-12))]
+        states[f"f{i}"], parents[f"f{i}"] = ["0", "1"], ["y" if i < 16 else "w"]
+    net = jtgpu.BayesianNetwork(states, parents, cpts)
+    seen = {f"f{i}": "1" for i in range(29)} | {"z": "1"}
+    x = net.compile("reference").posterior("x", seen)["1"]
+    assert x == pytest.approx(9e-12, rel=1e-9)
+    with net.compile("cpu") as tree:
+        found = tree.counterfactual("z", seen, do={"u": "1"})
+        np.testing.assert_allclose(found.probabilities, [x, 1 - x], rtol=1e-9)

@@ -17,7 +17,7 @@ from ...util.arrays import Floats
 
 MOST = 1 << 22  # entries of a product; larger ones are for a plan, whose order is better
 MOST_AXES = 50  # of einsum
-LEAST = 1e-200  # of the largest entry of a product of tables whose largest entries are 1: no digits are lost
+LEAST = 1e-290  # of a product of positive entries: below, digits or a possible state would be lost
 PAIRWISE = 64  # entries of a product from which tables are multiplied two at a time
 MANY = 16  # tables of which the same holds: einsum takes 32
 
@@ -38,10 +38,10 @@ def single_posterior(
     is_known = outcome in done or (case.state[outcome] >= 0 and outcome not in changed)
     if is_known or any(v >= len(model) for v in case.likelihood):
         return None
-    scopes, tables, target = _factors(model, outcome, changed, done, case)
-    if any(not isinstance(table, np.ndarray) for table in tables):  # noisy nodes
-        return None
     try:
+        scopes, tables, target = _factors(model, outcome, changed, done, case)
+        if any(not isinstance(table, np.ndarray) for table in tables):  # noisy nodes
+            return None
         return _eliminated(scopes, tables, target, model.cardinality.tolist())
     except _TooLargeError:
         return None
@@ -82,6 +82,7 @@ def _factors(
         if v in mine and all(isinstance(table, np.ndarray) for _, table in parts):
             out = tuple(sorted({u for scope, _ in parts for u in scope} - {*mine[v]}))
             parts += [((u,), factors[u].table) for u in mine[v]]
+            _check_range([_least(table) for _, table in parts])
             parts = [(out, _product(parts, out))]
         scopes += [scope for scope, _ in parts]
         tables += [table for _, table in parts]
@@ -89,6 +90,16 @@ def _factors(
         scopes.append(() if v in seen else (v,))
         tables.append(np.asarray(weights[seen[v]] if v in seen else weights))
     return scopes, tables, twin.get(outcome, outcome)
+
+
+def _least(table: Floats) -> float:
+    return float(table.min(where=table > 0, initial=1.0))
+
+
+def _check_range(least: Iterable[float]) -> None:
+    """Raise if the product of entries that are at least as large may lose digits."""
+    if not math.prod(least) >= LEAST:
+        raise _TooLargeError
 
 
 def _product(parts: Sequence[tuple[Scope, Floats]], out: Iterable[int]) -> Floats:
@@ -101,9 +112,19 @@ def _product(parts: Sequence[tuple[Scope, Floats]], out: Iterable[int]) -> Float
     return np.asarray(np.einsum(*operands, [label[u] for u in out]))
 
 
+def _few(parts: list[tuple[Scope, Floats]], entries: int) -> list[tuple[Scope, Floats]]:
+    """The same product of fewer tables: two are multiplied at a time while that is quicker, or einsum takes no more."""
+    while len(parts) > 2 and (entries > PAIRWISE or len(parts) > MANY):
+        parts = sorted(parts, key=lambda part: part[1].size)
+        union = tuple(sorted({*parts[0][0], *parts[1][0]}))
+        parts = [(union, _product(parts[:2], union)), *parts[2:]]
+    return parts
+
+
 def _eliminated(scopes: Sequence[Scope], tables: Sequence[Floats], target: int, cards: list[int]) -> Floats:
     """The distribution of a variable by a product of tables; the variable with the fewest neighbours goes first."""
     factors: dict[int, tuple[Scope, Floats]] = dict(enumerate(zip(scopes, tables, strict=True)))
+    least = [_least(table) for table in tables]  # bounds below the positive entries
     masks = [sum(1 << v for v in scope) for scope in scopes]
     at: dict[int, set[int]] = {target: set()}  # the factors of a variable
     for i, scope in enumerate(scopes):
@@ -124,20 +145,23 @@ def _eliminated(scopes: Sequence[Scope], tables: Sequence[Floats], target: int, 
         size, v = heapq.heappop(queue)
         if v not in at or near[v].bit_count() != size:  # an earlier size, or eliminated
             continue
-        bucket = [factors.pop(i) for i in sorted(at[v])]
+        own = sorted(at[v])
+        if not math.prod(least[i] for i in own) >= LEAST:  # by bounds, which fall with every step
+            for i in own:
+                least[i] = _least(factors[i][1])
+            _check_range(least[i] for i in own)
+        bucket = [factors.pop(i) for i in own]
         inside = {u for scope, _ in bucket for u in scope}
         entries = largest**size if largest**size <= PAIRWISE else math.prod(cards[u % n] for u in inside)
         if entries > MOST:
             raise _TooLargeError
-        while len(bucket) > 2 and (entries > PAIRWISE or len(bucket) > MANY):
-            bucket.sort(key=lambda part: part[1].size)
-            union = tuple(sorted({*bucket[0][0], *bucket[1][0]}))
-            bucket = [(union, _product(bucket[:2], union)), *bucket[2:]]
+        bucket = _few(bucket, entries)
         out = tuple(sorted(inside - {v}))
         table = _product(bucket, out)
-        top = table.max()
-        if not top >= LEAST:
+        top = float(table.max())
+        if not 0 < top < math.inf:
             raise _TooLargeError
+        least.append(math.prod(least[i] for i in own) / top)
         gone, new = at.pop(v), len(masks)
         masks.append(near.pop(v) & ~(1 << v))
         factors[new] = out, table / top
@@ -150,7 +174,8 @@ def _eliminated(scopes: Sequence[Scope], tables: Sequence[Floats], target: int, 
                 if u != target:
                     heapq.heappush(queue, (mask.bit_count(), u))
     left = [table for scope, table in factors.values() if scope or table <= 0]  # the others are numbers
+    _check_range(map(_least, left))
     result = math.prod(left, start=np.ones(cards[target % n]))
-    if not result.sum() >= LEAST:
+    if not 0 < result.sum() < math.inf:
         raise _TooLargeError
     return np.asarray(result / result.sum())
