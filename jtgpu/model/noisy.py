@@ -253,11 +253,13 @@ class NoisyMax:
     def at(self, states: NDArray[np.int32]) -> NDArray[np.float64]:
         """P(child | parents) of (n, parents and child) configurations."""
         effect = np.abs(states[:, -1] - self.least)
-        product, below = np.ones(len(states)), np.ones(len(states))
-        for rows, own in zip(self.weaker, [*states.T[:-1], np.zeros(len(states), np.int64)], strict=True):
-            product *= rows[own, effect]
-            below *= rows[own, np.maximum(effect - 1, 0)]
-        return np.maximum(product - np.where(effect > 0, below, 0.0), 0.0)
+        below = np.maximum(effect - 1, 0)
+        equal, weaker = np.zeros(len(states)), np.ones(len(states))  # than this effect; without a difference
+        every = [*states.T[:-1], np.zeros(len(states), np.int64)]
+        for own, no_stronger, exactly in zip(every, self.weaker, self.ascending, strict=True):
+            equal = equal * no_stronger[own, effect] + weaker * exactly[own, effect]
+            weaker = weaker * np.where(effect > 0, no_stronger[own, below], 0.0)
+        return equal
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.cpt, dtype)

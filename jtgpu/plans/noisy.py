@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     States = Callable[[int], NDArray[np.int64]]  # the possible states of a variable
 
+LEAST = 1e-290  # product of positive numbers that may be computed
 MOST_EXPANDED = 1 << 20  # entries of a table of a noisy child, for a maximum over all variables
 MOST_DECADES = 300.0  # natural logarithm of the range of numbers in one vector
 
@@ -42,8 +43,20 @@ class Chain(NamedTuple):
     """A noisy child in a question."""
 
     scope: tuple[int, ...]  # parents that are left, then the child
-    rest: NDArray[np.float64]  # P(effect s) of all else
+    rest: list[NDArray[np.float64]]  # P(effect s) of all else: of several parts where one would lose small numbers
     parents: list[Rows]
+
+    def far(self, own: Mapping[int, NDArray[np.float64]]) -> list[int]:
+        """Those of some parents, with their distributions, that `absorb` would lose small numbers with."""
+        least, far = _least(*self.rest), []
+        for p, rows in zip(self.scope, self.parents, strict=False):
+            if p in own:
+                low = _least(own[p] @ rows.equal, own[p] @ rows.weaker)
+                if least * low < LEAST:
+                    far.append(p)
+                else:
+                    least *= low
+        return far
 
 
 class Absorbed(NamedTuple):
@@ -105,14 +118,16 @@ class NoisyNodes:
         chains = []
         for child in children:
             scope, noisy = self.nodes[child]
-            rest, free, parents = noisy.ascending[-1][0], [], []
+            rest, free, parents = [noisy.ascending[-1][0]], [], []
             for p, weaker, equal in zip(scope, noisy.weaker, noisy.ascending, strict=False):
                 possible = states(p)
                 rows = Rows(weaker, equal)
                 if len(possible) < len(weaker):
                     rows = Rows(weaker[possible], equal[possible])
-                if len(possible) == 1:
-                    rest = _joined(rest, rows)[0]
+                if len(possible) == 1 and _least(rest[-1]) * _least(rows.equal, rows.weaker) < LEAST:
+                    rest.append(rows.equal[0])
+                elif len(possible) == 1:
+                    rest[-1] = _joined(rest[-1], rows)[0]
                 else:
                     free.append(p)
                     parents.append(rows)
@@ -133,7 +148,7 @@ class NoisyNodes:
             effects = np.abs(states(child) - noisy.least)
             top = int(effects.max()) + 1
             last: tuple[int, ...] = ()
-            before = rest[:top]
+            before = rest[0][:top]
             own = {p: (rows, outside[p]) for p, rows in zip(scope, parents, strict=False) if p in outside}
             if own:
                 last = (begin + len(hidden),)
@@ -142,20 +157,32 @@ class NoisyNodes:
                 before = np.diag(made.before)
                 left = [(p, rows) for p, rows in zip(scope, parents, strict=False) if p not in outside]
                 scope, parents = (*(p for p, _ in left), child), [rows for _, rows in left]
-            for i in order[:-1]:
+            steps = [((), _of_known(more)) for more in rest[1:]] + [((scope[i],), parents[i]) for i in order]
+            ones = np.eye(top)
+            for k, (own_scope, rows) in enumerate(steps, 1):
+                if before is not ones and _least(before) * _least(rows.equal, rows.weaker) < LEAST:
+                    if not last:
+                        last = (begin + len(hidden),)
+                        hidden.append(top)
+                    yield last, before if before.ndim == 1 else np.diag(before)
+                    before = ones
+                table = _joined(before, rows) if own_scope else _joined(before, rows)[..., 0, :]
+                if k == len(steps) and own_scope:
+                    last, before = (*last, *own_scope), table
+                    continue
                 now = begin + len(hidden)
                 hidden.append(top)
-                yield (*last, scope[i], now), _joined(before, parents[i])
-                last, before = (now,), np.eye(top)
-            for i in order[-1:]:
-                last, before = (*last, scope[i]), _joined(before, parents[i])
+                yield (*last, *own_scope, now), table
+                last, before = (now,), ones
             yield (*last, child), before[..., effects]
 
     def expanded(self, states: States, chains: Sequence[Chain]) -> Iterable[Table]:
         """Tables of some children with an axis for each parent."""
         # raises TableTooLarge: If one has too many entries
-        for scope, table, parents in chains:
+        for scope, (table, *others), parents in chains:
             child, noisy = scope[-1], self.nodes[scope[-1]][1]
+            for more in others:
+                table = _joined(table, _of_known(more))[0]
             entries = math.prod(len(rows.equal) for rows in parents) * len(table)
             if entries > MOST_EXPANDED:
                 raise TableTooLarge(
@@ -183,6 +210,16 @@ def _joined(before: NDArray[np.float64], rows: Rows) -> NDArray[np.float64]:
     below = np.zeros(before.shape)
     np.cumsum(before[..., :-1], axis=-1, out=below[..., 1:])
     return before[..., None, :] * rows.weaker[:, :s] + below[..., None, :] * rows.equal[:, :s]
+
+
+def _of_known(effect: NDArray[np.float64]) -> Rows:
+    """The rows of a parent whose state is known, or of several."""
+    return Rows(np.cumsum(effect)[None], effect[None])
+
+
+def _least(*tables: NDArray[np.float64]) -> float:
+    """The least positive number."""
+    return min(float(table.min(where=table > 0, initial=1.0)) for table in tables)
 
 
 def absorb(rest: NDArray[np.float64], own: Mapping[int, tuple[Rows, NDArray[np.float64]]]) -> Absorbed:

@@ -455,8 +455,11 @@ class _Unary:
         parents = np.array([p for chain in chains for p in chain.scope[:-1]], np.int64)
         n_chains = np.bincount(parents, minlength=len(tied))
         self._loose, self._own = ~tied & (n_chains == 0), ~tied & (n_chains == 1)
-        own = np.flatnonzero(self._own).tolist()
-        return {v: self._of(v) / self._sums[v] for v in own}
+        own = {v: self._of(v) / self._sums[v] for v in np.flatnonzero(self._own).tolist()}
+        for v in [v for chain in chains for v in chain.far(own)]:
+            self._own[v] = False
+            del own[v]
+        return own
 
     def _of(self, v: int) -> NDArray[np.float64]:
         begin, end = self._left.first[v : v + 2]

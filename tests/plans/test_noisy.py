@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -230,3 +231,35 @@ def test_sensitivities_of_strengths(strongest: str) -> None:
                 assert abs((posterior(moved[0]) - posterior(moved[1])) / (2 * h) - slopes[i, s]) < 1e-8
         with pytest.raises(jtgpu.ArgumentError, match="'f' has no strengths"):
             tree.sensitivity(("a", "1")).strengths("f")
+
+
+@pytest.mark.parametrize("known", [0, 399, 400])
+def test_effects_far_below_the_range_of_a_double(known: int) -> None:
+    """Many strong causes and a mild effect: ln P is -1,025 to -1,689, once "probability 0"."""
+    states = {f"d{i}": ["no", "yes"] for i in range(400)} | {"c": ["none", "mild", "severe"]}
+    effects: Any = [[1, 0, 0], [1 / 128, 1 / 128, 126 / 128]]
+    child = jtgpu.NoisyMax([effects] * 400, [31 / 32, 1 / 64, 1 / 64], strongest="last")
+    cpts: dict[str, Any] = {f"d{i}": [1 / 16, 15 / 16] for i in range(400)} | {"c": child}
+    net = BayesianNetwork(states, {"c": [f"d{i}" for i in range(400)]}, cpts)
+    up_to = [Fraction(1, 16) + Fraction(15, 16) * p for p in (Fraction(1, 128), Fraction(1, 64))]
+
+    def exact(present: int) -> Fraction:
+        """P(mild, so many of the causes are present); the others are free."""
+        seen = [Fraction(15, 16 * q) ** present * p ** (400 - present) for p, q in zip(up_to, (128, 64), strict=True)]
+        return seen[1] * Fraction(63, 64) - seen[0] * Fraction(31, 32)
+
+    p = exact(known)
+    evidence = {f"d{i}": "yes" for i in range(known)} | {"c": "mild"}
+    with net.compile("cpu") as tree:
+        expected = math.log(p.numerator) - math.log(p.denominator)
+        assert tree.log_evidence(evidence) == pytest.approx(expected, rel=1e-12)
+        if known < 400:
+            more = float(exact(known + 1) / p)
+            assert tree.posterior("d399", evidence)["yes"] == pytest.approx(more, rel=1e-11)
+
+
+def test_rare_effects_of_known_parents_keep_their_digits() -> None:
+    """A difference of products had four of them."""
+    rows: Any = [[1, 0], [1 - 1e-12, 1e-12]]
+    child = jtgpu.NoisyMax([rows] * 2, strongest="last")
+    np.testing.assert_allclose(child.at(np.array([[1, 0, 1], [1, 1, 1]])), [1e-12, 2e-12 - 1e-24], rtol=1e-14)
