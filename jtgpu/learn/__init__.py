@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from .parameters.checks import PredictiveCheck, check
     from .parameters.credible import CredibleIntervals
     from .parameters.fit import fit
+    from .parameters.noisy import noisy
     from .parameters.number_checks import NumberCheck
     from .parameters.online import Online
     from .parameters.result import Fit
-    from .parameters.strengths import noisy
     from .structure_learner import StructureLearner
     from .validation import validate
     from .validation_result import Validation
@@ -56,7 +56,7 @@ __getattr__, __dir__ = public_names(__name__, {
     "dags.scores.score_table": "ScoreTable score_table", "dags.structure": "Structure structure",
     "discretisation": "Discretiser discretise", "parameters.credible": "CredibleIntervals", "parameters.fit": "fit",
     "parameters.checks": "PredictiveCheck check",
-    "parameters.strengths": "noisy",
+    "parameters.noisy": "noisy",
     "parameters.number_checks": "NumberCheck", "parameters.online": "Online", "parameters.result": "Fit",
     "structure_learner": "StructureLearner", "validation": "validate",
     "validation_result": "Validation", "number_validation": "NumberValidation",

@@ -11,13 +11,17 @@ from ..dynamic.sequences import read_sequences
 from ..dynamic.tree import DynamicTree
 from ..errors import ArgumentError, DataError, ImpossibleEvidence
 from ..options.learning import Keys
-from ..util.arguments import whole_number
+from ..util.arguments import described, whole_number
+from ..util.text_table import counted
 from .parameters.fit import fit
 from .validation_result import Validation
 
 if TYPE_CHECKING:
     from ..model.dynamic import DynamicNetwork
     from ..util.arrays import Ints
+
+
+MIN_FOLDS = 2
 
 
 class Folds(NamedTuple):
@@ -28,21 +32,30 @@ class Folds(NamedTuple):
     on_error: str
     options: dict[str, Any]  # of fit; keys= is that of the sequences
 
-    def of(self, n: int) -> Ints:
-        """(N,) the part of each sequence."""
+    def of(self, n: int, noun: str, used: Ints | None = None, states: Ints | None = None) -> Ints:
+        """(U,) the part of each of n rows or sequences that is used; states have equal shares of each part."""
+        used = np.arange(n) if used is None else used
         if self.folds is None:
             if self.options:
                 raise ArgumentError(f"{next(iter(self.options))}= is an option of fitting, which needs folds=")
-            return np.zeros(n, np.int64)
+            return np.zeros(len(used), np.int64)
         if np.ndim(self.folds):
             given = np.asarray(self.folds)
-            if given.shape != (n,) or given.dtype.kind not in "iu" or len(np.unique(given)) < 2:
-                what = f"a number, or {n:,} whole numbers, one for each sequence, not all equal"
-                raise ArgumentError(f"folds must be {what}")
-            return given
-        if (wanted := whole_number("folds", self.folds, 2)) > n:
-            raise DataError(f"{wanted} folds, but only {n} sequences")
-        made: Ints = np.random.Generator(np.random.Philox(key=[self.seed, 0])).permutation(n) % wanted
+            if given.shape != (n,) or given.dtype.kind not in "iu":
+                what = f"a number, or {n:,} whole numbers, one for each {noun}"
+                raise ArgumentError(f"folds must be {what}, not {described(self.folds)}")
+            own = np.asarray(given[used], np.int64)
+            if len(np.unique(own)) < MIN_FOLDS:
+                raise ArgumentError(f"folds: each {noun} is in the same part")
+            return own
+        wanted = whole_number("folds", self.folds, MIN_FOLDS)
+        if wanted > len(used):
+            raise DataError(f"{wanted} folds, but only {counted(len(used), noun)} with the target")
+        order = np.random.Generator(np.random.Philox(key=[self.seed, 0])).permutation(len(used))
+        if states is not None:
+            order = order[np.argsort(states[order], kind="stable")]
+        made = np.empty(len(used), np.int64)
+        made[order] = np.arange(len(used)) % wanted
         return made
 
 
@@ -61,7 +74,7 @@ def validate_sequences(model: Any, net: DynamicNetwork, given: Any, target: str,
     exponents = {u: e for u, e in all_rows.exponents.items() if u != v}
     hidden = replace(all_rows, codes=codes, likelihood=weights, exponents=exponents)
     n = all_rows.n
-    fold_of = how.of(n)
+    fold_of = how.of(n, "sequence")
     probabilities = np.zeros((len(codes), len(net.states(target))))
     impossible = np.zeros(n, np.bool_)
     for number in np.unique(fold_of).tolist():

@@ -40,7 +40,6 @@ from .validation_result import Validation
 if TYPE_CHECKING:
     from ..util.options import Data, OnProblem
 
-MIN_FOLDS = 2
 NUMBER = [(name, "f8") for name in ("mean", "sd", "log_densities", "pit")]  # predictions of a number
 
 
@@ -115,17 +114,12 @@ def validate(
         raise ArgumentError(
             "validate takes no dynamic network with numbers; compare log_likelihood() of other sequences"
         )
+    how = Folds(folds, whole_number("seed", seed, 0), on_error, options)
     if isinstance(net, DynamicNetwork):
         require_only(read, "codes", "validate of sequences")
-        how = Folds(folds, whole_number("seed", seed, 0), on_error, options)
         return validate_sequences(model, net.with_codes(read.codes), frame, text("target", target), how)
     table = _Cases(frame, _network(model), text("target", target), read)
-    if folds is None:
-        if options:
-            raise ArgumentError(f"{next(iter(options))}= is an option of fitting, which needs folds=")
-        fold_of = np.zeros(len(table.used), np.int64)
-    else:
-        fold_of = _folds(folds, table, whole_number("seed", seed, 0))
+    fold_of = how.of(table.n_rows, "row", table.used, table.observed)
     impossible, parts = np.zeros(len(table.used), np.bool_), []
     for number in np.unique(fold_of).tolist():
         own = np.flatnonzero(fold_of == number)
@@ -233,26 +227,6 @@ def _network(model: Any) -> BayesianNetwork | MixedNetwork | None:
     """The network of a network or a tree; None for other models."""
     net = model.model if isinstance(model, JunctionTree) else model.network if isinstance(model, MixedTree) else model
     return net if isinstance(net, (BayesianNetwork, MixedNetwork)) else None
-
-
-def _folds(folds: Any, table: _Cases, seed: int) -> Ints:
-    """The fold of each row, in which the states have equal shares."""
-    if np.ndim(folds):
-        given = np.asarray(folds)
-        if given.shape != (table.n_rows,) or given.dtype.kind not in "iu":
-            raise ArgumentError(f"folds must be a number, or {table.n_rows:,} whole numbers, not {described(folds)}")
-        own = np.asarray(given[table.used], np.int64)
-        if len(np.unique(own)) < MIN_FOLDS:
-            raise ArgumentError("folds: all rows are in the same part")
-        return own
-    n = whole_number("folds", folds, MIN_FOLDS)
-    if n > len(table.used):
-        raise DataError(f"{n} folds, but only {len(table.used)} rows have a target")
-    order = np.random.Generator(np.random.Philox(key=[seed, 0])).permutation(len(table.used))
-    order = order[np.argsort(table.observed[order], kind="stable")]
-    fold_of = np.empty(len(order), np.int64)
-    fold_of[order] = np.arange(len(order)) % n
-    return fold_of
 
 
 def _fitted(model: Any, table: _Cases, rows: Ints, options: Mapping[str, Any]) -> Any:

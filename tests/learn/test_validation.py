@@ -264,7 +264,7 @@ def test_a_network_over_time() -> None:
     assert jtgpu.learn.validate(net, arrays, "rain").n_missing == 1
     for more, message in (
         ({"folds": 9}, "only 8 sequences"),
-        ({"folds": [0] * 8}, "not all equal"),
+        ({"folds": [0] * 8}, "each sequence is in the same part"),
         ({"pseudo_counts": 1.0}, "needs folds="),
     ):
         with pytest.raises(JtgpuError, match=message):

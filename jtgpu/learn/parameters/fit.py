@@ -26,7 +26,6 @@ from .coded_cases import CodedCases, read_cases, weighted_chunks
 from .expectation import BACKENDS
 from .families import read_structure, warn_of_sparse
 from .mixed_slices import fit_mixed_sequences
-from .noisy import Unfolded
 from .numbers import fit_numbers
 from .result import Fit
 from .runs import FitRun, fit_rows, fit_stepwise
@@ -34,6 +33,7 @@ from .setup import Columns, Model, set_up
 from .slices import fit_sequences
 from .sources import open_source
 from .template import converted, is_template, with_codes
+from .unfolded import Unfolded
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
