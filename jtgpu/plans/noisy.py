@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..errors import ImpossibleEvidence, TableTooLarge
 from ..model.noisy import NoisyMax
-from ..util.elementary import exps, logs
+from ..util.elementary import exps, log, logs
 from .arrays import ragged, ranges
 
 if TYPE_CHECKING:
@@ -176,13 +178,15 @@ class NoisyNodes:
                 last, before = (now,), ones
             yield (*last, child), before[..., effects]
 
-    def expanded(self, states: States, chains: Sequence[Chain]) -> Iterable[Table]:
-        """Tables of some children with an axis for each parent."""
+    def expanded(self, states: States, chains: Sequence[Chain]) -> tuple[list[Table], float]:
+        """Tables of some children with an axis for each parent, and ln of what they were divided by."""
         # raises TableTooLarge: If one has too many entries
-        for scope, (table, *others), parents in chains:
+        tables, divisor = [], 0.0
+        for scope, rest, parents in chains:
             child, noisy = scope[-1], self.nodes[scope[-1]][1]
-            for more in others:
-                table = _joined(table, _of_known(more))[0]
+            effects = np.abs(states(child) - noisy.least)
+            table, divided = _together(rest, int(effects.max()) + 1)
+            divisor += divided
             entries = math.prod(len(rows.equal) for rows in parents) * len(table)
             if entries > MOST_EXPANDED:
                 raise TableTooLarge(
@@ -193,7 +197,8 @@ class NoisyNodes:
                 )  # fmt: skip
             for rows in parents:
                 table = _joined(table, rows)
-            yield scope, table[..., np.abs(states(child) - noisy.least)]
+            tables.append((scope, table[..., effects]))
+        return tables, divisor
 
 
 def split_vector(given: NDArray[np.float64]) -> tuple[list[NDArray[np.float64]], float]:
@@ -210,6 +215,22 @@ def _joined(before: NDArray[np.float64], rows: Rows) -> NDArray[np.float64]:
     below = np.zeros(before.shape)
     np.cumsum(before[..., :-1], axis=-1, out=below[..., 1:])
     return before[..., None, :] * rows.weaker[:, :s] + below[..., None, :] * rows.equal[:, :s]
+
+
+def _together(rest: Sequence[NDArray[np.float64]], top: int) -> tuple[NDArray[np.float64], float]:
+    """P(effect s) of several parts, s < top, divided by the largest one, and ln of that."""
+    if len(rest) == 1:
+        return rest[0][:top], 0.0
+    equal = [Fraction(p) for p in rest[0][:top].tolist()]
+    for more in rest[1:]:
+        other = [Fraction(p) for p in more[:top].tolist()]
+        up_to, others = accumulate(equal), accumulate(other)
+        equal = [p * b + (a - p) * q for p, q, a, b in zip(equal, other, up_to, others, strict=True)]
+    high = max(equal)
+    if not high:
+        return np.zeros(top), 0.0
+    shift = high.numerator.bit_length() - high.denominator.bit_length()
+    return np.array([float(p / high) for p in equal]), log(float(high / Fraction(2) ** shift)) + shift * log(2.0)
 
 
 def _of_known(effect: NDArray[np.float64]) -> Rows:

@@ -367,7 +367,8 @@ class Reducer:
             hidden: list[int] = []
             absorbed: dict[int, Absorbed] = {}
             if expand:
-                tables += self.noisy.expanded(left.states, chains)
+                whole, divisor = self.noisy.expanded(left.states, chains)
+                tables, leak = [*tables, *whole], leak + divisor
             else:
                 own = {} if unary is None else unary.loose(relevant_factors, [*(s for s, _ in more), *sets], chains)
                 tables += self.noisy.tables(left.states, chains, len(state), hidden, own, absorbed)
