@@ -80,7 +80,8 @@ export class EffectPanel extends Panel {
       bar.style.width = `${100 * row[state]}%`;
       return el("li", {}, el("span", { class: "why-finding" }, cut(network.stateTexts[picked][i], 40)), el("span", { class: "why-size" }, `${percent(row[state])} %`), el("span", { class: "tornado-track", "aria-hidden": "true" }, bar));
     });
-    const set = (found.best ?? found.adjustment_sets[0] ?? []).map((name) => network.number.get(name));
+    const [minimal] = found.adjustment_sets;
+    const set = (minimal?.length === 0 ? [] : found.best ?? minimal ?? []).map((name) => network.number.get(name));
     const arcs = openPaths(network, picked, outcome);
     this.mark({ set: new Set(set), arcs });
     const parts = [
