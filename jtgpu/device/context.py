@@ -21,6 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 from ..errors import ArgumentError, BackendUnavailable, TableTooLarge, format_bytes, shown
 from . import nvcc
 from .graph import Graph
+from .lending import Lender
 from .nvcc import Blas
 
 _PAIR = struct.Struct("PP")  # a kernel's two arguments
@@ -150,6 +151,7 @@ class Device:
         self._direct = hasattr(cuda.Function, "_launch_kernel")
         self._modules: dict[tuple[str, str, str, int], Any] = {}
         self._functions: dict[tuple[str, str, str, str, int], Any] = {}
+        self.lender = Lender(self)
 
     def active(self) -> AbstractContextManager[None]:
         """Make the device's primary context current for a block, and restore the previous one."""
@@ -269,9 +271,9 @@ class Device:
     def close(self) -> None:
         """Unload modules and release the context, at the end of the process."""
         self._functions.clear()
-        if self._modules:
-            with self.active():
-                self._modules.clear()
+        with self.active():
+            self._modules.clear()
+            self.lender.close()
         self._context = None
 
 

@@ -1,0 +1,78 @@
+"""Answers in page-locked memory, which the device writes directly: nothing is copied, and no fresh page is touched.
+
+The caller may keep such an array, or a view of it, for as long as it likes. When the last one is gone, the memory comes
+back and is lent again. Touching fresh memory takes longer than the device's copy of it, page-locking it longer still:
+so few are lent at a time, and who keeps all answers gets ordinary memory.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import TableTooLarge
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .context import Device
+
+LEAST, MOST = 1 << 22, 144 << 20  # bytes of an array that is lent
+AT_ONCE = 2  # arrays lent: the answer that a caller still has while it asks for the next one, and that
+IDLE = 2  # arrays kept for the next calls
+
+
+class _Loan:
+    """What a lent array is a view of, as is each view of it: NumPy keeps it until none is left."""
+
+    def __init__(self, pinned: NDArray[Any], returned: deque[NDArray[Any]]):
+        self._pinned, self._returned = pinned, returned
+        self.__array_interface__ = pinned.__array_interface__
+
+    def __del__(self) -> None:
+        self._returned.append(self._pinned)  # in any thread, at any time: nothing is freed here
+
+
+class Lender:
+    """Page-locked arrays of one device that are lent to callers. Thread-safe; used inside ``device.active()``."""
+
+    def __init__(self, device: Device):
+        self._device = device
+        self._lock = threading.Lock()
+        self._idle: list[NDArray[Any]] = []
+        self._returned: deque[NDArray[Any]] = deque()
+        self._n_lent = 0
+
+    def lend(self, cells: int) -> NDArray[np.float64] | None:
+        """An array, (cells,) float64; None if ordinary memory is the better choice."""
+        if not LEAST <= 8 * cells <= MOST:
+            return None
+        with self._lock:
+            self._take_back()
+            if self._n_lent == AT_ONCE:
+                return None
+            at = next((i for i, x in enumerate(self._idle) if cells <= len(x) <= 2 * cells), None)
+            try:
+                pinned = self._device.pinned(cells, np.float64) if at is None else self._idle.pop(at)
+            except TableTooLarge:  # pages cannot be locked
+                return None
+            self._n_lent += 1
+        lent: NDArray[np.float64] = np.asarray(_Loan(pinned, self._returned))[:cells]
+        return lent
+
+    def _take_back(self) -> None:
+        while self._returned:
+            self._idle.append(self._returned.popleft())
+            self._n_lent -= 1
+        while len(self._idle) > IDLE:  # those used last stay
+            self._device.unpin(self._idle.pop(0))
+
+    def close(self) -> None:
+        """Free what is not lent; what is lent stays valid."""
+        with self._lock:
+            self._take_back()
+            while self._idle:
+                self._device.unpin(self._idle.pop())
