@@ -70,7 +70,12 @@ def test_few_arrays_wait_for_the_next_call(
 ) -> None:
     freed: list[int] = []
     unpin = emulated_gpu.unpin
-    monkeypatch.setattr(emulated_gpu, "unpin", lambda x: (freed.append(len(x)), unpin(x)))
+
+    def counted(array: NDArray[np.float64]) -> None:
+        freed.append(len(array))
+        unpin(array)
+
+    monkeypatch.setattr(emulated_gpu, "unpin", counted)
     sizes = [CELLS * 3**n for n in range(3)]  # none is large enough for the next one
     first = [address(taken(lender, n)) for n in sizes]
     assert IDLE == 2

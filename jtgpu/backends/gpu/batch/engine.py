@@ -164,6 +164,8 @@ class BatchEngine:
 
     def _run_chunks(self, table: TableJob, queue: RowQueue) -> None:
         lane = queue.join()  # first, since the rest may take long: a GPU that starts late still gets rows of its own
+        if queue.share == table.n:
+            table.lend(self.device.lender)
         slots = self._slots(table, queue.share)
         in_flight: deque[tuple[Slot, int, int]] = deque()
         before, n_chunks = None, 0
@@ -193,7 +195,7 @@ class BatchEngine:
         slot.start.record(slot.stream)
         slot.kernels.launch(last - first)
         slot.stop.record(slot.stream)
-        self._download(slot, table, last - first)
+        self._download(slot, table, first, last)
 
     def _slots(self, table: TableJob, n: int) -> tuple[Slot, ...]:
         """Memory for chunks of a table of which this GPU answers about n cases."""
@@ -268,10 +270,13 @@ class BatchEngine:
         if slot.chunk.n_weights:
             self.device.upload(slot.chunk.weights, slot.host.weights[:used], slot.stream)
 
-    def _download(self, slot: Slot, table: TableJob, n: int) -> None:
+    def _download(self, slot: Slot, table: TableJob, first: int, last: int) -> None:
         """Queue the copy of a chunk's answers to the host."""
+        n = last - first
         if table.targets.n_out:
             posterior = slot.host.posterior if table.width else slot.host.posterior[:n]
+            if table.lent:
+                posterior = table.posterior[first:last]
             self.device.download(posterior, slot.chunk.rows or slot.chunk.posterior, slot.stream)
         self.device.download(slot.host.log_evidence[:n], slot.chunk.log_evidence, slot.stream)
 
@@ -282,8 +287,9 @@ class BatchEngine:
         slot.kernels.case_us = took * 1e3 / (last - first)
         self.device_us += took * 1e3
         work = table.copies(slot.host, first, last)
-        if len(work) == 1:
-            work[0]()
+        if len(work) < 2:
+            for copy in work:
+                copy()
         else:
             self._copying = [self._copiers.submit(x) for x in work]
             for copied in self._copying:
@@ -319,6 +325,7 @@ class BatchEngine:
             self.host.close()
             with self.device.active():
                 self._drain()
+                self.device.lender.close()
                 self._release()
 
 

@@ -25,6 +25,7 @@ from ..program.records import NONE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ....device.lending import Lender
     from ..host import Host
 
 CODES = (np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32))  # types of columns that the kernels read
@@ -125,6 +126,7 @@ class TableJob(ABC):
     weights: Weights
     variables: NDArray[np.uint32]  # (E,) uint32: Variables of the columns of states; empty if states come as rows
     width: int  # bytes of a state in a column; 0 if states come as rows
+    posterior: NDArray[np.float64]  # by rows (n, n_out), by columns (n_out, n)
     log_evidence: NDArray[np.float64]  # (n,) float64: Written by the kernels; -inf or, if they cannot answer, NaN
     # Answers a table by other kernels; given if float32 may lose P(e), or cases may be too large for a warp
     recompute: Callable[[TableJob], None] | None = None
@@ -132,6 +134,7 @@ class TableJob(ABC):
     host: Host | None = None  # answers the cases in which numbers were lost; None: none can be
     by_warps = False  # whether each case is answered by a warp; or the cases are those which were too large for that
     room: Room | None = None  # of the kernels of a warp a case, if these answer
+    lent = False  # whether the device writes the answers where the caller gets them
 
     @abstractmethod
     def observed(self, variables: Sequence[int]) -> NDArray[np.bool_]:
@@ -160,6 +163,9 @@ class TableJob(ABC):
     @abstractmethod
     def state_bytes(self) -> int:
         """Bytes of a case's states on their way to the GPU."""
+
+    def lend(self, lender: Lender) -> None:
+        """Take page-locked memory for the answers, if there is any; a job that one GPU answers alone."""
 
     @abstractmethod
     def host_chunk(self, size: int, pinned: PinnedMemory) -> HostChunk:
@@ -230,11 +236,16 @@ class RowJob(TableJob):
     def state_bytes(self) -> int:
         return 4 * int(self.states.shape[1])
 
+    def lend(self, lender: Lender) -> None:
+        lent = lender.lend(self.posterior.size)
+        if lent is not None:
+            self.posterior, self.lent = lent.reshape(self.posterior.shape), True
+
     def host_chunk(self, size: int, pinned: PinnedMemory) -> HostChunk:
         return HostChunk(
             _pinned(pinned, (size, self.states.shape[1]), np.int32),
             _pinned(pinned, (size, self.weights.values.shape[1]), np.float64),
-            _pinned(pinned, (size, self.targets.n_out), np.float64),
+            _pinned(pinned, (0 if self.lent else size, self.targets.n_out), np.float64),
             pinned(size, np.float64)[:size],
         )
 
@@ -256,7 +267,9 @@ class RowJob(TableJob):
             rows = slice(first + at, first + end)
             self.posterior[rows], self.log_evidence[rows] = chunk.posterior[at:end], chunk.log_evidence[at:end]
 
-        return [partial(copy, at) for at in range(0, n, step)]
+        if self.lent:
+            self.log_evidence[first:last] = chunk.log_evidence[:n]
+        return [] if self.lent else [partial(copy, at) for at in range(0, n, step)]
 
     def subset(self, rows: NDArray[np.int64], kind: NDArray[np.int64] | None = None) -> RowJob:
         w = self.weights
