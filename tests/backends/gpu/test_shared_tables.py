@@ -55,6 +55,13 @@ class Device:
 
     name = "a device"
 
+    @property
+    def lender(self) -> Device:
+        return self
+
+    def lend(self, cells: int) -> None:
+        """Ordinary memory for all answers."""
+
     @contextmanager
     def active(self) -> Iterator[None]:
         yield

@@ -203,7 +203,8 @@ def chunk_size(n: int, fits: int, wave: int) -> tuple[int, bool]:
 
 def _layout(program: Program, table: TableJob) -> bytes:
     """Key of the slots: program, targets, weighted variables and columns."""
-    layout = [id(program), table.width, table.lent, len(table.variables), *table.variables.tolist(), *table.targets.variables]
+    n = len(table.variables)
+    layout = [id(program), table.width, table.lent, n, *table.variables.tolist(), *table.targets.variables]
     return np.array(layout, np.int64).tobytes() + table.weights.first.tobytes()
 
 

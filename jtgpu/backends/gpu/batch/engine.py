@@ -164,7 +164,7 @@ class BatchEngine:
 
     def _run_chunks(self, table: TableJob, queue: RowQueue) -> None:
         lane = queue.join()  # first, since the rest may take long: a GPU that starts late still gets rows of its own
-        if queue.share == table.n:
+        if isinstance(table, RowJob) and queue.share == table.n:  # this GPU answers alone
             table.lend(self.device.lender)
         slots = self._slots(table, queue.share)
         in_flight: deque[tuple[Slot, int, int]] = deque()

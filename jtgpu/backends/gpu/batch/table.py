@@ -164,9 +164,6 @@ class TableJob(ABC):
     def state_bytes(self) -> int:
         """Bytes of a case's states on their way to the GPU."""
 
-    def lend(self, lender: Lender) -> None:
-        """Take page-locked memory for the answers, if there is any; a job that one GPU answers alone."""
-
     @abstractmethod
     def host_chunk(self, size: int, pinned: PinnedMemory) -> HostChunk:
         """Memory for a chunk of so many cases."""
@@ -237,6 +234,7 @@ class RowJob(TableJob):
         return 4 * int(self.states.shape[1])
 
     def lend(self, lender: Lender) -> None:
+        """Take memory for the answers which the device writes, if there is any."""
         lent = lender.lend(self.posterior.size)
         if lent is not None:
             self.posterior, self.lent = lent.reshape(self.posterior.shape), True
