@@ -162,7 +162,7 @@ def _with_functions(net: DynamicNetwork, states: NDArray[np.int32]) -> NDArray[n
     """Choose, in place, functions of other variables in their slice whose states are known, such as joined parents."""
     for v in _in_order(net):
         above, table = net.parents(v), np.asarray(net.cpt(v))
-        if above and not any(lag for _, lag in above) and (table.max(axis=-1) == 1.0).all():
+        if above and not any(lag for _, lag in above) and (np.count_nonzero(table, axis=-1) == 1).all():
             parents = states[:, [net.index(p) for p, _ in above]]
             rows = np.flatnonzero((states[:, v] == -1) & (parents >= 0).all(axis=1))
             states[rows, v] = table.argmax(axis=-1)[tuple(parents[rows].T)]

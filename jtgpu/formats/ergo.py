@@ -145,8 +145,8 @@ parse_draft, parse = parsers_of(lambda text, source: ErgoReader(SourceText(text,
 def dumps(net: DiscreteModel) -> str:
     """The text of an Ergo file with a Bayesian network; its numbers read back bit for bit.
 
-    State names are words: blanks in them become ``_``, an empty name becomes the state's number. Variable names are
-    lines. Attributes are lost.
+    State names are words: blanks in them become ``_``, an empty name becomes the state's number, and equal ones get
+    another ``_``. Variable names are lines. Attributes are lost.
     """
     # raises FormatError: If the model is not a Bayesian network.
     net = bayesian(net, "an Ergo file")
@@ -158,25 +158,31 @@ def dumps(net: DiscreteModel) -> str:
     for _, table in net.factors:
         lines += [str(table.size), *number_lines(table), ""]
     lines += ["/* Names */", *_names(net.variables), "", "/* Labels */"]
-    lines += [" ".join(_word(s, str(k)) for k, s in enumerate(net.states(v))) for v in net.variables]
+    lines += [" ".join(_words(net.states(v))) for v in net.variables]
     exact = inexact(net)
     if exact:
         lines += ["", f"/* {_EXACT} {' '.join(str(i) for i, v in enumerate(net.variables) if v in exact)} */"]
     return "\n".join([*lines, ""])
 
 
-def _word(name: str, otherwise: str) -> str:
-    """A name as one word that does not begin a comment."""
-    return re.sub(rf"[{BLANKS}]+", "_", name).replace("/*", "/_") or otherwise
+def _words(states: tuple[str, ...]) -> list[str]:
+    """Names as distinct words that do not begin a comment."""
+    plain = [re.sub(rf"[{BLANKS}]+", "_", name).replace("/*", "/_") or str(k) for k, name in enumerate(states)]
+    return _distinct(plain, states)
 
 
 def _names(variables: tuple[str, ...]) -> list[str]:
     """Names as distinct lines."""
     plain = [re.sub(r"[\r\n]+", "_", name.strip(BLANKS)).replace("/*", "/_") for name in variables]
-    taken = {made for made, name in zip(plain, variables, strict=True) if made == name}
+    return _distinct([made or f"v{i}" for i, made in enumerate(plain)], variables)
+
+
+def _distinct(plain: list[str], names: tuple[str, ...]) -> list[str]:
+    """What `names` are written as; those that differ from the name get a ``_`` while another one has them."""
+    taken = {made for made, name in zip(plain, names, strict=True) if made == name}
     out = []
-    for i, (made, name) in enumerate(zip(plain, variables, strict=True)):
-        chosen = made or f"v{i}"
+    for made, name in zip(plain, names, strict=True):
+        chosen = made
         while chosen in taken and chosen != name:
             chosen += "_"
         taken.add(chosen)

@@ -33,7 +33,8 @@ def noisy_max(
     #
     #     P(effect no stronger than k) = prod_i (c_i[k] + c_i[k + 1] + ... + c_i[last]),
     #
-    # and the probabilities are the differences.
+    # and the probabilities are sums of products, since differences would lose small ones: of two causes, the first has
+    # effect k and the second none that is stronger, or the second has effect k and the first a weaker one.
     #
     # cards: sequence of int: Numbers of the parents' states
     # n_states: Number of the child's states, the strongest effect first
@@ -46,15 +47,17 @@ def noisy_max(
     # P(effect no stronger than k), the leak's last: (columns, n_states), 1 at k = 0
     weaker = np.minimum(np.cumsum(columns[:, ::-1], axis=1)[:, ::-1], 1.0)
     weaker[:, 0] = 1.0
-    table = np.broadcast_to(weaker[-1], (*cards, n_states)).copy()
+    below = np.broadcast_to(weaker[-1], (*cards, n_states)).copy()
+    table = np.broadcast_to(columns[-1], (*cards, n_states)).copy()
     begin = 0
     for axis, (card, order) in enumerate(zip(cards, strengths, strict=True)):
-        of_states = np.empty((card, n_states))
-        of_states[list(order)] = weaker[begin : begin + card]
+        shape = (1,) * axis + (card,) + (1,) * (len(cards) - axis - 1) + (n_states,)
+        own, of_states = np.empty((2, card, n_states))
+        own[list(order)], of_states[list(order)] = columns[begin : begin + card], weaker[begin : begin + card]
         begin += card
-        table *= of_states.reshape((1,) * axis + (card,) + (1,) * (len(cards) - axis - 1) + (n_states,))
-    table[..., :-1] -= table[..., 1:].copy()
-    np.maximum(table, 0.0, out=table)
+        table *= of_states.reshape(shape)
+        table[..., :-1] += below[..., 1:] * own.reshape(shape)[..., :-1]
+        below *= of_states.reshape(shape)
     return table
 
 
@@ -137,7 +140,8 @@ class NoisyMax:
     def _orders(self) -> list[list[int]]:
         """The states of each parent as files have them: the one without effect last."""
         last = 0 if self._step < 0 else -1
-        return [sorted(range(len(r)), key=(r[:, last] == 1.0).tolist().__getitem__) for r in self.effects]
+        alone = [(r[:, last] > 0) & (np.count_nonzero(r, axis=1) == 1) for r in self.effects]
+        return [sorted(range(len(of)), key=of.tolist().__getitem__) for of in alone]
 
     @property
     def attributes(self) -> dict[str, tuple[float, ...]]:

@@ -243,3 +243,17 @@ def test_the_likelihood_of_an_impossible_sequence_is_minus_infinity(backend: Any
     )
     far = mixed.compile(backend).log_likelihood({"o": [*data["o"], ["a", "a"]], "x": [[0, 1], [5, 0], [0, 1e200]]})
     assert far == pytest.approx([-np.inf, np.log(0.25) - np.log(2 * np.pi), -np.inf])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_row_of_1_and_a_small_number_is_no_function(backend: Any) -> None:
+    dyn = jtgpu.DynamicNetwork(
+        {"h": ["a", "b"], "x": ["p", "q"]}, {"h": [("h", 1)], "x": ["h"]},
+        {"h": [[0.9, 0.1], [0.2, 0.8]], "x": [[1.0, 0.0], [1.0, 1e-17]]}, start={"h": [0.5, 0.5]},
+    )  # fmt: skip
+    tree, weights = dyn.compile(backend), {"x": np.array([[[0.0, 1.0]]])}
+    best = tree.mpe({"x": [[None]]}, likelihood=weights)
+    assert (best["h"].item(), best["x"].item()) == ("b", "q")
+    assert best.log_joint.item() == pytest.approx(math.log(0.5e-17))
+    drawn = tree.sample(5, {"x": [[None]]}, likelihood=weights, seed=1)
+    assert set(np.ravel(drawn["x"])) == {"q"}

@@ -222,3 +222,9 @@ def test_nets_round_trip(path: Path, tmp_path: Path) -> None:
     assert same(net, again)
     assert again.variables == net.variables
     assert np.array_equal(again.cardinality, net.cardinality)
+
+
+def test_states_stay_distinct() -> None:
+    states = ["a b", "a_b", "a\tb", "", "3", "a b_"]
+    net = BayesianNetwork({"x": states}, {}, {"x": [0.1, 0.1, 0.1, 0.1, 0.1, 0.5]})
+    assert parse(dumps(net)).states("x") == ("a_b_", "a_b", "a_b__", "3_", "3", "a_b___")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 import pickle
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -270,3 +272,33 @@ def test_and_and_min_are_reversed() -> None:
     for p, leak in ((0.05, 0.1), (1.0, 1.0)):
         with pytest.raises(NetworkError, match="the compound probability of 0 is"):
             NoisyOr.from_compound([p], leak)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+def test_small_strengths_keep_their_digits(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    cards, k = rng.integers(1, 4, rng.integers(0, 4)).tolist(), int(rng.integers(1, 5))
+    rows = 10.0 ** rng.uniform(-60, 0, (sum(cards) + 1, k)) * (rng.random((sum(cards) + 1, k)) < 0.8)
+    rows[:, -1] += rows.sum(axis=1) == 0
+    rows /= rows.sum(axis=1, keepdims=True)
+    effects = np.split(rows[:-1], np.cumsum(cards)[:-1]) if cards else []
+    table = jtgpu.NoisyMax(effects, rows[-1]).cpt
+    exact = [[Fraction(x) / sum(map(Fraction, row)) for x in row] for row in rows.tolist()]
+    first = np.cumsum([0, *cards])
+    for states in itertools.product(*map(range, cards)):
+        acting = [*(exact[first[i] + s] for i, s in enumerate(states)), exact[-1]]
+        weaker = [math.prod(sum(row[j:]) for row in acting) for j in range(k + 1)]
+        for j in range(k):
+            assert float(table[(*states, j)]) == pytest.approx(float(weaker[j] - weaker[j + 1]), rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize("suffix", ["xdsl", "dsl", "net"])
+def test_a_strength_of_1e_17_is_not_none(suffix: str, tmp_path: Path) -> None:
+    strengths = jtgpu.NoisyMax([[[0, 1], [1e-17, 1]], [[0.3, 0.7], [0, 1]]])
+    states = {"a": ["x", "y"], "b": ["x", "y"], "c": ["y", "n"]}
+    net = jtgpu.BayesianNetwork(states, {"c": ["a", "b"]}, {"a": [0.5, 0.5], "b": [0.5, 0.5], "c": strengths})
+    jtgpu.write(net, tmp_path / f"n.{suffix}")
+    for each in (net, jtgpu.read(tmp_path / f"n.{suffix}", kind=jtgpu.BayesianNetwork)):
+        tree = each.compile("reference")
+        assert tree.posterior("a", {"b": "y", "c": "y"})["y"] == 1.0
+        assert tree.log_evidence({"b": "y", "c": "y"}) == pytest.approx(math.log(0.25e-17))
