@@ -175,7 +175,7 @@ def print_error(error: BaseException) -> None:
 def _with_options(text: str) -> str:
     for python, option in _ADVICE:
         text = re.sub(python, option, text)
-    text = re.sub(r"\b(\w+)=(?:(['\"])([\w-]+)\2|True\b|(?=,| (?:is not|gives)))", _option, text)
+    text = re.sub(r"\b(\w+)=(?:(['\"])([\w-]+)\2|True\b|(?=,| (?:is not|gives|takes)))", _option, text)
     return re.sub(r"net\.with_codes\(\{'(.*?)': \{(.*?)(?:, \.\.\.)?\}\}\)", _codes, text)
 
 
