@@ -247,7 +247,8 @@ class Causal(Numbers, Shown):
         "Variable that is not measured, or several separated by commas. Repeatable.", "--hidden NAME",
         complete="targets")] = ()
     given: Annotated[Names, Opt(
-        "What is observed after the intervention; identify needs no state. Repeatable.", "--given NAME[=STATE]",
+        "What is observed after the intervention; several states separated by commas: one of them. identify needs no "
+        "state. Repeatable.", "--given NAME[=STATE]",
         complete="findings")] = ()
     n: Annotated[int, Opt("Number of sets to print.", "-n N", least=1)] = 20
     prior: Annotated[float, Opt("Added to each count of the cases.", "--prior P", least=0)] = 1.0
