@@ -42,6 +42,7 @@ OK, ERROR, USAGE, TOO_LARGE, IMPOSSIBLE, UNREADABLE, EXISTS = range(7)
 # Python's advice in messages, and that of the command line
 _ADVICE = (
     (r"\bnet\.with_codes\('index'\)", "--codes index"),
+    (r"\bread=ReadOptions\((.*?)\)", r"\1"),
     (r"\bhidden=\{'([^']*)': (\d+)\}", r"--hidden \1=\2"),
     (r"make the graph with hidden=\['(.*)'\]", r"use --hidden \1"),
     (r'\buse at="last"', "use -o FILE, --at last"),

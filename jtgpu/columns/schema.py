@@ -98,7 +98,8 @@ class Schema:
         if constant == "error":
             if self.of_graph and len(constants) > 1:
                 faults.append(
-                    f"{len(constants):,} columns have only one value or none: {which}; constant='drop' leaves them out"
+                    f"{len(constants):,} columns have only one value or none: {which}; "
+                    "read=ReadOptions(constant='drop') leaves them out"
                 )
             else:
                 faults += map(str, constants)
