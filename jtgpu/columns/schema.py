@@ -213,7 +213,8 @@ class Schema:
         if n > self.most:
             raise _Refusal("text", f"{n:,} values, more than {self.most}", "; discretise it or leave it out")
         if n < 2:
-            declare = f"; leave it out, or declare its states as states={{{name!r}: [...]}}"
+            drop = "read=ReadOptions(constant='drop') leaves it out" if self.of_graph else "leave it out"
+            declare = f"; {drop}, or declare its states as states={{{name!r}: [...]}}"
             raise _Refusal("constant", "only one value", declare)
 
 
