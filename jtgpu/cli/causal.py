@@ -14,6 +14,7 @@ from ..errors import ArgumentError, UnknownVariable, closest
 from ..inference.queries.effects import Effect, effect
 from ..inference.results.tables import Conditional
 from ..model.network import BayesianNetwork
+from ..model.quick import parse_finding
 from ..options.tables import ReadOptions
 from ..util.text_table import printable as shown
 from .console import print_json, read_cases
@@ -106,16 +107,20 @@ def _effect(
     (net, g), of, on = known, about["of"], about["on"]
     if (loose := next((v for v, state in given.items() if state is None), None)) is not None:
         raise BadParameter(f"{loose!r} needs a state: {loose}=...", param_hint="--given")
-    states: dict[str, Any] = {v: state for v, state in given.items() if state is not None}
+    cases = None
+    if o.cases is not None:
+        cases = read_cases(o.cases, read, None if net is None else {v: net.states(v) for v in net})
+    states = {v: _states_of(v, text, net, cases) for v, text in given.items() if text is not None}
     draws = None
     if net is not None and o.cases is None and not o.hidden and len(of) == 1 == len(on):
         table, method = effect(net.compile("cpu"), on[0], of=of[0], given=states).table, {"method": "network"}
     else:
-        estimand = g.identify(on, do=of, given=[*given])
+        sets = [v for v, state in states.items() if not isinstance(state, str)]  # one of these states
+        single = [v for v in given if v not in sets]
+        estimand = g.identify([*on, *sets], do=of, given=single)
         needed, method = [*dict.fromkeys((*estimand.uses, *of, *on, *given))], _of(estimand)
-        if o.cases is not None:
+        if cases is not None:
             names = {v: net.states(v) for v in needed} if net is not None else {}
-            cases = read_cases(o.cases, read, names or None)
             with status("fitting", o.progress) as step:
                 fitted = estimand.fit(cases, prior=o.prior, states=names)
                 model, table = fitted.network, fitted.table
@@ -127,13 +132,32 @@ def _effect(
         else:
             model = net.prune(needed)
             table = estimand.evaluate(model.compile("cpu"))
-        at = (*(slice(None) for _ in of), *(model.state_position(v, states[v]) for v in given))
-        table = Conditional(
-            tuple(of), tuple(on), tuple(model.states(v) for v in (*of, *on)), table.probabilities[at],
-            table.possible[at],
-        )  # fmt: skip
-        draws = None if draws is None else draws[(slice(None), *at)]
-    _print_effect(o, table, draws, about | {"given": states} | method | ({"cases": o.cases} if o.cases else {}))
+        at = (*(slice(None) for _ in of), *(model.state_position(v, states[v]) for v in single))
+        held = [[model.state_position(v, state) for state in states[v]] for v in sets]
+        numbers, possible = _held(table.probabilities[at], table.possible[at], held, len(on))
+        table = Conditional(tuple(of), tuple(on), tuple(model.states(v) for v in (*of, *on)), numbers, possible)
+        draws = None if draws is None else _held(draws[(slice(None), *at)], None, held, len(on))[0]
+    _print_effect(o, table, draws, about | method | {"given": states} | ({"cases": o.cases} if o.cases else {}))
+
+
+def _states_of(v: str, text: str, net: BayesianNetwork | None, cases: Any) -> Any:
+    """The state of ``--given`` by its name, or a list of states, one of which holds."""
+    if net is not None:
+        known, state = net.states(v), parse_finding(net, f"{v}={text}")[1]
+        return [known[s] for s in sorted(state)] if isinstance(state, frozenset) else known[state]
+    words = [*map(str, cases.column(v).unique().to_pylist())] if cases is not None and v in cases.column_names else []
+    return text if text in words or "," not in text else [part.strip() for part in text.split(",")]
+
+
+def _held(numbers: Any, possible: Any, held: list[list[int]], n_outcomes: int) -> tuple[Any, Any]:
+    """P(outcomes | one of these states of each of the last variables), and where that has a probability."""
+    for states in reversed(held):
+        numbers = numbers[..., states].sum(axis=-1)
+    if not held:
+        return numbers, possible
+    sums = numbers.sum(axis=tuple(range(numbers.ndim - n_outcomes, numbers.ndim)), keepdims=True)
+    numbers = np.divide(numbers, sums, out=np.zeros_like(numbers), where=sums > 0)
+    return numbers, possible if possible is None else possible & (sums > 0).reshape(possible.shape)
 
 
 def _differences(table: Conditional, draws: Any) -> tuple[float, list[float]] | None:

@@ -42,6 +42,7 @@ OK, ERROR, USAGE, TOO_LARGE, IMPOSSIBLE, UNREADABLE, EXISTS = range(7)
 # Python's advice in messages, and that of the command line
 _ADVICE = (
     (r"\bnet\.with_codes\('index'\)", "--codes index"),
+    (r"\bread=ReadOptions\((.*?)\)", r"\1"),
     (r"\bhidden=\{'([^']*)': (\d+)\}", r"--hidden \1=\2"),
     (r"make the graph with hidden=\['(.*)'\]", r"use --hidden \1"),
     (r'\buse at="last"', "use -o FILE, --at last"),
@@ -175,7 +176,7 @@ def print_error(error: BaseException) -> None:
 def _with_options(text: str) -> str:
     for python, option in _ADVICE:
         text = re.sub(python, option, text)
-    text = re.sub(r"\b(\w+)=(?:(['\"])([\w-]+)\2|True\b|(?=,| (?:is not|gives)))", _option, text)
+    text = re.sub(r"\b(\w+)=(?:(['\"])([\w-]+)\2|True\b|(?=,| (?:is not|gives|takes)))", _option, text)
     return re.sub(r"net\.with_codes\(\{'(.*?)': \{(.*?)(?:, \.\.\.)?\}\}\)", _codes, text)
 
 

@@ -22,6 +22,9 @@ FILE_HELP = (
     "such as asia."
 )
 OUTPUT_OF = "Network file to write; the suffix selects the format."
+Interventions = Annotated[str | None, Opt(
+    'Column that names the variables that were set in each row: empty, a name, or several as "a;b".',
+    "--interventions NAME")]
 TABLE = "CSV or Parquet file: one column for each variable."
 NUMBERED = "-o, --output PATH"
 
@@ -244,7 +247,8 @@ class Causal(Numbers, Shown):
         "Variable that is not measured, or several separated by commas. Repeatable.", "--hidden NAME",
         complete="targets")] = ()
     given: Annotated[Names, Opt(
-        "What is observed after the intervention; identify needs no state. Repeatable.", "--given NAME[=STATE]",
+        "What is observed after the intervention; several states separated by commas: one of them. identify needs no "
+        "state. Repeatable.", "--given NAME[=STATE]",
         complete="findings")] = ()
     n: Annotated[int, Opt("Number of sets to print.", "-n N", least=1)] = 20
     prior: Annotated[float, Opt("Added to each count of the cases.", "--prior P", least=0)] = 1.0
@@ -371,6 +375,7 @@ class FitCases(Record, title="Cases"):
         "--continuous KIND|NAME=KIND", front=True)] = None
     bins: Annotated[int | None, Opt(
         "Make N intervals of each column with more than N different numbers.", least=2)] = None
+    interventions: Interventions = None
 
 
 class Fit(WithCodes, File, Printed, Force):
@@ -398,20 +403,22 @@ class Validate(WithCodes, File, Printed, Force):
 
     Of a number: root mean square error, R squared, log density and coverage.
 
-    The probabilities of the target are those given all other cells of a case. Cases whose target is missing are left
-    out.
+    The probabilities of the target are those given all other cells of a case; of a network over time, those of each
+    slice given the other variables up to it. Cases whose target is missing are left out.
     """
 
     examples = (
         "jtgpu validate asia cases.csv -t bronc",
         "jtgpu validate asia cases.csv -t bronc --folds 10 --draw bronc.svg",
+        "jtgpu validate ward.xdsl stays.csv --id patient --time day -t stage",
     )
-    cases: Annotated[str, Opt("CSV or Parquet file: one column for each variable, one case per row.", "CASES")]
+    cases: Annotated[str, Opt(
+        "CSV or Parquet file: one column for each variable, one case or slice per row.", "CASES")]
     target: Annotated[str, Opt(
         "The variable to predict from the other columns.", "-t, --target VARIABLE", complete="targets")]
     folds: Annotated[int | None, Opt(
-        "Cross-validation: fit the CPTs to the other parts of the file, and predict each of K parts. Default: the "
-        "network as it is predicts all cases.", "--folds K", least=2)] = None
+        "Cross-validation: fit the CPTs to the other parts of the file, and predict each of K parts, of sequences if "
+        "there are slices. Default: the network as it is predicts all cases.", "--folds K", least=2)] = None
     seed: Annotated[int, Opt("Seed of the random parts.", least=0)] = 0
     skip_impossible: Annotated[bool, Opt(
         "Leave out cases of probability 0 and count them, instead of an error.")] = False
@@ -537,9 +544,7 @@ class LearnTable(Record, title="Columns and states"):
         "whole numbers. Repeatable.", "--continuous NAME|all")] = None
     bins: Annotated[int | None, Opt(
         "Make N intervals of each column with more than N different numbers.", least=2, front=True)] = None
-    interventions: Annotated[str | None, Opt(
-        'Column that names the variables that were set in each row: empty, a name, or several as "a;b".',
-        "--interventions NAME")] = None
+    interventions: Interventions = None
 
 
 def _threshold(text: str) -> str | float:
@@ -852,7 +857,7 @@ COMMANDS = {
         EM: "start zeros restarts iterations tolerance accelerate", Compute: ONE_BY_ONE}),
     "fit": Command(TABLES, Fit, {
         FitModel: "", EM: FITS, FitCases: "", ReadOptions: OF_TABLES + " chunk", Compute: OF_FIT, Workers: ""}),
-    "validate": Command(TABLES, Validate, {ReadOptions: OF_TABLES}),
+    "validate": Command(TABLES, Validate, {Keys: "", ReadOptions: OF_TABLES}),
     "screen": Command(TABLES, Screen, {ReadOptions: OF_TABLES, Compute: "threads devices cluster"}, "preprocess"),
     "whiten": Command(TABLES, Whiten, {ReadOptions: OF_TABLES}, "preprocess"),
     "sample": Command(TABLES, Sample, {

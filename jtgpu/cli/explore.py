@@ -13,7 +13,7 @@ from click import BadParameter
 from ..draw import arcs
 from ..errors import DataError, JtgpuError, closest
 from ..formats.registry import file_suffixes
-from ..learn.column_facts import ColumnFacts, facts_of, without_nan
+from ..learn.column_facts import ColumnFacts, facts_of, n_repeated, without_nan
 from ..learn.dags.best_graph import TimeLimit
 from ..learn.dags.task import require_feasible
 from ..learn.discretisation import discretise
@@ -49,6 +49,8 @@ def explore(o: Explore, read: ReadOptions) -> None:
     facts = [of_column for of_column, _ in described]
     notes = [str(w.message).partition("; ")[0] for w in caught]
     notes += [note for _, of_column in described for note in of_column]
+    if n := n_repeated(table, facts):
+        notes.append(f"{counted(n, 'row')} equal to earlier ones in every column, which count again")
     kept = [f.name for f in facts if f.is_kept]
     result = Exploration(o.data, table.num_rows, facts, goal=_target(o.target, kept, facts) if len(kept) > 1 else "")
     if not o.json:
@@ -72,7 +74,8 @@ def explore(o: Explore, read: ReadOptions) -> None:
             notes.append("interrupted: the rest is left out")
     network = result.network
     assert network is not None
-    notes += dict.fromkeys(str(w.message).partition("; ")[0] for w in more)
+    said = (str(w.message).partition("; ")[0] for w in more)
+    notes += [text for text in dict.fromkeys(said) if not text.startswith("states that are nearly")]  # named above
     if o.draw is not None and result.certainty is not None:
         write_text(o.draw, arcs(result.certainty).text(o.draw.suffix))
     refused = save_network(network, o.output, writer)

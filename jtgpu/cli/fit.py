@@ -74,7 +74,7 @@ def fit(o: Fit, model: FitModel, em: EM, data: FitCases, read: ReadOptions, run:
     check_run(checkpoint, o.resume or o.force)
     if not isinstance(net, BayesianNetwork | MixedNetwork):
         raise JtgpuError(f"{o.file}: only Bayesian networks have tables that can be fitted")
-    if with_numbers and len(o.cases) == 1:
+    if (with_numbers or data.interventions is not None) and len(o.cases) == 1:
         reading(o.cases[0], read)
     from_data = data.states == "data" or (data.states is None and data.bins is not None)
     kinds = None if data.continuous is None else kinds_of(data.continuous, [*net])
@@ -93,7 +93,8 @@ def fit(o: Fit, model: FitModel, em: EM, data: FitCases, read: ReadOptions, run:
         warnings.simplefilter("always", UserWarning)
         fitted: Any = fit_parameters(
             structure, [*o.cases], continuous=kinds, states=states, weights=data.weights, missing=data.missing,
-            bins=data.bins, read=read, em=em.replaced(checkpoint=checkpoint, resume=o.resume),
+            bins=data.bins, interventions=data.interventions, read=read,
+            em=em.replaced(checkpoint=checkpoint, resume=o.resume),
             compute=run.replaced(cluster=where, progress=shown_in(step)), **model_keywords(model, net.variables),
         )  # fmt: skip
     seconds = time.perf_counter() - begun

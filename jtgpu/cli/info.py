@@ -129,8 +129,8 @@ def system_rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "GPU", "none (nvidia-smi lists none)"
     yield "nvcc", facts["nvcc"] or "not found (CUDA_HOME and PATH)"
     for feature, about in facts["features"].items():
-        missing = ", ".join(about["missing"])
-        yield feature, f"missing: {missing}; pip install 'jtgpu[{about['extra']}]'" if missing else "installed"
+        missing, install = ", ".join(about["missing"]), f"pip install '.[{about['extra']}]' in a checkout"
+        yield feature, f"missing: {missing}; {install}" if missing else "installed"
 
 
 

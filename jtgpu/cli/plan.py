@@ -95,6 +95,6 @@ def _plot(search: OrderResult | None, path: Path, file: str) -> None:
 
         draw_search(search.trace, path, title=file, seconds=search.seconds)
     except ImportError as error:
-        raise BackendUnavailable(f"--plot requires matplotlib ({error}): pip install 'jtgpu[plot]'") from None
+        raise BackendUnavailable(f"--plot requires matplotlib ({error}): pip install matplotlib") from None
     except ValueError as error:  # a suffix that matplotlib does not support
         raise FormatError(f"{path}: {error}") from None

@@ -11,7 +11,7 @@ from ..model.discrete import DiscreteModel
 from ..options.compute import Compute
 from ..options.tables import ReadOptions
 from ..util.atomic_file import write_text
-from .console import print_json, read_cases
+from .console import print_json, read_cases, warn
 from .declared import Rank
 from .networks import check_picture, read_network
 from .tables import print_rows, status
@@ -72,7 +72,11 @@ def _print_published(graph: Any) -> None:
 def _read(file: str, read: ReadOptions) -> Any:
     """A network, or a table of edges."""
     is_table = file.lower().removesuffix(".gz").endswith(TABLES)
-    return read_cases(file, read) if is_table else read_network(file)
+    table = read_cases(file, read) if is_table else read_network(file)
+    names = table.column_names if is_table else ()
+    if len(names) > 2 and not {"from", "to"} <= {*names}:
+        warn(f"{file} has no columns from and to: its edges are those between {names[0]} and {names[1]}")
+    return table
 
 
 def _cells(key: Any, edges: bool) -> list[str]:

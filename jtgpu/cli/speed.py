@@ -70,7 +70,7 @@ def _write_published(o: Time, table: TimeTable) -> None:
         try:
             from ..published.junction_trees.measure import draw
         except ImportError as error:
-            raise BackendUnavailable(f"--plot requires matplotlib ({error}): pip install 'jtgpu[plot]'") from None
+            raise BackendUnavailable(f"--plot requires matplotlib ({error}): pip install matplotlib") from None
         draw(table, o.plot)
     if o.json or o.csv:
         print(table.to_csv(), end="") if o.csv else print_json(table.as_dict())

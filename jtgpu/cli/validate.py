@@ -5,31 +5,39 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from click import BadParameter
 
 from ..errors import NetworkError
 from ..learn.number_validation import NumberValidation
 from ..learn.validation import validate as validated
+from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
+from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
+from ..options.learning import Keys
 from ..options.tables import ReadOptions
 from ..util.atomic_file import write_text
 from .console import print_json, reading
 from .declared import Validate
-from .networks import check_picture, load_any, with_codes
+from .networks import check_picture, load_any_kind, with_codes
 from .tables import print_note, print_rows, status
 
 
-def validate(o: Validate, read: ReadOptions) -> None:
+def validate(o: Validate, keys: Keys, read: ReadOptions) -> None:
     """Run ``jtgpu validate``."""
     check_picture(o.draw, o.force)
-    net: Any = with_codes(load_any(o.file), o.codes)
-    if not isinstance(net, (BayesianNetwork, MixedNetwork)):
-        raise NetworkError("validate needs a Bayesian network, or a network with numbers")
+    net: Any = with_codes(load_any_kind(o.file), o.codes)
+    over_time = isinstance(net, (DynamicNetwork, MixedDynamicNetwork))
+    if not over_time and not isinstance(net, (BayesianNetwork, MixedNetwork)):
+        raise NetworkError("validate needs a Bayesian network, a network with numbers, or one over time")
+    if not over_time and keys != Keys():
+        raise BadParameter(f"the rows of sequences are those of a network over time, which {o.file} is not",
+                           param_hint="--id, --time, --on-gap")
     reading(o.cases, read)
     with status("predicting"):
         result: Any = validated(
             net, o.cases, o.target, folds=o.folds, seed=o.seed, on_error="flag" if o.skip_impossible else "error",
-            read=read,
+            read=read, **({"keys": keys} if over_time else {}),
         )  # fmt: skip
     if o.draw is not None:
         write_text(o.draw, result.draw().text(o.draw.suffix))

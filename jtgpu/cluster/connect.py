@@ -117,7 +117,7 @@ def import_ray() -> Any:
         import ray
         import ray.data
     except ImportError as error:
-        raise JtgpuError(f"clusters require Ray, which is not installed ({error}): pip install 'jtgpu[ray]'") from None
+        raise JtgpuError(f"clusters require Ray ({error}): pip install '.[ray]' in a checkout") from None
     return ray
 
 

@@ -13,7 +13,7 @@ from ..errors import EvidenceError, JtgpuError, shown
 from ..util.arrays import Floats
 from ..util.cells import POINT, Marks, is_na_word, numeral
 
-_NEEDS = "tables of cases require {0}, which is not installed: pip install 'jtgpu[frames]'"
+_NEEDS = "tables of cases require {0}, which is not installed: pip install '.[frames]' in a checkout"
 
 
 def arrow() -> Any:

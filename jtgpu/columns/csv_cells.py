@@ -135,7 +135,8 @@ class CsvRows:
             line += text[: error.start].count(self.line_end)
             byte = text[error.start]
             raise ParseError(
-                f"byte {byte:#04x} is not {self.encoding.upper()}; specify the encoding (latin-1, cp1252)",
+                f"byte {byte:#04x} is not {self.encoding.upper()}; encoding='cp1252' reads files of Western "
+                "European Windows, other names are latin-1 and cp1250",
                 self.name, line,
             ) from None  # fmt: skip
 

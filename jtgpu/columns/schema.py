@@ -98,7 +98,8 @@ class Schema:
         if constant == "error":
             if self.of_graph and len(constants) > 1:
                 faults.append(
-                    f"{len(constants):,} columns have only one value or none: {which}; constant='drop' leaves them out"
+                    f"{len(constants):,} columns have only one value or none: {which}; "
+                    "read=ReadOptions(constant='drop') leaves them out"
                 )
             else:
                 faults += map(str, constants)
@@ -151,16 +152,19 @@ class Schema:
         declare = f"declare the states: states={{{name!r}: [...]}}"
         if odd and different and are_texts and all(INFINITE.fullmatch(v.strip()) for v in odd):
             raise _Refusal("numbers", f"numbers and {odd[0]!r}, which is not finite", "")
-        if len(odd) > MAX_FRACTIONS and are_texts and all(map(_has_comma, odd)):
+        with_commas = [v for v in odd if are_texts and has_decimal_comma(v)]
+        words = [v for v in odd if v not in {*with_commas}] if with_commas else odd
+        if len(with_commas) > MAX_FRACTIONS and not words:
             raise _Refusal(
                 "numbers", f"numbers with decimal commas, such as {odd[0]!r}, which are texts here",
                 f": write decimal points, or {declare}",
             )  # fmt: skip
-        if odd and are_texts and len(different) > max(MANY_NUMBERS, FOR_EACH_WORD * len(odd)):
-            some = ", ".join(f"{shown(v)} ({counts[cells.index(v)]:,})" for v in odd[:MOST_SHOWN])
-            some += ", ..." * (len(odd) > MOST_SHOWN)
+        n_numbers = len(different) + len(with_commas)
+        if words and are_texts and n_numbers > max(MANY_NUMBERS, FOR_EACH_WORD * len(words)):
+            some = ", ".join(f"{shown(v)} ({counts[cells.index(v)]:,})" for v in words[:MOST_SHOWN])
+            some += ", ..." * (len(words) > MOST_SHOWN)
             raise _Refusal(
-                "text", f"{len(different):,} different numbers except for {some}",
+                "text", f"{n_numbers:,} different numbers except for {some}",
                 f": na_values= names words of cells that were not measured; or {declare}",
             )  # fmt: skip
         few = min(MAX_FRACTIONS, n_rows // 2) if self.of_graph else MAX_FRACTIONS
@@ -209,11 +213,13 @@ class Schema:
         if n > self.most:
             raise _Refusal("text", f"{n:,} values, more than {self.most}", "; discretise it or leave it out")
         if n < 2:
-            declare = f"; leave it out, or declare its states as states={{{name!r}: [...]}}"
+            drop = "read=ReadOptions(constant='drop') leaves it out" if self.of_graph else "leave it out"
+            declare = f"; {drop}, or declare its states as states={{{name!r}: [...]}}"
             raise _Refusal("constant", "only one value", declare)
 
 
-def _has_comma(text: str) -> bool:
+def has_decimal_comma(text: str) -> bool:
+    """Whether a text is a number with a decimal comma."""
     return "," in text and plain_numeral(text.replace(",", ".", 1)) is not None
 
 

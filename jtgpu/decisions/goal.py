@@ -9,6 +9,7 @@ expected total, and its derivative by a policy. With ``combine="product"`` all v
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .relevance import Information
 
 FALSE, TRUE = 0, 1
+DIGITS = 13  # after the first one of the scale
 
 
 class GoalNetwork(BayesianNetwork):
@@ -47,6 +49,14 @@ class Goal:
     nodes: tuple[int, ...]  # variables that are true where the goal is reached
     offset: float
     scale: float
+
+    def utility(self, reached: Any) -> Any:
+        """Expected utilities where the goal has these probabilities."""
+        return self.rounded(self.offset + self.scale * reached)
+
+    def rounded(self, utilities: Any) -> Any:
+        """Utilities, or differences of them, without the digits that rounding makes: a sum has those of its scale."""
+        return np.round(utilities, DIGITS - Decimal(self.scale).adjusted()) if self.offset and self.scale else utilities
 
 
 def goal_network(net: DecisionNetwork, information: Information) -> Goal:

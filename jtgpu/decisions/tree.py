@@ -193,7 +193,7 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         utilities = np.full(n, np.nan)
         possible = logs[0] > -np.inf
         ratio = np.exp(logs[1][possible] - logs[0][possible])
-        utilities[possible] = evaluator.goal.offset + evaluator.goal.scale * ratio
+        utilities[possible] = evaluator.goal.utility(ratio)
         if not possible.all():
             option = self._net.states(d)[int(np.argmin(possible))]
             raise ImpossibleEvidence(f"the evidence has probability 0 with {self._net.variables[d]}={option}")
@@ -344,7 +344,8 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         base = solution.expected_utility
         unknown = [v for v in names if v not in known]
         values = informed_utilities(self._solver, self._arguments, d, unknown, case.state, solution.policies)
-        gains = {v: values.get(v, base) - base - prices.get(v, 0.0) for v in names}
+        rounded = self._solver.evaluator.goal.rounded
+        gains = {v: float(rounded(values.get(v, base) - base - prices.get(v, 0.0))) for v in names}
         return ValueOfInformation(net.variables[d], base, gains)
 
     # Helpers --------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def _driver() -> Any:
     except ImportError as error:
         raise BackendUnavailable(
             f"this backend needs PyCUDA, which cannot be imported ({error}); install it with: pip install "
-            "'jtgpu[cuda]' (needs the CUDA toolkit)"
+            "'.[cuda]' in a checkout (needs the CUDA toolkit)"
         ) from None
     try:
         cuda.init()

@@ -31,7 +31,7 @@ def _bindings() -> Any:
         from cuda.bindings import driver
     except ImportError as error:
         raise BackendUnavailable(
-            f"the GPU engine needs cuda-bindings ({error}); install it with: pip install 'jtgpu[cuda]'"
+            f"the GPU engine needs cuda-bindings ({error}); install it with: pip install '.[cuda]' in a checkout"
         ) from None
     return driver
 

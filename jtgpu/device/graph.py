@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import BackendUnavailable, TableTooLarge
 
-_INSTALL = "install it with: pip install 'jtgpu[cuda]' (needs the CUDA toolkit)"
+_INSTALL = "install it with: pip install '.[cuda]' in a checkout (needs the CUDA toolkit)"
 
 
 class Graph:

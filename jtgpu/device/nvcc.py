@@ -157,7 +157,7 @@ def _compile(name: str, text: str, arch: str) -> bytes:
 
 # cuBLAS by ``skcuda.cublas``, the one module of scikit-cuda 0.5.3 that can still be imported.
 
-_INSTALL = "install it with: pip install 'jtgpu[cuda]' (needs the CUDA toolkit)"
+_INSTALL = "install it with: pip install '.[cuda]' in a checkout (needs the CUDA toolkit)"
 
 
 class Blas:

@@ -1,6 +1,6 @@
 """matplotlib plots, on given axes or new ones: posteriors, tornado diagrams, ROC curves, counts, fits, outliers.
 
-matplotlib is imported when a function is called (``pip install 'jtgpu[plot]'``). `jtgpu.draw.show` needs no matplotlib.
+matplotlib is imported when a function is called (``pip install matplotlib``). `jtgpu.draw.show` needs no matplotlib.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ def draw_search(
     # trace: sequence of Improvement: ``plan.search.trace``
     # path: The suffix selects the format: .png, .svg, .pdf
     # seconds: End of the search; the last step is extended to it
-    # raises ImportError: If matplotlib is missing (``pip install 'jtgpu[plot]'``).
+    # raises ImportError: If matplotlib is missing (``pip install matplotlib``).
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -21,6 +21,7 @@ from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
 from ..model.noisy import is_noisy
+from ..util.text_table import counted
 from .number_cursor import identifiers, parts_of, tables_of, whole_numbers
 from .registry import Format, dumps_dynamic, dumps_mixed
 
@@ -85,12 +86,12 @@ def losses(wanted: DiscreteModel, written: DiscreteModel) -> Iterator[str]:
         yield f"the network's name ({wanted.name!r})"
     changed = [(a, b) for a, b in zip(wanted.variables, written.variables, strict=True) if a != b]
     if changed:
-        yield f"names of {len(changed)} variables: {_listed([f'{a!r} is {b!r}' for a, b in changed])}"
+        yield f"names of {counted(len(changed), 'variable')}: {_listed([f'{a!r} is {b!r}' for a, b in changed])}"
     states = [v for i, v in enumerate(wanted.variables) if wanted.states(i) != written.states(i)]
     if states:
         example = wanted.index(states[0])
         pair = next((a, b) for a, b in zip(wanted.states(example), written.states(example), strict=True) if a != b)
-        yield f"state names of {len(states)} variables: in {states[0]!r}, {pair[0]!r} is {pair[1]!r}"
+        yield f"state names of {counted(len(states), 'variable')}: in {states[0]!r}, {pair[0]!r} is {pair[1]!r}"
     yield from _structure(wanted, written)
     if not isinstance(wanted, MarkovNetwork):
         yield from _attributes(wanted, getattr(written, "attributes", {}), written)

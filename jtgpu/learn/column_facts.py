@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ..columns import known_cells
 from ..columns.arrow import arrow, compute
-from ..columns.schema import Schema, near_equal
+from ..columns.schema import Schema, has_decimal_comma, near_equal
 from ..util.cells import finite
 from ..util.text_table import counted, printable
 
@@ -64,9 +65,18 @@ def facts_of(table: Any, name: str, bins: int, is_excluded: bool, keeps_numbers:
     for finding in schema.findings:
         return facts(finding.kind, f"left out: {finding.why}")
     states = schema.states[name]
-    notes += [f"{name}: {pair} are nearly equal, and two states" for pair in near_equal(cells)]
+    notes += [f"{name}: {pair} are nearly equal, and two states" for pair in near_equal(states)]
     listed = ", ".join(map(printable, states[:LISTED])) + ", ..." * (len(states) > LISTED)
     return facts("categories", f"{counted(len(states), 'state')}: {listed}")
+
+
+def n_repeated(table: Any, facts: Sequence[ColumnFacts]) -> int:
+    """The number of rows that repeat others, if a column says that this is no chance: most rows differ in it."""
+    if not any(2 * f.distinct > table.num_rows for f in facts):
+        return 0
+    with suppress(arrow().ArrowNotImplementedError):  # of lists
+        return int(table.num_rows - table.group_by(table.column_names).aggregate([]).num_rows)
+    return 0
 
 
 def without_nan(table: Any) -> Any:
@@ -80,6 +90,6 @@ def without_nan(table: Any) -> Any:
 
 def _words_among_numbers(cells: Sequence[Any], bins: int) -> list[str]:
     """The words of a column of text in which nearly all different values are numbers."""
-    words = [v for v in cells if isinstance(v, str) and finite(v) is None]
+    words = [v for v in cells if isinstance(v, str) and finite(v) is None and not has_decimal_comma(v)]
     numbers = len(cells) - len(words) if all(isinstance(v, str) for v in cells) else 0
     return words if words and numbers > max(bins, NUMBERS_FOR_EACH_WORD * len(words)) else []

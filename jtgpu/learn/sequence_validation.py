@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..columns.files import in_memory
 from ..dynamic.sequences import read_sequences
 from ..dynamic.tree import DynamicTree
 from ..errors import ArgumentError, DataError, ImpossibleEvidence
@@ -18,6 +19,7 @@ from .validation_result import Validation
 
 if TYPE_CHECKING:
     from ..model.dynamic import DynamicNetwork
+    from ..options.tables import ReadOptions
     from ..util.arrays import Ints
 
 
@@ -59,11 +61,14 @@ class Folds(NamedTuple):
         return made
 
 
-def validate_sequences(model: Any, net: DynamicNetwork, given: Any, target: str, how: Folds) -> Validation:
+def validate_sequences(
+    model: Any, net: DynamicNetwork, given: Any, target: str, read: ReadOptions, how: Folds
+) -> Validation:
     """Predict a variable of each slice from the others up to it; see `jtgpu.learn.validate`."""
     v, keys = net.index(target), how.options.pop("keys", Keys())
     if target in net.static:
         raise ArgumentError(f"{target!r} is static: it has one value a sequence; validate predicts slices")
+    given = in_memory(given, read, read.na_values, {v: net.states(v) for v in net})
     all_rows = read_sequences(net, given, keys=keys)
     observed = all_rows.codes[:, v]
     if not (observed >= 0).any():

@@ -116,8 +116,7 @@ def validate(
         )
     how = Folds(folds, whole_number("seed", seed, 0), on_error, options)
     if isinstance(net, DynamicNetwork):
-        require_only(read, "codes", "validate of sequences")
-        return validate_sequences(model, net.with_codes(read.codes), frame, text("target", target), how)
+        return validate_sequences(model, net.with_codes(read.codes), frame, text("target", target), read, how)
     table = _Cases(frame, _network(model), text("target", target), read)
     fold_of = how.of(table.n_rows, "row", table.used, table.observed)
     impossible, parts = np.zeros(len(table.used), np.bool_), []

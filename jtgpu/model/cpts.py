@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import EvidenceError, NetworkError, TableTooLarge, UnknownState, closest, shown
 from ..util.arguments import choice
 from ..util.cells import is_missing
+from ..util.text_table import counted
 from .directed import descendants
 from .discrete import DiscreteModel
 from .noisy import MAX_CELLS
@@ -191,12 +192,13 @@ class RowReport:
         if not self.n_off and not self.zero_rows:
             return f"all {self.n_rows} CPT rows sum to 1"
         text = (
-            f"{self.n_off} of {self.n_rows} CPT rows in {len(self.variables)} variables did not sum to 1 and were "
-            f"normalised; the worst summed to {self.worst_sum:.6g} ({self.worst_variable!r})"
+            f"{self.n_off} of {self.n_rows} CPT rows in {counted(len(self.variables), 'variable')} did not sum to 1 "
+            f"and were normalised; the worst summed to {self.worst_sum:.6g} ({self.worst_variable!r})"
         )
         if self.zero_rows:
             n = sum(count for _, count in self.zero_rows)
-            text += f"; {n} rows were all zeros and were made uniform ({', '.join(v for v, _ in self.zero_rows)})"
+            were, names = "was" if n == 1 else "were", ", ".join(v for v, _ in self.zero_rows)
+            text += f"; {counted(n, 'row')} of zeros {were} made uniform ({names})"
         return text
 
 

@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("jtgpu"):
             raise
-        raise JtgpuError(f"the server needs {error.name}: install jtgpu[serve]") from None
+        raise JtgpuError(f"the server needs {error.name}: pip install '.[serve]' in a checkout") from None
     value = getattr(module, name)
     globals()[name] = value
     return value

@@ -30,7 +30,7 @@ def widget(tree: JunctionTree, evidence: Findings | None = None, *, height: int 
     anywidget.AnyWidget or Drawing
         A widget with the traits ``evidence``, ``likelihood``, ``soft`` and ``do`` (dicts) and ``targets`` (a list of
         names). They follow the page, and the page follows them. Without the packages anywidget and msgspec
-        (``pip install 'jtgpu[notebook]'``), a picture: see `jtgpu.draw.show`.
+        (``pip install '.[notebook]'`` in a checkout), a picture: see `jtgpu.draw.show`.
 
     Raises
     ------

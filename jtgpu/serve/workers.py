@@ -274,5 +274,5 @@ def _ray_serve() -> Any:
     try:
         from ray import serve
     except ImportError as error:
-        raise JtgpuError(f"Ray Serve needs {error.name}: install jtgpu[serve] and ray[serve]") from None
+        raise JtgpuError(f"Ray Serve needs {error.name}: pip install '.[serve]' 'ray[serve]' in a checkout") from None
     return serve

@@ -55,6 +55,32 @@ def test_effects_equal_interventions(more: str) -> None:
     assert (found["method"] == "network") == ("--hidden" not in more)
 
 
+@pytest.mark.parametrize("more", ["", "--hidden tub"])
+def test_one_of_several_states_may_be_given(more: str, tmp_path: Path) -> None:
+    net = jtgpu.network("u->x; x->c{low|mid|high}; u->c; x->y; c->y; u->y; y->tub; b->y", seed=3)
+    jtgpu.write(net, tmp_path / "n.bif")
+    expected = net.compile("reference").effect("y", of="x", given={"c": ["low", "high"]}).table.probabilities
+    words = "causal", "effect", str(tmp_path / "n.bif"), "--of", "x", "--on", "y", "--given"
+    found = json.loads(run(*words, "c=low,high", *more.split(), "--json").stdout)
+    assert np.allclose(found["probabilities"], expected, atol=1e-12)
+    assert found["given"] == {"c": ["low", "high"]}
+    single = json.loads(run(*words, "c=low,high", "--given", "b=0", *more.split(), "--json").stdout)
+    given = {"c": ["low", "high"], "b": "0"}
+    expected = net.compile("reference").effect("y", of="x", given=given).table.probabilities
+    assert np.allclose(single["probabilities"], expected, atol=1e-12)
+
+
+def test_one_of_several_states_of_cases(cases: str) -> None:
+    words = "causal", "effect", "smoke -> dysp", cases, "--of", "smoke", "--on", "dysp", "--bootstrap", "20", "--json"
+    whole = json.loads(run(*words).stdout)
+    assert json.loads(run(*words[:2], "smoke -> dysp; xray", *words[3:], "--given", "xray=yes,no").stdout)["low"]
+    found = json.loads(run("causal", "effect", "asia", *words[3:], "--given", "xray=yes,no").stdout)
+    assert np.allclose(found["probabilities"], np.flip(whole["probabilities"]), atol=0.02)  # sorted states
+    assert found["low"][0][0] < found["probabilities"][0][0] < found["high"][0][0]
+    done = run("causal", "effect", "smoke -> dysp; xray", *words[3:], "--given", "xray=yes,na")
+    assert "'na'" in done.stderr
+
+
 def test_effects_of_several_causes() -> None:
     found = json.loads(run("causal", "effect", "asia", "--of", "lung,tub", "--on", "xray,dysp", "--json").stdout)
     tree = jtgpu.load("asia").compile("reference")

@@ -129,13 +129,41 @@ def test_words_among_numbers_and_states_that_are_nearly_equal(tmp_path: Path) ->
     assert "by 320 of 400 rows" in done.stdout
     assert "age: numbers except 'unknown' (1): --na-values 'unknown' reads it as gaps" in done.stderr
     assert "dose: numbers except '?' (1)" in done.stderr
-    assert "region: 'North' and 'north ' are nearly equal, and two states" in done.stderr
+    assert "region: 'North' and 'north' are nearly equal, and two states" in done.stderr
     words = ("--na-values", "unknown", "--na-values", "?")
     done = run("explore", str(path), "--no-serve", "--seconds", "0", "--json", *words)
     assert done.exit_code == 0, done.output
     columns = {c["name"]: c for c in json.loads(done.stdout)["columns"]}
     assert columns["age"]["kind"] == columns["dose"]["kind"] == "numbers"
     assert columns["ill"]["distinct"] == 2  # NA is still a gap
+
+
+def test_a_file_of_a_spreadsheet(tmp_path: Path) -> None:
+    """A Western European CSV: decimal commas and a word, blanks behind a state, rows that are there twice."""
+    rng = np.random.default_rng(0)
+    rows = [
+        [f"P{i}", f"{rng.normal(70, 12):.1f}".replace(".", ","), rng.choice(["Nord", "Nord ", "S\xfcd"]), "jn"[i % 2]]
+        for i in range(120)
+    ]  # fmt: skip
+    rows[4][1] = rows[9][1] = "?"
+    lines = ["id;Gewicht;Region;krank", *(";".join(row) for row in [*rows, rows[3], rows[3], rows[7]])]
+    path = tmp_path / "klinik.csv"
+    path.write_text("\n".join(lines), encoding="latin-1")
+    refused = run("explore", str(path), "--no-serve")
+    assert refused.exit_code == 5
+    assert "klinik.csv:" in refused.stderr
+    assert "byte 0xfc is not UTF-8; --encoding cp1252 reads files of Western" in refused.stderr
+    words = ("explore", str(path), "--no-serve", "--seconds", "0", "--encoding", "latin-1")
+    done = run(*words)
+    assert done.exit_code == 0, done.output
+    assert "different numbers except for '?' (2)" in done.stdout
+    assert "Gewicht: numbers except '?' (2): --na-values '?' reads it as gaps" in done.stderr
+    assert "3 rows equal to earlier ones in every column, which count again" in done.stderr
+    assert "nearly equal" not in done.stderr  # "Nord " is read as "Nord"
+    assert "2 states: Nord, S\xfcd" in done.stdout
+    assert "up to 5 intervals" in run(*words, "--na-values", "?").stdout
+    path.write_text("\n".join(["a,b", *["yes,no", "no,yes"] * 20]))  # equal rows are to be expected
+    assert "equal to earlier" not in run("explore", str(path), "--no-serve", "--seconds", "0").stderr
 
 
 @pytest.mark.slow

@@ -199,3 +199,26 @@ def test_workers_need_a_cluster(cases: Path, tmp_path: Path) -> None:
     result = run("fit", ASIA, str(cases), "-o", str(tmp_path / "out.net"), "--workers", "2")
     assert result.exit_code == 2
     assert "require --cluster" in result.output
+
+
+def test_rows_in_which_variables_were_set(tmp_path: Path) -> None:
+    net = jtgpu.BayesianNetwork(
+        {"rain": ["yes", "no"], "wet": ["yes", "no"]}, {"wet": ["rain"]},
+        {"rain": [0.5, 0.5], "wet": [[0.9, 0.1], [0.2, 0.8]]},
+    )  # fmt: skip
+    jtgpu.write(net, tmp_path / "n.bif")
+    cases, output = tmp_path / "c.csv", str(tmp_path / "o.net")
+    cases.write_text("rain,wet,target\nyes,yes,\nno,no,\nyes,no,wet\nno,yes,rain;wet\nyes,yes,\n")
+    words = ("fit", str(tmp_path / "n.bif"), str(cases), "-o", output, "--interventions")
+    assert run(*words, "target", "--pseudo-counts", "0").exit_code == 0
+    assert jtgpu.read(output).cpt("wet").tolist() == [[1, 0], [0, 1]]
+    assert jtgpu.read(output).cpt("rain").tolist() == [0.75, 0.25]
+    expected = jtgpu.learn.fit(net, cases, interventions="target", pseudo_counts=0).network
+    assert jtgpu.read(output).cpt("rain").tolist() == expected.cpt("rain").tolist()
+    assert "--interventions targt must name a column" in run(*words, "targt", "--force").stderr
+    done = run(*words, "target", "--force", "--hidden", "rain")
+    assert "--interventions takes no sequences, continuous or hidden variables" in done.stderr
+    cases.write_text("rain,wet,target\nyes,yes,\nno,no,wett\n")
+    assert "c.csv:3: column 'target' names 'wett', which is no variable; did you mean 'wet'" in run(
+        *words, "target", "--force"
+    ).stderr

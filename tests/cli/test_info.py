@@ -167,7 +167,7 @@ def test_the_installation_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_missing_packages_are_named_with_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(info, "_version", lambda package: None if package == "pyarrow" else "1.0")
     rows = dict(info.system_rows(info.system_facts()))
-    assert rows["data frames"] == "missing: pyarrow; pip install 'jtgpu[frames]'"
+    assert rows["data frames"] == "missing: pyarrow; pip install '.[frames]' in a checkout"
     assert rows["plots"] == "installed"
 
 

@@ -199,11 +199,11 @@ def test_time_names_every_order_file(tmp_path: Path) -> None:
         ("learn c.csv --prior fair", "there is no option --prior; it is --graph-prior"),
         ("plan asia --file x", "there is no option --file; it is the argument FILE"),
         ("batch asia c.csv --evidnce-columns x", "did you mean --evidence-columns?"),
-        ("fit asia c.csv --id x", "there is no option --id; it is an option of jtgpu dynamic"),
+        ("fit asia c.csv --id x", "there is no option --id; it is an option of jtgpu dynamic, jtgpu validate"),
         ("query asia --steps 3", "there is no option --steps; it is an option of jtgpu dynamic, jtgpu learn"),
         # words of other commands, and former ones, are not taken for slips
         ("query asia --seconds 3", "there is no option --seconds; it is an option of jtgpu learn, jtgpu explore"),
-        ("fit asia c.csv --time t", "it is an option of jtgpu dynamic, jtgpu whiten"),
+        ("fit asia c.csv --time t", "it is an option of jtgpu dynamic, jtgpu validate, jtgpu whiten"),
         ("query asia --targets lung", "there is no option --targets; did you mean --target?"),
         ("plan asia --slices x", "there is no option --slices; did you mean --slice?"),
         ("batch asia c.csv --time-limit 3", "there is no option --time-limit"),

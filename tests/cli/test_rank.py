@@ -90,3 +90,12 @@ def test_cells_that_are_not_single_values(tmp_path: Path) -> None:
     parquet.write_table(table({"from": [[1, 2]], "to": [[3]]}), tmp_path / "t.parquet")
     done = run("rank", str(tmp_path / "t.parquet"))
     assert (done.exit_code, done.stderr) == (2, "jtgpu: error: column 'from' has cells that are not single values\n")
+
+
+def test_a_table_of_cases_is_no_table_of_edges_without_a_word(tmp_path: Path) -> None:
+    (tmp_path / "cases.csv").write_text("id,weight,hit\n1,48,yes\n2,61,no\n")
+    assert "cases.csv has no columns from and to: its edges are those between id and weight" in run(
+        "rank", str(tmp_path / "cases.csv")
+    ).stderr
+    (tmp_path / "pairs.csv").write_text("u,v\na,b\nb,c\n")
+    assert not run("rank", str(tmp_path / "pairs.csv")).stderr

@@ -30,7 +30,7 @@ WHY = {
 def test_one_error_lists_all_columns_of_a_graph(learner: Any) -> None:
     """N18: one column a run."""
     lines = [f"column {name!r} {why}" for name, why in WHY.items()]
-    lines.append("2 columns have only one value or none: 'one', 'none'; constant='drop'")
+    lines.append("2 columns have only one value or none: 'one', 'none'; read=ReadOptions.constant='drop'. leaves")
     with pytest.raises(jtgpu.DataError, match="(?s)^6 columns cannot be used:.*" + ".*".join(lines)) as refused:
         learner(ILL)
     assert str(refused.value).count("\n") == 5

@@ -141,7 +141,7 @@ def test_what_is_said_is_what_is_lost(target: str) -> None:
     said = "\n".join(made.losses)
     kept = found.attributes if isinstance(found, BayesianNetwork) else {}
     assert ("network's name" in said) == (found.name != RICH.name)
-    assert ("names of 1 variables" in said or "names of 3 variables" in said) == (found.variables != RICH.variables)
+    assert ("names of 1 variable" in said or "names of 3 variables" in said) == (found.variables != RICH.variables)
     assert ("state names" in said) == any(found.states(i) != RICH.states(i) for i in range(3))
     assert "digits" not in said
     assert ("'node_size'" in said) == (kept.get("net", {}).get("node_size") != (80, 60))
@@ -188,8 +188,8 @@ def test_names_that_no_format_takes() -> None:
         made = carry(net, target)
         assert_same_numbers(target.parse(made.text, "f"), net)
         if target.name in ("XMLBIF", "XDSL"):
-            assert any("names of 1 variables" in s for s in made.losses)
-            assert any("state names of 1 variables" in s for s in made.losses)
+            assert any("names of 1 variable" in s for s in made.losses)
+            assert any("state names of 1 variable" in s for s in made.losses)
 
 
 def test_what_is_a_bayesian_network() -> None:
@@ -292,7 +292,7 @@ def test_row_repairs_and_factors_are_said(tmp_path: Path) -> None:
     assert run(str(tmp_path / "a.net"), str(tmp_path / "b.net")).exit_code == 5
     result = run(str(tmp_path / "a.net"), str(tmp_path / "b.fg"), "--zero-rows", "uniform")
     assert result.exit_code == 0
-    assert "1 rows were all zeros and were made uniform" in result.stderr
+    assert "1 row of zeros was made uniform" in result.stderr
     result = run(str(tmp_path / "b.fg"), str(tmp_path / "c.bif"))
     assert result.exit_code == 0
     assert "written as a Bayesian network" in result.stderr
@@ -489,7 +489,7 @@ def test_write_renames_on_request(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"'Has Kids\?' cannot be written .*; write\(.*rename=True\) changes it"):
         write(net, path)
     [lost] = write(net, path, rename=True)
-    assert lost.startswith("names of 1 variables: 'Has Kids?' is ")
+    assert lost.startswith("names of 1 variable: 'Has Kids?' is ")
     written = read(path)
     assert isinstance(written, BayesianNetwork)
     assert written.attributes["node"][written.variables[0]]["label"] == "Has Kids?"

@@ -461,4 +461,4 @@ def test_a_row_that_is_far_from_a_distribution_is_a_warning(tmp_path: Path) -> N
         assert net.row_report is not None
         assert net.row_report.n_off == 1
         assert [w.filename for w in caught] == [__file__] * n
-        assert all("CPT rows in 1 variables did not sum to 1" in str(w.message) for w in caught)
+        assert all("CPT rows in 1 variable did not sum to 1" in str(w.message) for w in caught)

@@ -262,7 +262,7 @@ def read_cases(
     if not cases.n_rows and cases.n_weightless and not cases.n_dropped:
         raise DataError("all weights are zero")
     if was_set is not None and missing == "em" and not cases.is_complete:
-        raise DataError("interventions= takes complete rows; use missing='drop' or 'available'")
+        raise DataError("interventions= takes complete rows; use missing='drop' or missing='available'")
     if not cases.n_rows:
         dropped = f": all {cases.n_dropped:,} rows have missing cells" if cases.n_dropped else ""
         raise DataError(f"there are no rows to fit{dropped}")

@@ -233,7 +233,7 @@ def test_fit_with_experiments_reads_files_and_needs_complete_rows(tmp_path: Path
     plain = jtgpu.learn.fit(structure, data).network
     assert np.abs(plain.cpt("b") - expected.cpt("b")).max() > 0.01
     data["a"] = [None, *data["a"][1:]]
-    with pytest.raises(errors.DataError, match="missing='drop' or 'available'"):
+    with pytest.raises(errors.DataError, match="missing='drop' or missing='available'"):
         jtgpu.learn.fit(structure, {**data, "t": columns["t"]}, interventions="t")
     dropped = jtgpu.learn.fit(structure, {**data, "t": columns["t"]}, interventions="t", missing="drop")
     rest = {v: x[1:] for v, x in columns.items()}

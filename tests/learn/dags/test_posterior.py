@@ -488,8 +488,11 @@ def test_of_many_arcs_the_most_probable_and_the_uncertain_ones_are_printed() -> 
     assert lines[2].split() == ["parent", "child", "probability"]
     shown = [float(line.split()[2]) for line in lines[3:]]
     assert len(shown) <= 20
-    assert all(0.01 < p < 0.99 for p in shown)
-    unsure = [a.probability for a in found.edges(0.0) if a.probability < 0.99]
-    assert shown[:5] == pytest.approx(unsure[:5], abs=1e-6)
-    distances = [round(abs(p - 0.5), 6) for p in shown[5:]]
+    listed = [a.probability for a in found.edges(0.0)]
+    assert len(certain) > 5
+    assert "0.99, the 5 most probable first;" in lines[1]
+    assert shown[:5] == pytest.approx(listed[:5], abs=1e-6)
+    assert all(0.01 < p < 0.99 for p in shown[5:])
+    assert shown[5:10] == pytest.approx([p for p in listed if p < 0.99][:5], abs=1e-6)
+    distances = [round(abs(p - 0.5), 6) for p in shown[10:]]
     assert distances == sorted(distances)

@@ -231,14 +231,16 @@ class ArcProbabilities(Result):
         arcs = [*self.edges(0.0)]
         if len(arcs) <= MAX_PRINTED:
             return "", arcs
-        certain = sum(a.probability >= CERTAIN for a in arcs)
+        certain = [a for a in arcs if a.probability >= CERTAIN]
         unsure = [a for a in arcs if 1.0 - CERTAIN < a.probability < CERTAIN]
-        text = f"{counted(certain, 'arc')} with a probability of at least {CERTAIN:g}"
+        text = f"{counted(len(certain), 'arc')} with a probability of at least {CERTAIN:g}"
         if not unsure:
             return f"{text}, of which {MAX_PRINTED} are listed", arcs[:MAX_PRINTED]
-        top, rest = unsure[:MOST_PROBABLE], unsure[MOST_PROBABLE:]
+        if len(certain) > MOST_PROBABLE:
+            text += f", the {MOST_PROBABLE} most probable first"
+        top, rest = certain[:MOST_PROBABLE] + unsure[:MOST_PROBABLE], unsure[MOST_PROBABLE:]
         rest = sorted(rest, key=lambda a: round(abs(a.probability - 0.5), 12))[: MAX_PRINTED - len(top)]
-        chosen = f"the {len(top)} most probable, then {len(rest)} nearest to 0.5"
+        chosen = f"the {len(unsure[:MOST_PROBABLE])} most probable, then {len(rest)} nearest to 0.5"
         return f"{text}; of the other {counted(len(unsure), 'arc')} {chosen}", top + rest
 
     def _table(self) -> Columns:
