@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import NetworkError
-from ..learn.number_validation import NumberValidation
 from ..learn.validation import validate as validated
+from ..learn.validation_result import NumberValidation
 from ..model.mixed import MixedNetwork
 from ..model.network import BayesianNetwork
 from ..options.tables import ReadOptions

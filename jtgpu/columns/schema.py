@@ -18,9 +18,8 @@ from ..model.states import listed
 from ..util.calls import outside
 from ..util.cells import finite, is_likelihood, plain_numeral
 from ..util.text_table import counted, interval_labels
-from .cut_points import quantile_cuts
 from .kinds import INFINITE, MOMENTS, NAMELESS, in_order, names_of
-from .scale import Scale, number_of, whole_dates
+from .scale import Scale, number_of, quantile_cuts, whole_dates
 
 MAX_STATES = 255  # of a variable of a graph, whose states are uint8; and different numbers that are states
 MANY_NUMBERS = 20  # different whole numbers above which there is a warning; dates above which there is an error

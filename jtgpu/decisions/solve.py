@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
     from ..backends.base import HeldCase
     from ..model.decisions import DecisionNetwork
-
-    Floats = NDArray[np.float64]
+    from ..util.arrays import Floats
 
 MOST_CYCLES = 100  # of single policy updating; every cycle improves the policy
 Rows = dict[int, "NDArray[np.int64]"]  # decision -> option of each configuration of its information, -1: free

@@ -18,8 +18,8 @@ from ..options.learning import Keys
 from ..util.arguments import check_keywords, mapping, names, random_generator
 from ..util.text_table import counted
 from .number_rows import NumberRows, read_rows, regression, sums, with_densities
-from .number_stream import MixedStream
 from .results import Course, SequenceExplanations, SequencePosteriors, SequenceStates
+from .stream import MixedStream
 from .tree import DynamicTree
 
 if TYPE_CHECKING:

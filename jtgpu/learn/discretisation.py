@@ -13,8 +13,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ..columns import Table, known_cells, open_table, read_column
-from ..columns.cut_points import mdl_cuts, quantile_cuts, width_cuts
-from ..columns.scale import Scale, columns_to_cut, given_cuts, kind_of, read_scale, replaced, whole_dates
+from ..columns.scale import (
+    Scale,
+    columns_to_cut,
+    given_cuts,
+    kind_of,
+    mdl_cuts,
+    quantile_cuts,
+    read_scale,
+    replaced,
+    whole_dates,
+    width_cuts,
+)
 from ..errors import ArgumentError, DataError, UnknownVariable, closest
 from ..util.arguments import check_keywords, choice, whole_number
 from ..util.arrays import Ints

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..model.mixed import MixedNetwork
-
-    Floats = NDArray[np.float64]
+    from ..util.arrays import Floats
 
 LEAST_SD = 1e-9  # of a density, in units of the marginal sd: below it, conditional covariances have no digits left
 HALF_LOG_2PI = 0.9189385332046727

@@ -20,13 +20,11 @@ from ..util.arguments import mapping
 from ..util.cells import is_missing
 
 if TYPE_CHECKING:
-
     from numpy.typing import NDArray
 
     from ..columns import Table
     from ..model.mixed import MixedNetwork
-
-    Floats = NDArray[np.float64]
+    from ..util.arrays import Floats
 
 
 @dataclass(frozen=True)

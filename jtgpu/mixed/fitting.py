@@ -22,10 +22,9 @@ from .tree import MixedTree
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..util.arrays import Floats
     from .answers import Answerer, ObservedPattern
     from .components import Densities
-
-    Floats = NDArray[np.float64]
 
 JOINED = 1 << 12  # configurations of the variables of sets that are added to those of a pattern
 MANY = 500  # rows of a pattern from which it is a call of its own

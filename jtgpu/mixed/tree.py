@@ -26,9 +26,8 @@ from ..util.arguments import check_keywords, choice, random_generator, whole_num
 from ..util.lru import LRU
 from .answers import Answerer
 from .components import numbers_of
-from .contributions import contributions
 from .evidence import MixedCases, read_case, read_cases
-from .information import InformationQueries
+from .information import InformationQueries, contributions
 from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns
 from .sampling import MixedSamples, draw_bounded, draw_numbers
 from .sets import SetEngine
@@ -38,9 +37,8 @@ if TYPE_CHECKING:
 
     from ..inference.evidence import Cases, Findings
     from ..model.states import CodesByVariable
+    from ..util.arrays import Floats
     from ..util.options import BackendName, OnProblem
-
-    Floats = NDArray[np.float64]
 
 MOST_CELLS = 1 << 20  # of a joint table
 MOST_ENGINES = 32  # compiled discrete networks, one for each group of sets that a pattern needs

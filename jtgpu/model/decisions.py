@@ -12,7 +12,7 @@ from ..util import late_imports
 from ..util.arguments import check_keywords, choice, mapping
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt, with_labels
-from .described import DescribedModel
+from .cpts import DescribedModel
 from .editing import UTILITY, Editable, Parts
 from .network import BayesianNetwork
 from .network_text import summary

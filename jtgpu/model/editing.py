@@ -11,6 +11,7 @@ from ..errors import NetworkError, closest, shown
 from ..util.arguments import check_keywords, choice, mapping, several, whole_number
 from ..util.arrays import Floats
 from .cpts import (
+    DescribedModel,
     average_rows,
     checked_shape,
     new_names,
@@ -18,7 +19,6 @@ from .cpts import (
     numbers_by_state,
     renamed_attributes,
 )
-from .described import DescribedModel
 from .discrete import DiscreteModel, checked_states
 from .gaussian import Gaussian
 from .noisy import is_noisy

@@ -15,7 +15,7 @@ from ..dynamic.numbers import MixedSequencePosteriors
 from ..errors import ArgumentError, ImpossibleEvidence
 from ..inference.queries.posteriors import as_list, targets_of
 from ..mixed.results import NumberPosterior, Parts
-from .numbers import Number, number_reply
+from .posteriors import Number, number_reply
 from .registry import (
     Body,
     Codes,

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from ..errors import ArgumentError, JtgpuError
 from ..inference.network_plan import NetworkPlan
 from ..util.arguments import described, number, text, whole_number
-from .jobs import PREFIX, sweep
 from .server import bind, make_app, run
 from .settings import Settings
+from .tables import PREFIX, sweep
 from .trees import AnyTree
 
 if TYPE_CHECKING:

@@ -234,7 +234,7 @@ def test_files_with_different_columns_are_rejected(
 
 
 def test_two_runs_cannot_write_to_the_same_folder(tree: jtgpu.JunctionTree, cases: Path, tmp_path: Path) -> None:
-    from jtgpu.cluster.folder import Folder
+    from jtgpu.cluster.files import Folder
 
     first = Folder(str(tmp_path / "out"), {"a": 1}, resume=False, force=False)
     first.begin({})

@@ -26,8 +26,8 @@ from .best_graph import BestGraph, TimeLimit, best_by_orders
 from .candidate_tables import MAX_CANDIDATES, CandidateTables, candidate_tables, choose_candidates, family_weights
 from .constraints import ArcLimits, StructurePrior, make_constraints, make_prior, variable_number
 from .graphs import start_graph, topological_order
-from .scores.candidate_scores import require_kind
 from .scores.coded import DRAWN, CodedTable
+from .scores.given_scores import require_kind
 from .scores.gpu_device import gpu_can_score
 from .scores.numeric_table import NumericTable, table_of
 from .scores.ranks import n_parent_sets

@@ -32,8 +32,7 @@ from .runs import FitRun, fit_rows, fit_stepwise
 from .setup import Columns, Model, set_up
 from .slices import fit_sequences
 from .sources import open_source
-from .template import converted, is_template, with_codes
-from .unfolded import Unfolded
+from .template import Unfolded, converted, is_template, with_codes
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -22,9 +22,9 @@ from .checkpoint import digest, fingerprints
 from .information import standard_errors
 from .result import Fit
 from .runs import FitRun, best_of_starts
+from .setup import hidden_states
 from .slice_steps import FirstSlices, SliceExpectation
 from .slices import holes_of, result_of, set_up, weights_of, without_order
-from .states import hidden_states
 from .template import known_states, mixed_template
 from .value_steps import Density, no_errors
 

@@ -27,9 +27,8 @@ from ..columns import sample_weights
 from .families import check_sizes, read_structure
 from .result import Fit
 from .runs import FitRun, best_of_starts
-from .setup import read_sharing, sample_size
+from .setup import hidden_states, of_discretiser, read_sharing, sample_size, without_states
 from .sources import require_rows
-from .states import hidden_states, of_discretiser, without_states
 from .value_steps import Values, errors_of
 
 if TYPE_CHECKING:

@@ -23,9 +23,8 @@ from .checkpoint import fingerprints
 from .families import check_sizes
 from .result import Fit
 from .runs import FitRun, best_of_starts, counted, named_errors
-from .setup import STARTS, Columns, Model, Setup, kept_prior, read_sharing
+from .setup import STARTS, Columns, Model, Setup, hidden_states, kept_prior, read_sharing
 from .slice_steps import FirstSlices, SliceExpectation
-from .states import hidden_states
 from .template import known_states, template_of
 
 if TYPE_CHECKING:
