@@ -17,7 +17,7 @@ import numpy as np
 from ..columns import Table, at_row, open_table, read_states
 from ..columns.arrow import arrow
 from ..columns.files import open_cases
-from ..columns.memory import Block
+from ..columns.memory import ProbabilityBlock
 from ..columns.source import CaseChunk
 from ..errors import ArgumentError, JtgpuError
 from ..inference.results.interval_numbers import checked_probabilities
@@ -98,7 +98,7 @@ def _error_of(cases: Table, first: int) -> RowError:
 
 def _answer_columns(
     cases: Table, solver: CaseSolver, columns: list[Any], kept: list[str]
-) -> tuple[Any, list[str], Block | None]:
+) -> tuple[Any, list[str], ProbabilityBlock | None]:
     """The answers of all rows from a backend that computes columns, as `NativeFrame.like` takes them.
 
     For pandas, the probabilities are a separate block if none of them is null.
@@ -107,7 +107,7 @@ def _answer_columns(
     if rows.flagged or solver.query.labels or not cases.is_pandas:
         return answer_table(solver, rows), kept, None
     values = rows.answers.posterior.T
-    block = Block(solver.query.columns(solver.model)[: len(values)], values)
+    block = ProbabilityBlock(solver.query.columns(solver.model)[: len(values)], values)
     return answer_table(solver, rows, probabilities=False), kept, block
 
 

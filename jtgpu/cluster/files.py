@@ -41,7 +41,7 @@ from .connect import Cluster, Share, as_cluster, connected
 from .parts import (
     TEMPORARY,
     Division,
-    Part,
+    FilePart,
     PartReader,
     PartTarget,
     RowCounts,
@@ -51,8 +51,8 @@ from .parts import (
     plan_of,
     read_counts,
 )
-from .tables import CONCURRENT_READS, Table, check_columns, find_cases, inspect_files, locate
-from .worker import Job, answer_parts, is_client, run_in_cluster
+from .tables import CONCURRENT_READS, TableFile, check_columns, find_cases, inspect_files, locate
+from .worker import WorkerJob, answer_parts, is_client, run_in_cluster
 
 FILE_SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz", ".csv.zst", ".tsv.zst")
 MAX_CHUNKS_PER_PART = 16  # so that a lost part costs a minute or two
@@ -189,7 +189,7 @@ class _Run:
     """A run whose input and options have been checked."""
 
     model: DiscreteModel
-    tables: list[Table]
+    tables: list[TableFile]
     query: TableQuery
     kept: list[str]
     schema: Any
@@ -230,7 +230,7 @@ class _Run:
             **({"escape_formulas": True} if self.options.escape_formulas else {}),
         }
 
-    def divide(self, folder: Folder, workers: int) -> list[Part]:
+    def divide(self, folder: Folder, workers: int) -> list[FilePart]:
         """The parts, as an earlier run divided the work if there was one; locks the folder."""
         rows = folder.settings.get("part_rows", self.options.part_rows)
         division = Division(self.step, workers, rows, MAX_CHUNKS_PER_PART * self.default_step)
@@ -238,18 +238,18 @@ class _Run:
         folder.begin({"part_rows": rows})
         return parts
 
-    def job(self, spec: WorkerSpec, folder: Folder) -> Job:
+    def job(self, spec: WorkerSpec, folder: Folder) -> WorkerJob:
         """The job, as a worker gets it."""
         threads = spec.share.threads > 1
         reader = PartReader(self.model, self.options.dialect, self.evidence, self.kept, self.step, threads)
         compression = self.options.compression or "snappy"
-        return Job(spec, reader, PartTarget(folder.at.uri, folder.run, self.schema, compression))
+        return WorkerJob(spec, reader, PartTarget(folder.at.uri, folder.run, self.schema, compression))
 
 
 class _ProgressCounter:
     """Counts rows and bytes of finished parts."""
 
-    def __init__(self, parts: Sequence[Part], done: Mapping[int, RowCounts], progress: Progress | None):
+    def __init__(self, parts: Sequence[FilePart], done: Mapping[int, RowCounts], progress: Progress | None):
         self._weights = {p.number: p.weight for p in parts}
         self._total = sum(self._weights.values())
         self._progress = progress
@@ -376,7 +376,7 @@ class Folder:
                 finished[int(name[5:-8])] = count
         return finished
 
-    def finish(self, parts: Sequence[Part]) -> RowCounts:
+    def finish(self, parts: Sequence[FilePart]) -> RowCounts:
         """Check that every part exists and nothing else does, and rename the folder to the output."""
         # returns Of all parts.
         # raises ParseError: If a part does not have the expected number of rows.
@@ -395,7 +395,7 @@ class Folder:
         self.close()
         return total
 
-    def join(self, parts: Sequence[Part], schema: Any, compression: str | None, escape: bool = False) -> RowCounts:
+    def join(self, parts: Sequence[FilePart], schema: Any, compression: str | None, escape: bool = False) -> RowCounts:
         """Concatenate the parts into a single file and delete the folder; see `finish` and `writer_for`."""
         total = self._check(parts)
         output = Path(self.output.path)
@@ -412,7 +412,7 @@ class Folder:
             self.close()
         return total
 
-    def _check(self, parts: Sequence[Part]) -> RowCounts:
+    def _check(self, parts: Sequence[FilePart]) -> RowCounts:
         finished = self.finished_parts()
         missing = sorted({p.number for p in parts} - set(finished))
         if missing:

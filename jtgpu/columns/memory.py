@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _ARROW_ARRAYS = {"ArrowStringArray", "ArrowExtensionArray", "IntegerArray", "FloatingArray", "BooleanArray"}
 
 
-class Block(NamedTuple):
+class ProbabilityBlock(NamedTuple):
     """Columns of probabilities in one array, which pandas takes without copying."""
 
     names: list[str]
@@ -113,7 +113,7 @@ class NativeFrame:
         """Name a row for messages: by number, and by index label if the frame has one."""
         return name_row(row, getattr(self.native, "index", None))
 
-    def like(self, table: Any, kept: list[str], block: Block | None = None) -> Any:
+    def like(self, table: Any, kept: list[str], block: ProbabilityBlock | None = None) -> Any:
         """Convert an Arrow table to a frame of this kind, with the same index."""
         # kept: list of str: Columns of this frame that precede those of the table
         # block: For pandas: columns that precede those of the table
@@ -131,7 +131,7 @@ class NativeFrame:
         native = answer.to_native()
         return native.combine_chunks().to_batches()[0] if self._is_batch and self.n else native
 
-    def _to_pandas(self, table: Any, block: Block | None) -> Any:
+    def _to_pandas(self, table: Any, block: ProbabilityBlock | None) -> Any:
         more = table.to_pandas()
         if block is None:
             more.index = self.native.index
@@ -257,7 +257,7 @@ class PlainTable:
         """Name a row for messages."""
         return name_row(row, self.index)
 
-    def like(self, table: Any, kept: list[str], block: Block | None = None) -> Any:
+    def like(self, table: Any, kept: list[str], block: ProbabilityBlock | None = None) -> Any:
         """Convert an Arrow table to a mapping of columns, or to a list of mappings if the cases are one."""
         # kept: list of str: Columns of the cases that precede those of the table
         # block: Not used: only pandas frames have one

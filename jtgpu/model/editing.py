@@ -44,7 +44,7 @@ def coefficient_name(name: str, lag: int) -> str:
     return f"{name}[t-{lag}]" if lag else name
 
 
-class Parts:
+class NetworkParts:
     """The parts of a network of any kind, to be changed."""
 
     def __init__(self, net: Any):
@@ -114,10 +114,10 @@ def _mapped(table: Any, change: Callable[[Any], Any]) -> Any:
 class Editable:
     """A network of any kind, and copies of it with one change each."""
 
-    def _parts(self) -> Parts:
+    def _parts(self) -> NetworkParts:
         raise NotImplementedError
 
-    def _made(self, parts: Parts, name: str) -> Any:
+    def _made(self, parts: NetworkParts, name: str) -> Any:
         """A network of this kind of these parts."""
         raise NotImplementedError
 
@@ -158,7 +158,7 @@ class Editable:
         """
         return self._changed(self._with_node(variable, states, parents, cpt))
 
-    def _with_node(self, name: str, states: Any, parents: Sequence[Parent], table: Any) -> Parts:
+    def _with_node(self, name: str, states: Any, parents: Sequence[Parent], table: Any) -> NetworkParts:
         """The parts of this network and of a further node; without a table it has the default one."""
         parts = self._parts()
         if name in parts.states:
@@ -174,7 +174,7 @@ class Editable:
             parts.each(name, lambda _, t: self._default(parts, name, t))
         return parts
 
-    def _default(self, parts: Parts, v: str, t: int | None) -> Any:
+    def _default(self, parts: NetworkParts, v: str, t: int | None) -> Any:
         """A uniform CPT, a standard normal density, or a utility of zeros."""
         shape, states = [len(parts.states[p]) for p, _ in parts.axes(v, t)], parts.states[v]
         if states is float:
@@ -391,7 +391,7 @@ class Editable:
         names = new_names(tuple(parts.states), new)
         return self._changed(parts, names, name)
 
-    def _reorder(self, parts: Parts, v: str, given: Any, has_table: bool) -> None:
+    def _reorder(self, parts: NetworkParts, v: str, given: Any, has_table: bool) -> None:
         """Give a node other parents; its table is kept where only their order changes."""
         pairs, before = _pairs(parts, v, given), parts.axes(v)
         if v in parts.decisions or sorted(pairs) != sorted(parts.parents[v]):
@@ -435,7 +435,7 @@ class Editable:
         return {self._node(v): value for v, value in mapping(what, given).items()}
 
     def _changed(
-        self, parts: Parts, names: Mapping[str, str] | None = None, name: str | None = None
+        self, parts: NetworkParts, names: Mapping[str, str] | None = None, name: str | None = None
     ) -> Self:
         """A network of these parts, whose nodes have other names."""
         net: Any = self
@@ -452,7 +452,7 @@ class Editable:
         made: Any = self._made(parts, net.name if name is None else name)
         return made if codes == "names" else made.with_codes(codes)  # type: ignore[no-any-return]
 
-    def _cut(self, parts: Parts, parent: Pair, child: str, weights: Weights) -> None:
+    def _cut(self, parts: NetworkParts, parent: Pair, child: str, weights: Weights) -> None:
         """Take a parent from a node, whose rows are averaged."""
         (p, lag), first = parent, parts.lag(child)
 
@@ -558,7 +558,7 @@ class EditableOverTime(Editable):
         return self._replaced(cpt, states, parents, rename, name, start)
 
 
-def _pairs(parts: Parts, v: str, given: Any) -> list[Pair]:
+def _pairs(parts: NetworkParts, v: str, given: Any) -> list[Pair]:
     """Parents that are declared, as pairs."""
     listed = several(given)
     if listed is None:
@@ -574,7 +574,7 @@ def _pairs(parts: Parts, v: str, given: Any) -> list[Pair]:
     return [(str(p), int(lag)) for p, lag in pairs]
 
 
-def _check_no_utility(parts: Parts, v: str, p: str) -> None:
+def _check_no_utility(parts: NetworkParts, v: str, p: str) -> None:
     if parts.states[p] is UTILITY:
         raise NetworkError(f"{v!r} has the parent {p!r}, which is a utility; nothing can depend on a utility")
 
@@ -603,8 +603,8 @@ class EditableModel(Editable, DescribedModel):
     _cpts: tuple[Floats, ...]
     _noisy: dict[str, NoisyMax]
 
-    def _parts(self) -> Parts:
-        parts = Parts(self)
+    def _parts(self) -> NetworkParts:
+        parts = NetworkParts(self)
         parts.tables = {**dict(zip(self._variables, self._cpts, strict=True)), **self._noisy}
         return parts
 

@@ -23,12 +23,12 @@ from ..mixed.results import MixedPosteriors, NumberPosterior
 from ..mixed.sampling import MixedSamples
 from ..mixed.tree import MixedTree
 from .registry import (
-    Case,
+    AnswerRates,
+    CaseBody,
     Count,
     Distribution,
     Form,
     Points,
-    Rates,
     Reply,
     Targets,
     Variable,
@@ -48,7 +48,7 @@ AROUND = np.linspace(-4.0, 4.0, 13)  # standard deviations from the mean of a pa
 QUANTILES = (0.05, 0.5, 0.95)
 
 
-class Density(TypedDict):
+class DensityReply(TypedDict):
     """A probability density at ascending values."""
 
     x: list[float]
@@ -61,10 +61,10 @@ class Number(TypedDict):
     mean: float
     sd: float
     quantiles: list[float]
-    density: NotRequired[Density]
+    density: NotRequired[DensityReply]
 
 
-class Result(TypedDict):
+class CaseReply(TypedDict):
     """Posteriors of one of many cases, or why there are none: a problem as of a response that is not 2xx."""
 
     log_evidence: NotRequired[float]
@@ -89,15 +89,15 @@ class MixedAnswers:
         each = sum(len(self._net.states(v)) or of_number for v in self._names)
         check_size(cases * each, f"{cases:,} cases of {len(self._names):,} variables")
 
-    def one(self, case: Case) -> Result:
+    def one(self, case: CaseBody) -> CaseReply:
         """The answer of a case by itself."""
         return self._result(self._tree.posteriors(**case.known(self._tree), targets=self._names))
 
-    def many(self, cases: Sequence[Case], codes: Any) -> list[Result]:
+    def many(self, cases: Sequence[CaseBody], codes: Any) -> list[CaseReply]:
         """The answers of many: those without intervals, sets, likelihoods and interventions in one call."""
         net = self._net
 
-        def read(case: Case) -> dict[str, Any] | None:
+        def read(case: CaseBody) -> dict[str, Any] | None:
             known = case.known(self._tree)
             given = known.pop("evidence")
             sets = any(isinstance(x, frozenset) for x in given.values())
@@ -105,7 +105,7 @@ class MixedAnswers:
                 return None
             return {net.variables[net.index(v)]: x for v, x in given.items()}
 
-        def together(given: list[dict[str, Any]]) -> Iterator[Result | ImpossibleEvidence]:
+        def together(given: list[dict[str, Any]]) -> Iterator[CaseReply | ImpossibleEvidence]:
             rows = [{net.variables[0]: None, **case} for case in given]
             answer = self._tree.posteriors_batch(rows, targets=self._names, on_error="flag")
             for row in range(len(rows)):
@@ -117,8 +117,8 @@ class MixedAnswers:
 
         return answer_each(cases, net, codes, read, self.one, together)
 
-    def _result(self, posteriors: Mapping[str, Any]) -> Result:
-        result: Result = {"posteriors": {}, "numbers": {}}
+    def _result(self, posteriors: Mapping[str, Any]) -> CaseReply:
+        result: CaseReply = {"posteriors": {}, "numbers": {}}
         if isinstance(posteriors, MixedPosteriors):
             result["log_evidence"] = posteriors.log_evidence
         for v, p in posteriors.items():
@@ -160,18 +160,18 @@ class PosteriorsReply(Reply):
     flat: NotRequired[list[float]]
     tag: NotRequired[str]
     since: NotRequired[str]
-    results: NotRequired[list[Result]]
+    results: NotRequired[list[CaseReply]]
 
 
 @question(
     "/posteriors", "posteriors", PosteriorsReply,
     {"evidence": {"xray": "yes", "smoke": ["yes", "no"]}, "targets": ["lung"]}, kinds=OF_CASES,
 )
-class Posteriors(Case, kw_only=True):
+class PosteriorsQuestion(CaseBody, kw_only=True):
     """Posteriors of all variables or of some targets, of one case or of many."""
 
     targets: Targets = None
-    cases: Annotated[list[Case] | None, Meta(description="Many cases in place of the evidence of one.")] = None
+    cases: Annotated[list[CaseBody] | None, Meta(description="Many cases in place of the evidence of one.")] = None
     quantiles: Annotated[list[float] | None, Meta(description="Of numbers. Default: 0.05, 0.5 and 0.95.")] = None
     points: Points = 0
 
@@ -199,14 +199,16 @@ class Posteriors(Case, kw_only=True):
             result = {"results": answer_cases(tree, self.cases, self.targets, self.codes, form)}
         return result  # type: ignore[no-any-return]
 
-    def seconds(self, tree: JunctionTree | MixedTree, rates: Rates) -> float:
+    def seconds(self, tree: JunctionTree | MixedTree, rates: AnswerRates) -> float:
         if self.cases is None:
             return rates.seconds(1)
         hard = sum(1 for case in self.cases if case.soft or case.do)
         return rates.seconds(len(self.cases) - hard) + 3 * hard * rates.single
 
 
-def answer_cases(tree: JunctionTree, cases: Sequence[Case], targets: Any, codes: Any, form: Form) -> list[Result]:
+def answer_cases(
+    tree: JunctionTree, cases: Sequence[CaseBody], targets: Any, codes: Any, form: Form
+) -> list[CaseReply]:
     """Posteriors, or a problem, of each of many cases."""
     # raises UnknownVariable: If there is no such target.
     # raises TableTooLarge: If the answer would have too many numbers.
@@ -217,10 +219,10 @@ def answer_cases(tree: JunctionTree, cases: Sequence[Case], targets: Any, codes:
     check_size(len(cases) * width, f"{len(cases):,} cases of {width:,} states")
     names = [(model.variables[v], at, v) for v, at in columns.items()]
 
-    def read(case: Case) -> Evidence | None:
+    def read(case: CaseBody) -> Evidence | None:
         return None if case.soft or case.do else read_findings(model, case.evidence or {}, case.likelihood)
 
-    def together(known: list[Evidence]) -> Iterator[Result | ImpossibleEvidence]:
+    def together(known: list[Evidence]) -> Iterator[CaseReply | ImpossibleEvidence]:
         for first in range(0, len(known), CHUNK):
             rows = known[first : first + CHUNK]
             table = tree.intervened().backend.run(Table.of(*states_and_weights(len(model), rows), wanted))
@@ -239,7 +241,7 @@ def answer_cases(tree: JunctionTree, cases: Sequence[Case], targets: Any, codes:
     return answer_each(cases, model, codes, read, lambda case: _one(tree, case, wanted, form), together)
 
 
-def _one(tree: JunctionTree, case: Case, targets: Any, form: Form) -> Result:
+def _one(tree: JunctionTree, case: CaseBody, targets: Any, form: Form) -> CaseReply:
     """A case by itself, with soft evidence and interventions."""
     posteriors = tree.posteriors(**case.known(tree), targets=targets)
     return {
@@ -262,7 +264,7 @@ class JointReply(Reply):
     "/joint", "joint", JointReply, {"variables": ["lung", "bronc"]},
     lambda first, last, seen: {"variables": [*dict.fromkeys((first, last))]},
 )
-class Joint(Case, kw_only=True):
+class JointQuestion(CaseBody, kw_only=True):
     """The joint posterior of some variables."""
 
     variables: Variable | list[Variable]
@@ -277,12 +279,12 @@ class Joint(Case, kw_only=True):
             "probabilities": made.probabilities.ravel().tolist(), "log_evidence": made.log_evidence,
         }
 
-    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+    def seconds(self, tree: JunctionTree, rates: AnswerRates) -> float:
         variables: Any = self.variables
         return tree.joint_cost(variables, **self.known(tree)).operations / rate(tree, rates)
 
 
-class Samples(Reply):
+class SamplesReply(Reply):
     """Samples: values, and numbers of states or their names with ?labels=1, in the order of the variables."""
 
     variables: list[str]
@@ -290,10 +292,10 @@ class Samples(Reply):
 
 
 @question(
-    "/sample", "sample", Samples, {"n": 3, "seed": 1}, lambda first, last, seen: {"n": 2, "seed": 0, "evidence": seen},
-    kinds=OF_CASES,
+    "/sample", "sample", SamplesReply, {"n": 3, "seed": 1},
+    lambda first, last, seen: {"n": 2, "seed": 0, "evidence": seen}, kinds=OF_CASES,
 )
-class Sample(Case, kw_only=True):
+class SampleQuestion(CaseBody, kw_only=True):
     """Exact samples of all variables given the evidence; the same seed gives the same samples."""
 
     n: Count = 1
@@ -303,7 +305,7 @@ class Sample(Case, kw_only=True):
         n = len(network_of(tree))
         return self.n * n, f"{self.n:,} samples of {n:,} variables"
 
-    def reply(self, made: Any, tree: JunctionTree | MixedTree, form: Form) -> Samples:
+    def reply(self, made: Any, tree: JunctionTree | MixedTree, form: Form) -> SamplesReply:
         states = states_of(network_of(tree))
         rows: list[list[Any]] = made.states.tolist()
         if form.labels:

@@ -60,7 +60,7 @@ class Form(NamedTuple):
     tolerance: float = 0.0  # largest difference that does not count
 
 
-class Rates(NamedTuple):
+class AnswerRates(NamedTuple):
     """Seconds of posteriors of all variables, or of a few targets, as measured at start; over time, of a slice."""
 
     single: float  # one case, or sequence, on its own
@@ -70,7 +70,7 @@ class Rates(NamedTuple):
     threshold: int  # cases from which a batch is faster; 1: always, single cases included
     # Those of requests with few findings and targets. In a large network few variables matter to one of them, but most
     #     matter to a batch. Default: the same.
-    small: Rates | None = None
+    small: AnswerRates | None = None
 
     def seconds(self, n: int) -> float:
         """Estimated seconds of n cases."""
@@ -107,12 +107,12 @@ class Body(Struct, forbid_unknown_fields=True, kw_only=True):
         """The result of the method, as plain data."""
         raise NotImplementedError
 
-    def seconds(self, tree: Any, rates: Rates) -> float:
+    def seconds(self, tree: Any, rates: AnswerRates) -> float:
         """Predicted time of the answer."""
         return rates.single
 
 
-class Case(Body, kw_only=True):
+class CaseBody(Body, kw_only=True):
     """The evidence of one case; variables are given by name."""
 
     method: ClassVar[str] = "posteriors"
@@ -278,7 +278,7 @@ def answer(
     return reply
 
 
-def admit(tree: AnyTree, rates: Rates, body: Body, timeout: float) -> None:
+def admit(tree: AnyTree, rates: AnswerRates, body: Body, timeout: float) -> None:
     """Refuse a question that would take longer than the timeout, before any work is done."""
     # raises Refusal: With the predicted seconds.
     # raises JtgpuError: If the question is invalid.
@@ -291,7 +291,7 @@ def admit(tree: AnyTree, rates: Rates, body: Body, timeout: float) -> None:
         )  # fmt: skip
 
 
-def rate(tree: JunctionTree, rates: Rates) -> float:
+def rate(tree: JunctionTree, rates: AnswerRates) -> float:
     """Operations a second."""
     try:
         flops = tree.plan.cost().flops

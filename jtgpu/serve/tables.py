@@ -156,7 +156,7 @@ class Tables:
         return _file_response(job, state)
 
 
-def _file_response(job: Job, state: dict[str, Any], after: BackgroundTask | None = None) -> FileResponse:
+def _file_response(job: FolderJob, state: dict[str, Any], after: BackgroundTask | None = None) -> FileResponse:
     """The answers of a job."""
     suffix = state["format"]
     headers = {"x-jtgpu-report": json.dumps(state["report"])}
@@ -165,7 +165,7 @@ def _file_response(job: Job, state: dict[str, Any], after: BackgroundTask | None
     )
 
 
-async def _events(job: Job) -> AsyncIterator[str]:
+async def _events(job: FolderJob) -> AsyncIterator[str]:
     """Server-sent events: the state whenever it changes, until the job is finished."""
     before = None
     while True:
@@ -181,7 +181,7 @@ async def _events(job: Job) -> AsyncIterator[str]:
         await asyncio.sleep(POLL)
 
 
-def _run(job: Job, tree: JunctionTree, kind: str, options: dict[str, Any], output: str) -> None:
+def _run(job: FolderJob, tree: JunctionTree, kind: str, options: dict[str, Any], output: str) -> None:
     """Answer the table of a job; in the thread of tables."""
     try:
         if job.is_cancelled:
@@ -200,7 +200,7 @@ def _run(job: Job, tree: JunctionTree, kind: str, options: dict[str, Any], outpu
         job.cases.unlink(missing_ok=True)
 
 
-def _problem_of(error: Exception, job: Job) -> dict[str, Any]:
+def _problem_of(error: Exception, job: FolderJob) -> dict[str, Any]:
     """The problem that an error is, without names of our files."""
     kind = kind_of(error)
     if kind == "internal" and type(error).__module__.startswith("pyarrow"):
@@ -309,7 +309,7 @@ class Cancelled(Exception):
     """The client has cancelled the job, or the server stops."""
 
 
-class Job:
+class FolderJob:
     """A table, its answer, and the state of the computation, in a folder."""
 
     def __init__(self, folder: Path):
@@ -371,7 +371,7 @@ class JobFolder:
         sweep()
         self._folder = Path(folder) if folder else None
         self._is_own = not folder
-        self._jobs: list[Job] = []
+        self._jobs: list[FolderJob] = []
 
     @property
     def path(self) -> Path:
@@ -380,7 +380,7 @@ class JobFolder:
             self._folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
         return self._folder
 
-    def new(self, network: str) -> Job:
+    def new(self, network: str) -> FolderJob:
         """Create a job."""
         # raises Refusal: If there are too many.
         self._remove_old()
@@ -388,7 +388,7 @@ class JobFolder:
             raise Refusal("busy", f"{MOST} tables are waiting or have not been fetched; try again later")
         folder = self.path / secrets.token_urlsafe(16)
         folder.mkdir(mode=0o700)
-        job = Job(folder)
+        job = FolderJob(folder)
         job.write(
             job=job.id, network=network, state="waiting", done=0, read=0, total=0, url=None, report=None, error=None,
             format="csv",
@@ -396,12 +396,12 @@ class JobFolder:
         self._jobs.append(job)
         return job
 
-    def find(self, name: str) -> Job | None:
+    def find(self, name: str) -> FolderJob | None:
         """The job of a name."""
         if not _ID.match(name) or self._folder is None:
             return None
         folder = self.path / name
-        return Job(folder) if folder.is_dir() else None
+        return FolderJob(folder) if folder.is_dir() else None
 
     def cancel_all(self) -> None:
         """End the jobs of this process."""
@@ -412,7 +412,7 @@ class JobFolder:
         now = time.time()
         self._jobs = [job for job in self._jobs if job.folder.exists()]
         for folder in self.path.iterdir():
-            job = Job(folder)
+            job = FolderJob(folder)
             state = job.read()
             with suppress(OSError):
                 if state and state["state"] in FINISHED and now - (folder / "state.json").stat().st_mtime > AGE:

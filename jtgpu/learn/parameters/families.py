@@ -22,7 +22,7 @@ from ...util.arrays import Bools, Floats, Ints
 from ...util.calls import outside
 from ...util.elementary import exp, logs
 from ...util.system import free_memory, parse_bytes
-from .coded_cases import Block, CodedCases
+from .coded_cases import CodedCases, RowBlock
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,7 +99,7 @@ def available_counts(cases: CodedCases) -> Tables:
 
 
 def _add_complete(
-    block: Block, scopes: Sequence[tuple[int, ...]], shapes: Sequence[tuple[int, ...]], counts: Tables,
+    block: RowBlock, scopes: Sequence[tuple[int, ...]], shapes: Sequence[tuple[int, ...]], counts: Tables,
     was_set: Bools | None,
 ) -> None:  # fmt: skip
     """Add the complete rows of a block to flat counts."""

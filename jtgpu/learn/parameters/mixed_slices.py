@@ -26,12 +26,12 @@ from .setup import hidden_states
 from .slice_steps import FirstSlices, SliceExpectation
 from .slices import holes_of, result_of, set_up, weights_of, without_order
 from .template import known_states, mixed_template
-from .value_steps import Density, no_errors
+from .value_steps import DensityEstimate, no_errors
 
 if TYPE_CHECKING:
     from ...util.arrays import Floats, Ints
     from .em import EMState, Theta
-    from .expectation import Evaluation
+    from .expectation import PassResult
     from .setup import Columns, Model, Setup
     from .slice_steps import Tables
 
@@ -40,7 +40,7 @@ ROUNDED = 1e-12  # of the values: a range that rounding makes meaningless
 LEAST = 1e-3  # of the standard deviation of all values: what a density keeps
 
 
-class _SliceDensity(Density):
+class _SliceDensity(DensityEstimate):
     """The density of a number in slices, of columns less their means in units of their standard deviations."""
 
     def maximise(self, sums: Theta, old: Floats) -> Floats:
@@ -154,7 +154,7 @@ class SliceValues(SliceExpectation):
             made.setdefault(y, []).append(family.density(theta[family.members[0]], centre))
         return made
 
-    def evaluate(self, tables: Tables) -> Evaluation:
+    def evaluate(self, tables: Tables) -> PassResult:
         """Expected counts and sums of all sequences under some parameters."""
         offset = self._read(tables)
         evaluation = super().evaluate(tables)

@@ -29,7 +29,7 @@ from ..scores.coded import NO_STATE
 from ..scores.numeric_table import NumericTable
 from ..set_tables import set_tables
 from .averaging import PROPERTIES, arcs_of
-from .records import Cells, Diagnostics, PosteriorRecord, data_summary
+from .records import Diagnostics, MissingCells, PosteriorRecord, data_summary
 from .result import StructurePosterior
 
 if TYPE_CHECKING:
@@ -229,12 +229,12 @@ class AugmentedSource:
     def _trace(self) -> Floats:
         return np.array([[s.log_weight for s in steps] for steps in self._used])
 
-    def _cells(self) -> Cells:
+    def _cells(self) -> MissingCells:
         drawn = np.concatenate([[s.cells for s in steps] for steps in self._used])
         columns, rows = np.nonzero(self._chains[0].gaps)
         card = int(self._task.coded.cardinality.max())
         shares = np.stack([(drawn == s).mean(axis=0) for s in range(card)], axis=1)
-        return Cells(self._task.coded.names, self._rows[rows], columns, shares)
+        return MissingCells(self._task.coded.names, self._rows[rows], columns, shares)
 
     def posterior(self) -> StructurePosterior:
         """The posterior that the chains estimate."""

@@ -98,7 +98,7 @@ class Diagnostics(NamedTuple):
         return [*lines, *self.notes]
 
 
-class Cells(NamedTuple):
+class MissingCells(NamedTuple):
     """Missing cells, and the probabilities of their states.
 
     Attributes
