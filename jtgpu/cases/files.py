@@ -50,7 +50,7 @@ class Keywords(TableKeywords, FileKeywords, total=False):
 
 @check_keywords_of({"Unpack[TableKeywords]": TableKeywords.__annotations__})
 def answer_frame(
-    tree: JunctionTree, frame: Any, *, cluster: Any = None, progress: bool | Progress | None = None,
+    tree: JunctionTree, frame: object, *, cluster: object = None, progress: bool | Progress | None = None,
     **keywords: Unpack[TableKeywords],
 ) -> Any:  # fmt: skip
     """Answer every row of a table; see `jtgpu.JunctionTree.predict_proba`."""
@@ -112,7 +112,7 @@ def _answer_columns(
 
 
 @check_keywords_of()
-def frame_states(model: DiscreteModel, frame: Any, *, codes: CodesByVariable | None = None) -> NDArray[np.int32]:
+def frame_states(model: DiscreteModel, frame: object, *, codes: CodesByVariable | None = None) -> NDArray[np.int32]:
     """The columns of a table that are variables, as state numbers: (n, V) int32, -1 if not observed.
 
     `codes` says what cells mean; see `jtgpu.DiscreteModel.with_codes`.
@@ -164,7 +164,7 @@ def answer_file(
     *,
     quantiles: Iterable[float] | None = None,
     progress: bool | Progress | None = None,
-    cluster: Any = None,
+    cluster: object = None,
     **options: Unpack[Keywords],
 ) -> Report:
     """Answer every row of a CSV or Parquet file, in memory that does not grow with it.

@@ -218,6 +218,6 @@ def check_same_run(before: Mapping[str, Any], now: Mapping[str, Any], folder: st
             )
 
 
-def _shortened(value: Any) -> str:
+def _shortened(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."

@@ -313,7 +313,7 @@ class PartWriter:
             self.discard()
             raise
 
-    def encode(self, table: Any) -> Any:
+    def encode(self, table: object) -> Any:
         return table
 
     def append(self, table: Any, position: dict[str, int], flagged: int) -> None:

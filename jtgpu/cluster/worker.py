@@ -105,7 +105,7 @@ class _PartActor:
         return results
 
 
-def answer_parts(ray: Any, job: WorkerJob, parts: Sequence[FilePart]) -> Iterator[tuple[int, int]]:
+def answer_parts(ray: object, job: WorkerJob, parts: Sequence[FilePart]) -> Iterator[tuple[int, int]]:
     """Answer parts on a cluster."""
     # yields (int, int): Number of each part and its rows, in the order of the parts.
     # raises JtgpuError, OSError, MemoryError: The error of the first part, in order, that has one.
@@ -170,7 +170,7 @@ def is_client(cluster: Cluster) -> bool:
     return bool(client is not None and client.ray.is_connected())
 
 
-def run_in_cluster(run: Callable[..., Any], cluster: Cluster, progress: Progress | None, **options: Any) -> Any:
+def run_in_cluster(run: Callable[..., Any], cluster: Cluster, progress: Progress | None, **options: object) -> Any:
     """Call a function in a process of the cluster and return what it returns, or raise what it raises."""
     # run: From an installed module; called with the options, ``cluster=`` and ``progress=``
     # progress: Called in this process, about twice a second, with the progress published by `run`

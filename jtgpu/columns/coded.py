@@ -92,7 +92,7 @@ class Encoder:
         return Encoded(codes, rejected)
 
 
-def _encode_column(lookup: StateLookup, column: Any, out: NDArray[Any]) -> bool:
+def _encode_column(lookup: StateLookup, column: object, out: NDArray[Any]) -> bool:
     """Encode a column into `out`; returns whether cells may have been rejected."""
     if isinstance(column, np.ndarray) and lookup.numbers_are_states and _copy_numbers(lookup, column, out):
         return False
@@ -119,7 +119,7 @@ def _copy_numbers(lookup: StateLookup, cells: NDArray[Any], out: NDArray[Any]) -
     return bool(whole)
 
 
-def _reject_type(lookup: StateLookup, column: Any) -> None:
+def _reject_type(lookup: StateLookup, column: object) -> None:
     """Raise `EvidenceError` for a column of a type that cannot name states."""
     if isinstance(column, np.ndarray):
         if column.dtype.kind in ("iufbOUTSM" if lookup.has_moments else "iufbOUTS"):

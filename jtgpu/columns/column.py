@@ -60,7 +60,7 @@ def is_declared(column: Any) -> bool:
     return column.declared if isinstance(column, Column) else is_arrow and arrow().types.is_dictionary(column.type)
 
 
-def known_cells(name: str, column: Any, row_name: Callable[[int], str] = "row {}".format) -> Column:
+def known_cells(name: str, column: object, row_name: Callable[[int], str] = "row {}".format) -> Column:
     """The distinct cells of a column that are not missing."""
     # raises DataError: If a cell is not a single value, or is infinite or complex; names the column, and the row by
     #     `row_name`.
@@ -85,7 +85,7 @@ def known_cells(name: str, column: Any, row_name: Callable[[int], str] = "row {}
 class _Places(dict[Any, int]):
     """The place of each distinct cell; a new one comes last, and NaN, which differs from itself, is None."""
 
-    def __missing__(self, cell: Any) -> int:
+    def __missing__(self, cell: object) -> int:
         if isinstance(cell, float) and cell != cell:
             return self[None]
         self[cell] = place = len(self)
@@ -184,7 +184,7 @@ def _moments(values: NDArray[Any]) -> list[Any]:
     return values.tolist() if coarse is values else list(values) if (coarse != values).any() else coarse.tolist()
 
 
-def _shorter(cell: Any) -> Any:
+def _shorter(cell: object) -> Any:
     """A decimal number as an integer or a float that is the same number, if there is one; see `_shortest` of others."""
     if isinstance(cell, (np.float16, np.float32)):
         return float(str(cell))

@@ -73,7 +73,7 @@ class LikelihoodCells:
         encoded.codes[:, [*encoded.rejected]] = NOT_OBSERVED
         return encoded
 
-    def _split(self, column: Any, lookup: StateLookup, v: int) -> tuple[Any, Ints | None]:
+    def _split(self, column: object, lookup: StateLookup, v: int) -> tuple[Any, Ints | None]:
         """A column without its likelihoods, and their codes, 0 in other cells; None if there are none."""
         read = distinct(lookup.name, column)
         codes = np.zeros(len(read.cells) + 1, np.int64)

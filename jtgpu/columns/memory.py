@@ -143,7 +143,7 @@ class NativeFrame:
         return made
 
 
-def _of_stream(given: Any) -> Any:
+def _of_stream(given: object) -> Any:
     """The Arrow table that an object exports as a stream, such as a relation of DuckDB."""
     lazy = type(given).__name__ == "LazyFrame"
     if hasattr(given, "__arrow_c_stream__") and not lazy:
@@ -278,7 +278,7 @@ def _name(model: DiscreteModel | None, key: Any) -> str:
     return plain(key) if isinstance(key, str) else model.variables[model.index(key)]
 
 
-def _as_column(name: str, value: Any) -> Any:
+def _as_column(name: str, value: object) -> Any:
     """A column as a list, an array, or what Arrow or narwhals can read."""
     if isinstance(value, np.ma.MaskedArray):
         return value.tolist()
@@ -315,7 +315,7 @@ _EXPECTED = (
 )
 
 
-def is_frame(cases: Any) -> bool:
+def is_frame(cases: object) -> bool:
     """Whether this is a data frame and not an array or a mapping; imports nothing."""
     signs = ("__arrow_c_stream__", "__dataframe__", "__narwhals_dataframe__", "collect")
     if isinstance(cases, (np.ndarray, Mapping)) or is_tensor(cases):
@@ -329,7 +329,7 @@ def is_codes(cases: Any) -> bool:
     return is_plain and cases.dtype.kind in "iu" and cases.ndim == 2
 
 
-def open_table(model: DiscreteModel | None, cases: Any) -> Table:
+def open_table(model: DiscreteModel | None, cases: object) -> Table:
     """Open a table of cases."""
     # model: Names the columns of an array, and those that a mapping gives by number. None: these have other names.
     # cases: data frame, mapping, sequence of mappings, array, or tensor: See `jtgpu.JunctionTree.posteriors_batch`
@@ -353,7 +353,7 @@ def open_table(model: DiscreteModel | None, cases: Any) -> Table:
     raise EvidenceError(f"{_EXPECTED}; got {type(cases).__name__}")
 
 
-def open_data(data: Any) -> Table:
+def open_data(data: object) -> Table:
     """A table that is no table of cases of a model; raises `DataError` if it is none, or two columns have one name."""
     try:
         table = open_table(None, data)
@@ -483,7 +483,7 @@ def reject_infinite(table: Table, name: str, x: Floats) -> None:
         raise DataError(f"{table.row_name(int(np.argmax(infinite)))}, column {name!r}: the value is infinite (inf)")
 
 
-def first_text(column: Any) -> tuple[int, Any]:
+def first_text(column: object) -> tuple[int, Any]:
     """The first cell of a column that is no number; of a column of text, the first one that denotes none."""
     cells = [(i, cell) for i, cell in enumerate(cells_of(column)) if not is_missing(cell)] or [(0, None)]
     odd = [(i, c) for i, c in cells if isinstance(c, (str, bool)) or not hasattr(c, "__float__")]

@@ -103,7 +103,7 @@ class Scale:
         share = 0.5 if rng is None else rng.random(len(at))
         return np.asarray(np.where(at < 0, np.nan, ends[at] + share * (ends[at + 1] - ends[at])))
 
-    def name_of(self, variable: str, value: Any) -> Any:
+    def name_of(self, variable: str, value: object) -> Any:
         """The name of the interval of one value; values that are none, such as names of intervals, stay as they are."""
         if isinstance(value, bool) or (isinstance(value, str) and value in self.labels):
             return value
@@ -121,7 +121,7 @@ class Scale:
         return np.where(np.isnan(numbers), np.datetime64("NaT"), known)
 
 
-def columns_to_cut(table: Table, given: Any, most: int, target: str | None) -> list[str]:
+def columns_to_cut(table: Table, given: object, most: int, target: str | None) -> list[str]:
     """The columns that are named, or those of numbers and dates with more than `most` distinct values."""
     # raises UnknownVariable: If the table has no column of a name.
     if given is not None:
@@ -189,7 +189,7 @@ def number_of(value: Any, kind: Kind, places: dict[str, float]) -> float:
     return float(moment.astype(np.int64))
 
 
-def _refusal(value: Any, kind: Kind, places: dict[str, float]) -> str:
+def _refusal(value: object, kind: Kind, places: dict[str, float]) -> str:
     """Why a cell is not of the kind."""
     if kind == "categories":
         return f"{value!r} is none of the categories {shown([*places])}"
@@ -203,7 +203,7 @@ def _refusal(value: Any, kind: Kind, places: dict[str, float]) -> str:
     return f"{value!r} is not a finite number"
 
 
-def given_cuts(name: str, edges: Any, kind: Kind, categories: tuple[Any, ...]) -> Floats:
+def given_cuts(name: str, edges: object, kind: Kind, categories: tuple[Any, ...]) -> Floats:
     """The cut points of ``how="edges"`` of one column."""
     # raises ArgumentError: If they are not ascending.
     try:

@@ -102,7 +102,7 @@ def answer_block(
     return pa.table(columns), int(result.impossible.sum())
 
 
-def _add(columns: dict[str, Any], name: str, column: Any) -> None:
+def _add(columns: dict[str, Any], name: str, column: object) -> None:
     if name in columns:
         raise EvidenceError(f"the answer would have two columns named {name!r}; rename it in the file")
     columns[name] = column

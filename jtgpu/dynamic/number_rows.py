@@ -94,7 +94,7 @@ def read_rows(
     return NumberRows.of(read, {y: np.concatenate(columns) for y, columns in cells.items()})
 
 
-def _columns(net: MixedDynamicNetwork, frame: Any, keys: Sequence[Any]) -> dict[str, Any]:
+def _columns(net: MixedDynamicNetwork, frame: object, keys: Sequence[Any]) -> dict[str, Any]:
     if isinstance(frame, np.ndarray):
         raise DataError(f"sequences with numbers ({', '.join(net.numbers)}) need named columns, not an array")
     table = open_table(None, frame)

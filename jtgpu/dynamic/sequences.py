@@ -218,7 +218,7 @@ def _of_list(net: DynamicNetwork, given: Any, id: str | None, time: str | None, 
 
 
 def _of_frame(
-    net: DynamicNetwork, given: Any, id: str | None, time: str | None, on_gap: str, alone: bool = True
+    net: DynamicNetwork, given: object, id: str | None, time: str | None, on_gap: str, alone: bool = True
 ) -> Sequences:
     # alone: Whether this is no frame of a list
     if isinstance(given, np.ndarray) and given.ndim == 2:
@@ -358,7 +358,7 @@ def with_do(net: DynamicNetwork, made: Sequences, do: Mapping[Any, Any]) -> Sequ
     )  # fmt: skip
 
 
-def is_sequence(x: Any) -> bool:
+def is_sequence(x: object) -> bool:
     """Whether this is a sequence of its own in a list: a frame, an array, or a mapping of columns."""
     if isinstance(x, Mapping):
         return all(

@@ -188,7 +188,7 @@ class Stream:
         """
         return np.concatenate([[self._t, self.log_evidence], self._alpha, self._power])
 
-    def restore(self, state: Any) -> None:
+    def restore(self, state: object) -> None:
         """Continue from a `state`, of this stream or of another one of the same network."""
         k = self._step.cells
         given = read_state(state, 2 * k + 2)
@@ -205,7 +205,7 @@ class Stream:
         self._power, self._low, self._is_ordinary = power.astype(np.int64), LEAST, not power.any()
 
 
-def read_state(state: Any, n: int) -> Floats:
+def read_state(state: object, n: int) -> Floats:
     """The numbers of a stream's state, which has n of them."""
     given = number_array(state, "state")
     if given.shape != (n,) or not np.isfinite(given).all():
@@ -364,7 +364,7 @@ class MixedStream:
         past = np.array([x for values in self._past.values() for x in values])
         return np.concatenate([self._live.state, np.nan_to_num(past), ~np.isnan(past)])
 
-    def restore(self, state: Any) -> None:
+    def restore(self, state: object) -> None:
         """Continue from a `state`, of this stream or of another one of the same network."""
         given, n = read_state(state, len(self.state)), sum(self._lags.values())
         self._live.restore(given[: len(given) - 2 * n])

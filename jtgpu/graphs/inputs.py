@@ -145,7 +145,7 @@ def _weights(values: Any, edges: EdgeList) -> Floats:
     return np.ascontiguousarray(array, np.float64)
 
 
-def _read_sparse(matrix: Any, weight: Any) -> EdgeList:
+def _read_sparse(matrix: Any, weight: object) -> EdgeList:
     coo = matrix.tocoo()
     if coo.ndim != 2 or coo.shape[0] != coo.shape[1]:
         raise DataError(f"an adjacency matrix is square, not of shape {coo.shape}")

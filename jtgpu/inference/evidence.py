@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class FrameRow(Protocol):
     """A row of a data frame, or a frame of one row."""
 
-    def to_dict(self, *args: Any, **options: Any) -> Any: ...  # of pandas and Polars; not called
+    def to_dict(self, *args: object, **options: object) -> Any: ...  # of pandas and Polars; not called
 
 
 # variable (name or number) -> state (name or number), or a set of states; rows: observations only

@@ -101,7 +101,7 @@ def read_weights(
     return weights
 
 
-def weight_rows(model: DiscreteModel, v: int, value: Any, n: int) -> Floats:
+def weight_rows(model: DiscreteModel, v: int, value: object, n: int) -> Floats:
     """(n, card) likelihoods of n cases."""
     name, card = model.variables[v], int(model.cardinality[v])
     if isinstance(value, Mapping):
@@ -120,7 +120,7 @@ def weight_rows(model: DiscreteModel, v: int, value: Any, n: int) -> Floats:
     return np.ascontiguousarray(np.broadcast_to(table, (n, card)))
 
 
-def probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str) -> Floats:
+def probability_rows(model: DiscreteModel, v: int, value: object, n: int, what: str) -> Floats:
     """(n, card) probabilities of n cases; rows of NaN are kept."""
     name, card = model.variables[v], int(model.cardinality[v])
     if isinstance(value, Mapping):
@@ -170,7 +170,7 @@ def _set_states(
     return intervened
 
 
-def _is_probabilities(value: Any) -> bool:
+def _is_probabilities(value: object) -> bool:
     """Whether the value of an intervention is an array of probabilities and not of states."""
     if isinstance(value, (str, AbstractSet)):
         return False

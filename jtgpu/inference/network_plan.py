@@ -233,8 +233,8 @@ class NetworkPlan(late_imports.Shown):
         return self.plan
 
     def prepare(
-        self, backend: str, factors: Sequence[Floats], *, devices: Any = None, replan: bool = True,
-        executor: Start | None = None, **options: Any,
+        self, backend: str, factors: Sequence[Floats], *, devices: object = None, replan: bool = True,
+        executor: Start | None = None, **options: object,
     ) -> Backend:  # fmt: skip
         """Create a backend for this plan and the model's tables; for the parameters, see `jtgpu.JunctionTree`."""
         if executor is not None:

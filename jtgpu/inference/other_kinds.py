@@ -30,7 +30,7 @@ class CaseSession(Session):
         self._tree, self._model, self._kinds, self._is_closed = tree, tree.network, kinds, False
         self.set(evidence, **more)
 
-    def set(self, evidence: Findings | None = None, **more: Any) -> None:
+    def set(self, evidence: Findings | None = None, **more: object) -> None:
         """Replace all evidence; see `Session.set`."""
         if evidence is not None and not isinstance(evidence, Mapping):
             numbers = hasattr(self._model, "is_number")
@@ -48,7 +48,7 @@ class CaseSession(Session):
         with suppress(ImpossibleEvidence):  # an error of each query, as in other sessions
             self._tree.log_evidence(**{kind: given for kind, given in known.items() if given})
 
-    def _asked(self, method: str, *arguments: Any, **more: Any) -> Any:
+    def _asked(self, method: str, *arguments: object, **more: object) -> Any:
         if self._is_closed:
             raise EvidenceError("this session is closed")
         known = {kind: dict(given) for kind, given in self._known.items() if given}

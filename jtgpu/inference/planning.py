@@ -88,8 +88,8 @@ class SlicedPlan(NetworkPlan):
         )
 
     def prepare(
-        self, backend: str, factors: Sequence[Floats], *, devices: Any = None, replan: bool = True,
-        executor: Start | None = None, **options: Any,
+        self, backend: str, factors: Sequence[Floats], *, devices: object = None, replan: bool = True,
+        executor: Start | None = None, **options: object,
     ) -> Backend:  # fmt: skip
         """Create a backend that sums over the slices."""
         # executor: Creates an executor of the slices from a `jtgpu.backends.wrappers.cutset.SliceJob`. Default: the
@@ -146,8 +146,8 @@ class QuestionPlan(NetworkPlan):
         raise TableTooLarge(text, error.entries, error.needed, error.limit)
 
     def prepare(
-        self, backend: str, factors: Sequence[Floats], *, devices: Any = None, replan: bool = True,
-        executor: Start | None = None, **options: Any,
+        self, backend: str, factors: Sequence[Floats], *, devices: object = None, replan: bool = True,
+        executor: Start | None = None, **options: object,
     ) -> Backend:  # fmt: skip
         """Create a backend that plans question by question."""
         limits = None if self.limits is None else self.limits._replace(names=self.model.variables)
@@ -234,7 +234,7 @@ def make_plan(  # noqa: PLR0913
     slices: Sequence[str | int] | str = (),
     backend: BackendName = "auto",
     devices: Devices = None,
-    **search: Any,
+    **search: object,
 ) -> NetworkPlan:
     """Choose an elimination order, build the junction tree and lower it. Allocates no tables."""
     # order: ``"auto"`` (takes about a second at most, and gives the same order whatever was computed before),
@@ -337,7 +337,7 @@ def _check_search_options(search: dict[str, Any]) -> None:
         raise unknown_keyword("plan", name, known)
 
 
-def _free_memory(backend: object, devices: Any) -> int:
+def _free_memory(backend: object, devices: object) -> int:
     """Bytes that are free where a plan is to run."""
     name = backends.resolve(backend, or_auto=True)
     if name == "auto" and devices is None:

@@ -54,7 +54,7 @@ def cpt_from_counts(family: list[Ints], cards: list[int], weights: Floats, pseud
 
 
 def read_data(
-    data: Any, states: Mapping[str, Any] | None = None, na_values: Any = None, dialect: CsvDialect | None = None
+    data: object, states: Mapping[str, Any] | None = None, na_values: Any = None, dialect: CsvDialect | None = None
 ) -> tuple[Table, frozenset[str]]:
     """A table or file, and the words for missing cells in its texts; CSV columns in `states` are text."""
     files = files_of(data, dialect)
@@ -101,7 +101,7 @@ def read_interventions(
     return chosen
 
 
-def class_column(y: Any) -> NDArray[Any]:
+def class_column(y: object) -> NDArray[Any]:
     """The classes as an array, (n,)."""
     # raises DataError: If `y` has another shape, or a value that is missing, infinite or no class.
     classes = np.asarray(y)

@@ -46,8 +46,8 @@ NUMBER = [(name, "f8") for name in ("mean", "sd", "log_densities", "pit")]  # pr
 
 
 def validate(
-    model: Any, frame: Data, target: str | None = None, *, folds: int | Any = None, seed: int = 0,
-    on_error: OnProblem = "error", read: ReadOptions = ReadOptions(), **options: Any,
+    model: object, frame: Data, target: str | None = None, *, folds: int | Any = None, seed: int = 0,
+    on_error: OnProblem = "error", read: ReadOptions = ReadOptions(), **options: object,
 ) -> Validation:  # fmt: skip
     """Measure how well a model predicts a variable from the other cells of a row.
 
@@ -225,7 +225,7 @@ def _known(column: Column, words: frozenset[str], states: frozenset[str]) -> Col
     return Column(index, column.cells, column.declared)
 
 
-def _network(model: Any) -> BayesianNetwork | MixedNetwork | None:
+def _network(model: object) -> BayesianNetwork | MixedNetwork | None:
     """The network of a network or a tree; None for other models."""
     net = model.model if isinstance(model, JunctionTree) else model.network if isinstance(model, MixedTree) else model
     return net if isinstance(net, (BayesianNetwork, MixedNetwork)) else None

@@ -289,7 +289,7 @@ def _others(tree: Any, target: str, given: list[str] | None) -> list[str]:
     return given
 
 
-def _entropy(tree: Any, case: MixedCases, names: list[str], unit: str) -> float:
+def _entropy(tree: object, case: MixedCases, names: list[str], unit: str) -> float:
     """Entropy of one or two variables."""
     factor = BITS if choice("unit", unit, ("nats", "bits")) == "bits" else 1.0
     if not 1 <= len(names) <= 2:

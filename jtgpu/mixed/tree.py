@@ -241,7 +241,7 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         )
         return ranked.explanations[0]
 
-    def session(self, evidence: Findings | None = None, **more: Any) -> CaseSession:
+    def session(self, evidence: Findings | None = None, **more: object) -> CaseSession:
         """Start a sequence of queries with changing evidence; see `jtgpu.JunctionTree.session`."""
         return CaseSession(self, ("evidence", "likelihood", "do"), evidence, **more)
 
@@ -350,7 +350,7 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         return np.asarray(labels[answers.posteriors[name].argmax(axis=1)])
 
     def predict_proba(
-        self, frame: Any, targets: Targets = None, *, evidence_columns: str | Iterable[str] | None = None,
+        self, frame: object, targets: Targets = None, *, evidence_columns: str | Iterable[str] | None = None,
         keep: Iterable[str] = (), on_error: OnProblem = "error", codes: CodesByVariable | None = None,
     ) -> Any:  # fmt: skip
         """Compute posteriors of every row of a table, as a data frame of the same kind.

@@ -312,7 +312,7 @@ def is_counted(labels: Iterable[Any]) -> bool:
     return plain and given == [*range(len(given))]
 
 
-def without_labels(what: str, given: Any) -> Any:
+def without_labels(what: str, given: object) -> Any:
     """The argument, unless it is a data frame or series whose labels would be ignored."""
     for labels in [getattr(given, name, None) for name in ("index", "columns") if hasattr(given, "to_numpy")]:
         if labels is not None and not is_counted(labels):

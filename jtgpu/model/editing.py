@@ -90,7 +90,7 @@ class NetworkParts:
     def rename(self, names: Mapping[str, str]) -> None:
         """Give nodes other names."""
 
-        def renamed(table: Any, v: str) -> Any:
+        def renamed(table: object, v: str) -> Any:
             if not isinstance(table, Gaussian):
                 return table
             new = {coefficient_name(*p): coefficient_name(names[p[0]], p[1]) for p in self.parents[v]}
@@ -103,7 +103,7 @@ class NetworkParts:
         self.static, self.decisions = {names[v] for v in self.static}, [names[v] for v in self.decisions]
 
 
-def _mapped(table: Any, change: Callable[[Any], Any]) -> Any:
+def _mapped(table: object, change: Callable[[Any], Any]) -> Any:
     """A table, or all arrays of a Gaussian, changed alike."""
     if isinstance(table, Gaussian):
         return Gaussian(change(table.mean), {p: change(c) for p, c in table.coefficients.items()}, change(table.sd))
@@ -158,7 +158,7 @@ class Editable:
         """
         return self._changed(self._with_node(variable, states, parents, cpt))
 
-    def _with_node(self, name: str, states: Any, parents: Sequence[Parent], table: Any) -> NetworkParts:
+    def _with_node(self, name: str, states: Any, parents: Sequence[Parent], table: object) -> NetworkParts:
         """The parts of this network and of a further node; without a table it has the default one."""
         parts = self._parts()
         if name in parts.states:
@@ -370,7 +370,9 @@ class Editable:
         """
         return self._replaced(cpt, states, parents, rename, name, {})
 
-    def _replaced(self, cpt: Any, states: Any, parents: Any, rename: Any, name: str | None, start: Any) -> Self:
+    def _replaced(
+        self, cpt: object, states: object, parents: object, rename: object, name: str | None, start: object
+    ) -> Self:
         parts = self._parts()
         tables, labels = self._by_node("cpt", cpt), self._by_node("states", states)
         above, firsts = self._by_node("parents", parents), self._by_node("start", start)
@@ -391,7 +393,7 @@ class Editable:
         names = new_names(tuple(parts.states), new)
         return self._changed(parts, names, name)
 
-    def _reorder(self, parts: NetworkParts, v: str, given: Any, has_table: bool) -> None:
+    def _reorder(self, parts: NetworkParts, v: str, given: object, has_table: bool) -> None:
         """Give a node other parents; its table is kept where only their order changes."""
         pairs, before = _pairs(parts, v, given), parts.axes(v)
         if v in parts.decisions or sorted(pairs) != sorted(parts.parents[v]):
@@ -424,13 +426,13 @@ class Editable:
         net: Any = self
         return given if given in getattr(net, "utilities", ()) else net.variables[net.index(given)]  # type: ignore[no-any-return]
 
-    def _parent(self, given: Any) -> Pair:
+    def _parent(self, given: object) -> Pair:
         """A parent as a pair."""
         if isinstance(given, tuple) and len(given) == 2:
             return self._node(given[0]), whole_number("the lag of a parent", given[1], 0)
         return self._node(given), 0
 
-    def _by_node(self, what: str, given: Any) -> dict[str, Any]:
+    def _by_node(self, what: str, given: object) -> dict[str, Any]:
         """An argument of `replace` by the names of nodes."""
         return {self._node(v): value for v, value in mapping(what, given).items()}
 
@@ -558,7 +560,7 @@ class EditableOverTime(Editable):
         return self._replaced(cpt, states, parents, rename, name, start)
 
 
-def _pairs(parts: NetworkParts, v: str, given: Any) -> list[Pair]:
+def _pairs(parts: NetworkParts, v: str, given: object) -> list[Pair]:
     """Parents that are declared, as pairs."""
     listed = several(given)
     if listed is None:
@@ -579,7 +581,7 @@ def _check_no_utility(parts: NetworkParts, v: str, p: str) -> None:
         raise NetworkError(f"{v!r} has the parent {p!r}, which is a utility; nothing can depend on a utility")
 
 
-def _averaged(table: Any, axis: int, mix: Floats) -> Any:
+def _averaged(table: object, axis: int, mix: Floats) -> Any:
     """A table, or the density of the same mean and variance, without an axis."""
     if not isinstance(table, Gaussian):
         return average_rows(np.moveaxis(np.asarray(table), axis, 0), mix)

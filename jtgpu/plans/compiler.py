@@ -186,7 +186,7 @@ def plan_model(  # noqa: PLR0913 (the limits)
     together: Sequence[Sequence[str | int]] = (),
     weighed: bool = True,
     by_networkx: bool = False,
-    **search: Any,
+    **search: object,
 ) -> tuple[Plan, OrderResult | None]:
     """The plan of a model, and how its elimination order was found; see `jtgpu.inference.planning.make_plan`."""
     # memory_limit: Bytes that one propagation may take; default: 80 % of the memory that is free on this host

@@ -39,7 +39,8 @@ class ScreenTarget(NamedTuple):
 
     @classmethod
     def resolve(
-        cls, backend: str, threads: int | None, devices: Any, n_rows: int, k: int, *, every: bool, cluster: Any = None
+        cls, backend: str, threads: int | None, devices: object, n_rows: int, k: int, *, every: bool,
+        cluster: object = None,
     ) -> ScreenTarget:  # fmt: skip
         """The backend for a table of so many rows, of which all weights are computed or the largest."""
         # raises ArgumentError: If options contradict each other, or a GPU cannot add so many distances.

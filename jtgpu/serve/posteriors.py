@@ -93,7 +93,7 @@ class MixedAnswers:
         """The answer of a case by itself."""
         return self._result(self._tree.posteriors(**case.known(self._tree), targets=self._names))
 
-    def many(self, cases: Sequence[CaseBody], codes: Any) -> list[CaseReply]:
+    def many(self, cases: Sequence[CaseBody], codes: object) -> list[CaseReply]:
         """The answers of many: those without intervals, sets, likelihoods and interventions in one call."""
         net = self._net
 
@@ -207,7 +207,7 @@ class PosteriorsQuestion(CaseBody, kw_only=True):
 
 
 def answer_cases(
-    tree: JunctionTree, cases: Sequence[CaseBody], targets: Any, codes: Any, form: Form
+    tree: JunctionTree, cases: Sequence[CaseBody], targets: Any, codes: object, form: Form
 ) -> list[CaseReply]:
     """Posteriors, or a problem, of each of many cases."""
     # raises UnknownVariable: If there is no such target.

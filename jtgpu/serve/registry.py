@@ -141,7 +141,7 @@ class CaseBody(Body, kw_only=True):
         return super().arguments(tree) | self.known(tree)
 
 
-def _finding(net: MixedNetwork, name: str, value: Any) -> Any:
+def _finding(net: MixedNetwork, name: str, value: object) -> Any:
     """A finding as a mixed tree takes it: pairs of bounds, sets of states."""
     if not isinstance(value, list):
         return value
@@ -172,7 +172,7 @@ def decode(body: Any, model: DiscreteModel, *, has_codes: bool = False) -> None:
             return [weights(name, one) for one in value]
         return {coded.state_index(name, s): w for s, w in value.items()} if isinstance(value, dict) else value
 
-    def setting(name: str, value: Any) -> Any:
+    def setting(name: str, value: object) -> Any:
         if isinstance(value, dict) and any(type(t) is int for t in value):  # states by slice
             return {t: state(name, s) for t, s in value.items()}
         return weights(name, value) if isinstance(value, (dict, list)) else state(name, value)
@@ -222,7 +222,7 @@ B = TypeVar("B", bound=type[Body])
 
 
 def question(
-    path: str, method: str, reply: Any, example: dict[str, Any],
+    path: str, method: str, reply: object, example: dict[str, Any],
     trial: Callable[[str, str, dict[str, Any]], dict[str, Any]] | None = None, *, kinds: tuple[str, ...] = OF_STATES,
 ) -> Callable[[B], B]:  # fmt: skip
     """A decorator that registers the body of a question: its fields are arguments of a method of compiled networks."""
@@ -302,7 +302,7 @@ def rate(tree: JunctionTree, rates: AnswerRates) -> float:
 
 # Conversions that several questions share: distributions, rounding, the size of an answer, cases as a table.
 
-def rounded(value: Any, digits: int | None) -> Any:
+def rounded(value: object, digits: int | None) -> Any:
     """Plain data with every float rounded to significant digits; the data itself if `digits` is None."""
     if digits is None:
         return value

@@ -127,7 +127,7 @@ def _numbers_of(net: DiscreteModel, v: int, states: list[State]) -> list[int]:
     return [net.state_index(v, s) for s in states]
 
 
-def _values(name: str, given: Any, n: int) -> NDArray[np.float64]:
+def _values(name: str, given: object, n: int) -> NDArray[np.float64]:
     """The values of a number in n slices."""
     made = np.full(n, np.nan)
     if given is None:

@@ -121,7 +121,7 @@ def _numbers_of(made: MixedSequencePosteriors, y: str, i: int, places: list[int]
     return [NumberPosterior(y, parts(at), None, (float(made.mean[y][at]), float(made.sd[y][at]))) for at in slices]
 
 
-def _targets(tree: Tree, given: Any) -> tuple[list[str] | None, int]:
+def _targets(tree: Tree, given: object) -> tuple[list[str] | None, int]:
     """Names of the targets, None: all; and the numbers in the answer about a slice."""
     model, own = states_of(tree.network), numbers_of(tree.network)
     if given is None:

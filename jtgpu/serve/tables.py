@@ -330,7 +330,7 @@ class FolderJob:
             return None
         return state
 
-    def write(self, **changes: Any) -> None:
+    def write(self, **changes: object) -> None:
         """Change the state."""
         self._state.update(changes)
         if self._state["state"] == "done":

@@ -190,7 +190,7 @@ ONGOING = 1024  # requests of a replica
 
 def deployment(
     plans: NetworkPlan | Mapping[str, NetworkPlan], *, token: str, name: str = "jtgpu", backend: BackendName = "auto",
-    replicas: int = 1, cpus: float = 1.0, gpus: float = 0.0, **options: Any,
+    replicas: int = 1, cpus: float = 1.0, gpus: float = 0.0, **options: object,
 ) -> Any:  # fmt: skip
     """A Ray Serve application that answers questions about networks; run it by ``ray.serve.run``.
 

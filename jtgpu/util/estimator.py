@@ -35,7 +35,7 @@ class Estimator:
         records = {name: own[name] for name in self._records if deep and hasattr(own[name], "__dict__")}
         return own | {f"{name}__{option}": x for name, record in records.items() for option, x in vars(record).items()}
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Set parameters of this estimator.
 
         Raises
@@ -125,7 +125,7 @@ def check_width(estimator: Any, n_columns: int) -> None:
         )
 
 
-def feature_names_out(estimator: Any, input_features: Any) -> NDArray[Any]:
+def feature_names_out(estimator: Any, input_features: object) -> NDArray[Any]:
     """Names of the columns of a result that has those of the table, (n,) of str."""
     own = getattr(estimator, "feature_names_in_", None)
     n = estimator.n_features_in_

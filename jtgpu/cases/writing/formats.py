@@ -215,7 +215,7 @@ class Writer(Protocol):
     def start(self) -> bytes:
         """First bytes of the file."""
 
-    def encode(self, table: Any) -> EncodedChunk:
+    def encode(self, table: object) -> EncodedChunk:
         """Encode a table, independently of its place in the file; from any thread."""
 
     def place(self, chunk: EncodedChunk, at: int) -> tuple[list[Any], dict[str, Any]]:

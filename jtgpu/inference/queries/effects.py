@@ -64,7 +64,7 @@ class Effect(Result):
     def _table(self) -> Columns:
         return self.table._table()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> Any:
         return self.table.__array__(dtype, copy)
 
     def __getitem__(self, state: str | int) -> Posterior:
@@ -185,14 +185,14 @@ def effect(self: CompiledModel, outcome: str, *, of: str, given: Findings | None
     return Effect(table, shown, ends_of(self.model, last))
 
 
-def _states_text(model: DiscreteModel, variable: str, states: Any) -> str:
+def _states_text(model: DiscreteModel, variable: str, states: object) -> str:
     """An observed state, or several, by name."""
     listed = several(states)
     names = [model.states(variable)[model.state_position(variable, s)] for s in listed or [states]]
     return names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
 
 
-def pair(message: str, value: Any) -> list[Any]:
+def pair(message: str, value: object) -> list[Any]:
     """The two elements of an argument; the message says what they are."""
     listed = several(value)
     if listed is None or len(listed) != 2:

@@ -234,7 +234,7 @@ class EvidenceFunction:
         ends = np.cumsum([int(cards[v]) for v in targets])
         return [np.ascontiguousarray(part) for part in np.split(posterior, ends[:-1], axis=1)] if targets else []
 
-    def _named(self, by_cpt: Likelihoods, by_likelihood: Likelihoods, likelihood: Any) -> Gradients:
+    def _named(self, by_cpt: Likelihoods, by_likelihood: Likelihoods, likelihood: object) -> Gradients:
         names, sets = self.model.variables, self.tree.plan.sets
         of_sets = {}  # a smaller set's weights are repeated in those of the plan's set: the derivatives add up
         for scope, _ in of_sets_in(self.model, likelihood):

@@ -173,7 +173,7 @@ def raise_if_impossible(tree: CompiledModel, known: BatchEvidence, impossible: B
 ALWAYS_FREE = 1 << 24  # bytes that are allocated without a look at the free memory
 
 
-def _uniforms(seed: Any, n_variables: int) -> Uniforms:
+def _uniforms(seed: object, n_variables: int) -> Uniforms:
     generator = random_generator(seed)
     return lambda n: generator.random((n, n_variables))
 
@@ -197,7 +197,7 @@ def _check_memory(n: int, n_variables: int) -> None:
 
 
 def sample(
-    self: CompiledModel, n: int, evidence: Findings | None = None, *, seed: Any = None, numbers: bool = False,
+    self: CompiledModel, n: int, evidence: Findings | None = None, *, seed: object = None, numbers: bool = False,
     **more: Unpack[EvidenceOptions],
 ) -> Samples:  # fmt: skip
     """Draw n exact samples from P(all variables | evidence).

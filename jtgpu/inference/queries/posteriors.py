@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 # The variables of a query, by number.
 
-def as_list(names: Any, what: str) -> list[Any]:
+def as_list(names: object, what: str) -> list[Any]:
     """Names or numbers as a list; a single one makes a list of one."""
     # raises EvidenceError: If `names` is neither a name, a number, nor a collection.
     if isinstance(names, (str, int, np.integer)):
@@ -53,7 +53,7 @@ def as_list(names: Any, what: str) -> list[Any]:
     return listed
 
 
-def check_single(variable: Any) -> None:
+def check_single(variable: object) -> None:
     """Raise `UnknownVariable` for several variables where a query takes one."""
     if isinstance(variable, (list, tuple, set, frozenset)):
         raise UnknownVariable(

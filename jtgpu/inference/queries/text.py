@@ -218,7 +218,7 @@ class ParsedQuestion:
     k: int = 1  # of MPE
     known: dict[str, Any] = field(default_factory=dict)  # evidence, likelihood, soft, do: by name
 
-    def also(self, model: Any, evidence: dict[str, Any]) -> ParsedQuestion:
+    def also(self, model: object, evidence: dict[str, Any]) -> ParsedQuestion:
         """The same question with additional observations."""
         for name in evidence:
             if name in self.given or any(name in given for given in self.known.values()):

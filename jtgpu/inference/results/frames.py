@@ -55,7 +55,7 @@ def make_frame(columns: Mapping[str, Any], backend: str | None = None, *, cases:
     return frame.cast({k: polars.Enum(cells) for k, cells in enums.items()})  # only these keep their order
 
 
-def table_like(cases: Any, table: Table, columns: Mapping[str, Any], index: Any = None) -> Any:
+def table_like(cases: object, table: Table, columns: Mapping[str, Any], index: object = None) -> Any:
     """Columns as a table of the kind of some cases: a frame of their library, a list of mappings, or a mapping."""
     # table: of the cases; index: of the pandas frame
     if table.library is None and table.index is None:
@@ -86,7 +86,7 @@ def _pandas() -> Any:
     return pandas
 
 
-def _for_pandas(column: Any) -> Any:
+def _for_pandas(column: object) -> Any:
     if isinstance(column, LazySequence):
         return column.whole()
     if isinstance(column, Column):

@@ -244,8 +244,8 @@ class LearningTask:
 
 
 def learning_task(  # noqa: PLR0913
-    data: Any, *, score: str | ScoreFunction, ess: float, graph_prior: Any, max_parents: Any, states: Any,
-    continuous: Any, missing: str, weights: Any, interventions: Any, seed: int, seconds: float | None,
+    data: object, *, score: str | ScoreFunction, ess: float, graph_prior: object, max_parents: Any, states: object,
+    continuous: object, missing: str, weights: object, interventions: object, seed: int, seconds: float | None,
     constraints: options.Constraints, search: options.Search, read: ReadOptions, compute: Compute,
 ) -> LearningTask:  # fmt: skip
     """Read and check the arguments that `learn.structure` and `learn.posterior` have in common; called by them only."""
@@ -284,7 +284,8 @@ def learning_task(  # noqa: PLR0913
 
 
 def require_feasible(
-    data: Any, memory_limit: float | str | None = None, time: TimeLimit | None = None, dialect: CsvDialect | None = None
+    data: object, memory_limit: float | str | None = None, time: TimeLimit | None = None,
+    dialect: CsvDialect | None = None,
 ) -> None:
     """Refuse a file above the limit, and so many columns that not even their pairs can be scored, before it is read."""
     if files := files_of(data):

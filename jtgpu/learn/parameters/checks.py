@@ -247,7 +247,9 @@ class NumberCheck(Result):
         return {**states, "quantity": self.quantities, **numbers}
 
 
-def check_numbers(net: MixedNetwork, cases: Any, names: list[str], weights: Any, read: ReadOptions) -> NumberCheck:
+def check_numbers(
+    net: MixedNetwork, cases: object, names: list[str], weights: object, read: ReadOptions
+) -> NumberCheck:
     """Compare the moments of some numbers, in each configuration of some variables with states."""
     table = open_table(net.graph, in_memory(cases, read, read.na_values, {v: net.states(v) for v in net.discrete}))
     for v in names:

@@ -233,7 +233,7 @@ class GivenStructure(NamedTuple):
     network: BayesianNetwork | None
 
 
-def read_structure(structure: Any, *, may_be_empty: bool = False) -> GivenStructure:
+def read_structure(structure: object, *, may_be_empty: bool = False) -> GivenStructure:
     """Read a structure."""
     # structure: BayesianNetwork, mapping, networkx.DiGraph, or object of pgmpy or pyAgrum: A mapping gives the parents
     #     of each child; variables that are parents only need no entry. An object with a method ``to_networkx`` or

@@ -41,7 +41,8 @@ DEFAULT_BINS = 5
 
 
 def fit_numbers(
-    structure: Any, cases: Any, numbers: str | Mapping[str, str] | None, columns: Columns, model: Model, run: FitRun
+    structure: object, cases: object, numbers: str | Mapping[str, str] | None, columns: Columns, model: Model,
+    run: FitRun,
 ) -> Fit[MixedNetwork]:
     """Fit a network with numbers; see `jtgpu.learn.fit`."""
     choice("missing", columns.missing, ("em", "error", "drop"))
@@ -163,7 +164,7 @@ def _fixed(given: Any, net: MixedNetwork) -> tuple[str, ...]:
     return fixed
 
 
-def column_weights(table: Cells, weights: Any) -> Any:
+def column_weights(table: Cells, weights: object) -> Any:
     """The weights of rows that a column has if this is its name."""
     if not isinstance(weights, str):
         return weights
@@ -214,7 +215,7 @@ def column_kinds(
     return {v: given.get(v, "states") for v in variables}
 
 
-def _is_numeric(column: Any) -> bool:
+def _is_numeric(column: object) -> bool:
     x = as_numbers(column)
     return x is not None and bool((~np.isnan(x)).any())
 

@@ -153,7 +153,7 @@ class Online:
         return np.where(sums > 0, counts / np.where(sums > 0, sums, 1.0), self.network.cpt(v))
 
 
-def _tree_of(given: Any) -> JunctionTree:
+def _tree_of(given: object) -> JunctionTree:
     """The tree of a Bayesian network."""
     if isinstance(given, BayesianNetwork):
         return given.compile("cpu")
@@ -173,7 +173,7 @@ def _weights(weights: ArrayLike, n: int) -> Floats:
     return vector
 
 
-def _experience(shapes: Mapping[str, tuple[int, ...]], given: Any) -> dict[str, Floats]:
+def _experience(shapes: Mapping[str, tuple[int, ...]], given: object) -> dict[str, Floats]:
     """Numbers of cases by variable and configuration of the parents."""
     if isinstance(given, Mapping):
         for v in given:
@@ -212,7 +212,7 @@ class NumberStream:
         shape = net.gaussian(variable).mean.shape
         return np.array(self.moments[net.numbers.index(variable)][:, 0, 0].reshape(shape))
 
-    def update(self, cases: Any, weights: Callable[[int], Floats], on_error: str) -> int:
+    def update(self, cases: object, weights: Callable[[int], Floats], on_error: str) -> int:
         """Add a table of cases; their number."""
         # weights: of n cases
         tree, net = self.tree, self.tree.network

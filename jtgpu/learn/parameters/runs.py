@@ -63,7 +63,7 @@ def counted(setup: Setup, complete_counts: Callable[[], Tables], seed: int) -> E
     return EMState(tables, PassResult(counts, log_likelihood, []), objective, history, converged=True)
 
 
-def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more: Any) -> Fit[BayesianNetwork]:
+def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more: object) -> Fit[BayesianNetwork]:
     """The fit of some CPTs and counts."""
     model = setup.model
     estimated = sorted(v for group in setup.sharing.groups for v in group)

@@ -97,7 +97,7 @@ def read_prior(prior: Any, model: DirectedModel, network: BayesianNetwork | None
 
 
 def tied_prior(
-    counts: list[Floats], prior: Any, model: DirectedModel, groups: Sequence[tuple[int, ...]]
+    counts: list[Floats], prior: object, model: DirectedModel, groups: Sequence[tuple[int, ...]]
 ) -> list[Floats]:
     """The prior of each CPT that several variables share, at the first variable of its group.
 
@@ -128,7 +128,7 @@ def sample_size(prior: str, text: str) -> float:
     return size
 
 
-def _entries(name: str, value: Any, shape: tuple[int, ...]) -> Floats:
+def _entries(name: str, value: object, shape: tuple[int, ...]) -> Floats:
     """Finite numbers >= 0 of the shape of a CPT."""
     where = f"the pseudo-counts of {name!r}" if name else "pseudo_counts"
     try:
@@ -275,7 +275,7 @@ class Setup:
 
 
 def set_up(
-    given: GivenStructure, source: CaseSource, asked: Model, weights: Any, memory_limit: float | str | None
+    given: GivenStructure, source: CaseSource, asked: Model, weights: object, memory_limit: float | str | None
 ) -> Setup:
     """Check the arguments that concern the model."""
     variables = tuple(given.parents)
@@ -315,7 +315,7 @@ def set_up(
 
 
 def kept_prior(
-    prior: Any, model: DirectedModel, network: BayesianNetwork | None, sharing: Sharing, *, keeps: bool
+    prior: object, model: DirectedModel, network: BayesianNetwork | None, sharing: Sharing, *, keeps: bool
 ) -> Tables:
     """The prior of every CPT; `keeps`: none where the network has an entry of 0."""
     counts = tied_prior(read_prior(prior, model, network), prior, model, sharing.groups)
@@ -324,7 +324,7 @@ def kept_prior(
     return [np.asarray(c, np.float64) for c in counts]
 
 
-def read_sharing(model: DirectedModel, network: BayesianNetwork | None, fixed: Any, tied: Any) -> Sharing:
+def read_sharing(model: DirectedModel, network: BayesianNetwork | None, fixed: object, tied: object) -> Sharing:
     """Groups of tied variables, and fixed ones."""
     held = []
     for v in names("fixed", fixed):
@@ -365,7 +365,9 @@ def read_sharing(model: DirectedModel, network: BayesianNetwork | None, fixed: A
 
 # The states of every variable of a fit: given, of the network, or those in the data.
 
-def hidden_states(hidden: Any, network: DiscreteModel | None, variables: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def hidden_states(
+    hidden: object, network: DiscreteModel | None, variables: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
     """States of the hidden variables."""
     # hidden: mapping, name, or iterable of names: Variable to its number of states or their names; None, or a name
     #     alone: the states of the network
@@ -418,7 +420,7 @@ def without_states(v: str) -> DataError:
     )
 
 
-def of_discretiser(states: Any, variables: Iterable[str]) -> tuple[Any, dict[str, tuple[float, float]]]:
+def of_discretiser(states: object, variables: Iterable[str]) -> tuple[Any, dict[str, tuple[float, float]]]:
     """The argument `states`, and the ends of intervals of numbers if it is a `Discretiser`."""
     if not isinstance(states, Discretiser):
         return states, {}

@@ -133,7 +133,7 @@ class SliceExpectation:
         """Counts of each family over the slices in which it is complete."""
         return self._slices.tables_of(complete_counts(self._step, self._sequences, self.weights))
 
-    def incomplete(self, members: Any, k: int) -> bool:
+    def incomplete(self, members: object, k: int) -> bool:
         """Any sequence may depend on any parameter."""
         return True
 

@@ -74,7 +74,7 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, ru
     return result_of(slices, setup, state, method, sequences, engine.weights, {**more, **weightless})
 
 
-def without_order(order: Any) -> None:
+def without_order(order: object) -> None:
     """Raise if an elimination order is given."""
     if not isinstance(order, str) or order != "auto":
         raise ArgumentError("order= is for networks without slices: the plan of a slice keeps its interfaces together")
@@ -95,7 +95,7 @@ def set_up(slices: FirstSlices, has_numbers: bool, given: Model, hidden: tuple[s
     return Setup(model, network, [], concealed, (), prior, sharing, start, given.zeros == "keep", {})
 
 
-def _tied(slices: FirstSlices, given: Any, fixed: list[str]) -> list[list[str]]:
+def _tied(slices: FirstSlices, given: object, fixed: list[str]) -> list[list[str]]:
     """Groups of names that share a CPT: those of later slices, and those of variables that are tied."""
     listed = [] if given is None else several(given)
     if listed is None or any(several(members) is None for members in listed):
@@ -132,7 +132,7 @@ def _prior(slices: FirstSlices, given: Any) -> Any:
 # Sequences.
 
 
-def weights_of(given: Any, sequences: Sequences, cases: Any) -> Floats:
+def weights_of(given: object, sequences: Sequences, cases: object) -> Floats:
     """Weights of the sequences, (N,)."""
     if given is None:
         return np.ones(sequences.n)

@@ -269,7 +269,7 @@ def _note_words(source: TableSource | FileSource, encoder: Encoder) -> None:
             source.na_found.setdefault(lookup.name, set()).update(lookup.na_found)
 
 
-def _numbers(source: CaseSource, name: str, column: Any, first: int) -> Floats:
+def _numbers(source: CaseSource, name: str, column: object, first: int) -> Floats:
     """Cells of a column as numbers."""
     read = distinct(name, column)
     codes, values = read.index, read.cells

@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from .setup import Model
 
 
-def is_template(structure: Any) -> bool:
+def is_template(structure: object) -> bool:
     """Whether a structure is that of a dynamic network: parents in earlier slices are pairs."""
     if isinstance(structure, Mapping):
         return any(isinstance(p, tuple) for above in structure.values() for p in several(above) or ())
     return isinstance(structure, (DynamicNetwork, MixedDynamicNetwork))
 
 
-def converted(structure: Any) -> Any:
+def converted(structure: object) -> Any:
     """A dynamic network of pgmpy or pyAgrum as a `DynamicNetwork`; any other structure as it is."""
     kind = type(structure).__name__
     if kind == "KTBN":
@@ -68,7 +68,7 @@ def with_codes(structure: Any, states: Any, codes: CodesByVariable | None) -> tu
     return structure, {**{v: [*dict.fromkeys(own.values())] for v, own in given.items()}, **mapping("states", states)}
 
 
-def template_of(structure: Any, cases: Any, states: Any, hidden: Any, bins: int | None) -> DynamicNetwork:
+def template_of(structure: Any, cases: object, states: Any, hidden: Any, bins: int | None) -> DynamicNetwork:
     """The dynamic network of a structure; that of a mapping has states from the data, and uniform CPTs."""
     if isinstance(structure, DynamicNetwork):
         states, _ = of_discretiser(states, structure.variables)
@@ -90,7 +90,7 @@ def template_of(structure: Any, cases: Any, states: Any, hidden: Any, bins: int 
     return DynamicNetwork(labels, parents, cpts, start=start)
 
 
-def known_states(structure: Any, states: Any) -> dict[str, tuple[str, ...]]:
+def known_states(structure: object, states: object) -> dict[str, tuple[str, ...]]:
     """The states of a structure, or those that are given: words of a file that are not missing cells."""
     net = getattr(structure, "discrete", structure)
     if isinstance(net, DynamicNetwork):
@@ -112,7 +112,7 @@ def parents_of(structure: Mapping[Any, Any]) -> dict[str, list[Any]]:
     return parents
 
 
-def states_of(variables: list[str], cases: Any, bins: int | None) -> dict[str, tuple[str, ...]]:
+def states_of(variables: list[str], cases: object, bins: int | None) -> dict[str, tuple[str, ...]]:
     """States in the columns of a long frame."""
     if not variables:
         return {}
@@ -152,7 +152,7 @@ def uniform_tables(
     return {v: table(above, v) for v, above in parents.items()}, start
 
 
-def mixed_template(structure: Any, cases: Any, numbers: Any, states: Any, hidden: Any, bins: Any) -> Any:
+def mixed_template(structure: object, cases: Any, numbers: Any, states: object, hidden: object, bins: Any) -> Any:
     """The dynamic network with numbers of a structure: uniform CPTs, and standard normal densities."""
     if isinstance(structure, MixedDynamicNetwork):
         return structure

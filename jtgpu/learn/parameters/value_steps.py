@@ -198,7 +198,7 @@ class Values:
             np.asarray(start.cpt(v)) for v in start
         ]  # fmt: skip
 
-    def start_tables(self, complete_counts: Any, seed: int, n: int) -> Theta:
+    def start_tables(self, complete_counts: object, seed: int, n: int) -> Theta:
         """The n-th start: the network's, and random ones."""
         if n == 0 and not self._is_random:
             return self.first

@@ -128,7 +128,7 @@ def replicas_of(tempering: object, prior: object, backend: str) -> int | str:
 
 
 def chain_source(  # noqa: PLR0913
-    task: LearningTask, candidates: object, stop: Stop, *, n_chains: int, replicas: int | str, cluster: Any,
+    task: LearningTask, candidates: object, stop: Stop, *, n_chains: int, replicas: int | str, cluster: object,
     checkpoint: str | Path | None, n_blocks: int = 0,
 ) -> ChainSource:  # fmt: skip
     """Tables and first states of the chains, which continue from a checkpoint if there is one."""
@@ -154,7 +154,7 @@ def chain_source(  # noqa: PLR0913
 
 
 def _cpu_run(
-    task: LearningTask, sets: ChainSets, first: orders.OrderChains, replicas: int | str, cluster: Any, n_blocks: int
+    task: LearningTask, sets: ChainSets, first: orders.OrderChains, replicas: int | str, cluster: object, n_blocks: int
 ) -> ChainRun:
     """Chains on this machine or a cluster, from chains over orders."""
     tables, seed, threads = sets.chain_tables, task.seed, task.threads

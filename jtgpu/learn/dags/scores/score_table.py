@@ -312,7 +312,7 @@ def table_of_function(
 def score_families(  # noqa: PLR0913
     coded: CodedTable, rule: ScoreRule, max_parents: int, *, max_cells: int = MAX_CELLS,
     memory_limit: int | None = None, threads: int | None = None, backend: LearnBackend = "cpu", devices: Devices = None,
-    cluster: Any = None,
+    cluster: object = None,
 ) -> ScoreTable:  # fmt: skip
     """`score_table` of coded data."""
     choice("backend", backend, ("cpu", "gpu"))
