@@ -331,7 +331,7 @@ class Folder:
         except (ValueError, KeyError, TypeError):
             raise JtgpuError(f"{record.uri} does not describe a run; pass force=True to discard it") from None
 
-    def begin(self, settings: Mapping[str, Any]) -> None:
+    def begin(self, settings: Mapping[str, object]) -> None:
         """Lock the folder and record what a later run needs to continue."""
         # raises JtgpuError: If another run is writing there.
         self.at.make_folder()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from ..cases.query import TableQuery
 from ..cases.solver import CaseSolver
@@ -29,12 +29,11 @@ from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..options.tables import CsvDialect, TableOptions
+from ..util.options import BackendName
 from ..util.version import __version__
 from .connect import Share
 from .tables import StoragePath, TableFile, locate, open_parquet
 
-if TYPE_CHECKING:
-    from ..util.options import BackendName
 
 @dataclass(frozen=True)
 class WorkerSpec:

@@ -170,7 +170,7 @@ def is_client(cluster: Cluster) -> bool:
     return bool(client is not None and client.ray.is_connected())
 
 
-def run_in_cluster(run: Callable[..., Any], cluster: Cluster, progress: Progress | None, **options: object) -> Any:
+def run_in_cluster(run: Callable[..., object], cluster: Cluster, progress: Progress | None, **options: object) -> Any:
     """Call a function in a process of the cluster and return what it returns, or raise what it raises."""
     # run: From an installed module; called with the options, ``cluster=`` and ``progress=``
     # progress: Called in this process, about twice a second, with the progress published by `run`

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import EvidenceError
 from ..model.discrete import DiscreteModel
@@ -15,9 +16,6 @@ from ..util.cells import Marks
 from ..util.rows import Mapper
 from .arrow import arrow
 from .column import Column, distinct
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # Columns of cells as columns of state numbers.
 #

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import DataError, EvidenceError, shown
 from ..model.states import MAX_DIGITS, StateNumber
 from ..util.cells import is_missing, is_unusable
 from .arrow import arrow
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 DENSE, FEW = 1 << 16, 1 << 12  # range of whole numbers that are counted, not sorted; that are all looked up
 # types whose values equal numbers, but mean something else

@@ -207,7 +207,7 @@ class PlainTable:
         return None
 
     @classmethod
-    def of_mapping(cls, model: DiscreteModel | None, cases: Mapping[Any, Any]) -> PlainTable:
+    def of_mapping(cls, model: DiscreteModel | None, cases: Mapping[Any, object]) -> PlainTable:
         """A mapping from variables, by name or number, to columns of equal length."""
         names = [_name(model, key) for key in cases]
         columns = [_as_column(name, value) for name, value in zip(names, cases.values(), strict=True)]
@@ -221,7 +221,7 @@ class PlainTable:
         return cls(names, columns, lengths[0] if lengths else 0)
 
     @classmethod
-    def of_rows(cls, model: DiscreteModel | None, rows: Sequence[Mapping[Any, Any]]) -> PlainTable:
+    def of_rows(cls, model: DiscreteModel | None, rows: Sequence[Mapping[Any, object]]) -> PlainTable:
         """A list of mappings from variables to states; a variable that a mapping omits is not observed."""
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
@@ -396,7 +396,7 @@ def _open_frame(frame: Any) -> Table:
         return table
 
 
-def _as_array(rows: list[Any] | tuple[Any, ...]) -> np.ndarray[Any, Any]:
+def _as_array(rows: list[Any] | tuple[object, ...]) -> np.ndarray[Any, Any]:
     """Rows as an array; an object array keeps labels, numbers and None apart."""
     try:
         array = np.asarray(rows)

@@ -145,7 +145,7 @@ def whole_dates(cuts: Floats, values: Floats) -> Floats:
     return np.unique(np.ceil(cuts / unit) * unit)
 
 
-def read_scale(table: Table, name: str, kind: Kind, categories: tuple[Any, ...]) -> Floats:
+def read_scale(table: Table, name: str, kind: Kind, categories: tuple[object, ...]) -> Floats:
     """A column as numbers (n,), NaN where it is missing; see `Scale`."""
     # raises DataError: For the first cell that is not of the kind.
     column = table.column(name)
@@ -169,7 +169,7 @@ def read_scale(table: Table, name: str, kind: Kind, categories: tuple[Any, ...])
     return np.asarray(numbers[codes], np.float64)
 
 
-def places_of(categories: tuple[Any, ...]) -> dict[str, float]:
+def places_of(categories: tuple[object, ...]) -> dict[str, float]:
     """Number of each category by its text."""
     return {str(c): float(i) for i, c in enumerate(categories)}
 
@@ -203,7 +203,7 @@ def _refusal(value: object, kind: Kind, places: dict[str, float]) -> str:
     return f"{value!r} is not a finite number"
 
 
-def given_cuts(name: str, edges: object, kind: Kind, categories: tuple[Any, ...]) -> Floats:
+def given_cuts(name: str, edges: object, kind: Kind, categories: tuple[object, ...]) -> Floats:
     """The cut points of ``how="edges"`` of one column."""
     # raises ArgumentError: If they are not ascending.
     try:

@@ -362,7 +362,7 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         return read_findings(self._net, evidence)
 
 
-def _check_options(options: Mapping[str, Any]) -> None:
+def _check_options(options: Mapping[str, object]) -> None:
     """Raise `ArgumentError` for an option that decisions do not have."""
     known = {"order", "threads", *plan_options()} - {"backend", "devices", "progress", "slices", "together"}
     for name in options:
@@ -371,7 +371,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 
 def informed_utilities(
-    solver: PolicySolver, options: Mapping[str, Any], d: int, candidates: Sequence[str], state: NDArray[np.int32],
+    solver: PolicySolver, options: Mapping[str, object], d: int, candidates: Sequence[str], state: NDArray[np.int32],
     policies: Policies,
 ) -> dict[str, float]:  # fmt: skip
     """The highest expected utility where decision d knows a candidate, too; lacks candidates that change nothing."""

@@ -228,7 +228,7 @@ def show(  # noqa: PLR0913 (public API)
 
 def _show_values(
     model: Any, evidence: Any, posteriors: Any, chosen: tuple[Names | None, Names | None], limits: tuple[int, int],
-    more: Mapping[str, Any],
+    more: Mapping[str, object],
 ) -> Drawing:  # fmt: skip
     """The picture of a network with numbers."""
     if isinstance(model, MixedNetwork) and posteriors is None and (several(evidence) or any(more.values())):

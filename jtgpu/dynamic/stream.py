@@ -276,7 +276,7 @@ class MixedStream:
         return self._live.log_evidence
 
     def step(
-        self, evidence: Mapping[str, Any] | None = None, *, likelihood: Mapping[str, Any] | None = None
+        self, evidence: Mapping[str, object] | None = None, *, likelihood: Mapping[str, object] | None = None
     ) -> Mapping[str, Posterior | SliceNumber]:
         """Take the evidence of the next slice: states, and numbers; return the posteriors of its variables.
 

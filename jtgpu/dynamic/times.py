@@ -5,17 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..columns import as_numbers, cells_of, read_column
 from ..errors import DataError, shown
+from ..util.arrays import Floats, Ints
 from ..util.calls import outside
 from ..util.cells import is_missing
-
-if TYPE_CHECKING:
-    from ..util.arrays import Floats, Ints
 
 MOST_EMPTY = 10_000_000  # slices that gaps may add
 

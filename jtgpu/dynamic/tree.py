@@ -90,8 +90,8 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
     # Posteriors -----------------------------------------------------------------------------------------------
 
     def filter(  # noqa: PLR0913
-        self, sequences: object, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
-        do: Mapping[Any, Any] | None = None, targets: object = None, at: At = None, joints: object = None,
+        self, sequences: object, *, keys: Keys = Keys(), likelihood: Mapping[Any, object] | None = None,
+        do: Mapping[Any, object] | None = None, targets: object = None, at: At = None, joints: object = None,
         on_error: OnProblem = "error", codes: CodesByVariable | None = None,
     ) -> SequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given the evidence up to this slice.
@@ -135,8 +135,8 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
         return self._posteriors(read, targets, at, joints, on_error, smooth=False)
 
     def smooth(  # noqa: PLR0913
-        self, sequences: object, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
-        do: Mapping[Any, Any] | None = None, targets: object = None, at: At = None, joints: object = None,
+        self, sequences: object, *, keys: Keys = Keys(), likelihood: Mapping[Any, object] | None = None,
+        do: Mapping[Any, object] | None = None, targets: object = None, at: At = None, joints: object = None,
         on_error: OnProblem = "error", codes: CodesByVariable | None = None,
     ) -> SequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given the evidence of the whole sequence; parameters as of `filter`.
@@ -148,8 +148,8 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
         return self._posteriors(read, targets, at, joints, on_error, smooth=True)
 
     def predict(  # noqa: PLR0913
-        self, sequences: object, *, ahead: int = 1, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
-        do: Mapping[Any, Any] | None = None, targets: object = None, on_error: OnProblem = "error",
+        self, sequences: object, *, ahead: int = 1, keys: Keys = Keys(), likelihood: Mapping[Any, object] | None = None,
+        do: Mapping[Any, object] | None = None, targets: object = None, on_error: OnProblem = "error",
         codes: CodesByVariable | None = None,
     ) -> SequencePosteriors:  # fmt: skip
         """Compute posteriors of the slices that follow each sequence, in which nothing is observed.
@@ -172,8 +172,8 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
         return predictions(self.step, read, self._targets(targets), ahead, on_error)
 
     def log_likelihood(
-        self, sequences: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
-        do: Mapping[Any, Any] | None = None, codes: CodesByVariable | None = None,
+        self, sequences: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, object] | None = None,
+        do: Mapping[Any, object] | None = None, codes: CodesByVariable | None = None,
     ) -> Floats:  # fmt: skip
         """Compute ln P(evidence) of each sequence, (B,): -inf if it is impossible; parameters as of `filter`."""
         read = self._read(sequences, keys, likelihood, do, codes)
@@ -182,8 +182,8 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
     # Other questions ------------------------------------------------------------------------------------------
 
     def mpe(
-        self, sequences: object, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
-        do: Mapping[Any, Any] | None = None, on_error: OnProblem = "error", codes: CodesByVariable | None = None,
+        self, sequences: object, *, keys: Keys = Keys(), likelihood: Mapping[Any, object] | None = None,
+        do: Mapping[Any, object] | None = None, on_error: OnProblem = "error", codes: CodesByVariable | None = None,
     ) -> SequenceExplanations:  # fmt: skip
         """Find the most probable states of all variables in all slices given the evidence; parameters as of `filter`.
 
@@ -203,7 +203,7 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
 
     def sample(  # noqa: PLR0913
         self, n: int, sequences: object = None, *, length: int | None = None, seed: object = None, keys: Keys = Keys(),
-        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
+        likelihood: Mapping[Any, object] | None = None, do: Mapping[Any, object] | None = None,
         codes: CodesByVariable | None = None,
     ) -> SequenceStates:  # fmt: skip
         """Draw sequences, or n exact samples of all variables given the evidence of each sequence.

@@ -9,9 +9,10 @@ from array import array
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..backends.base import Evidence
 from ..columns import is_frame, read_states
@@ -27,15 +28,12 @@ from ..util.cells import is_missing
 from ..util.options import TableLike
 from .sets import Sets, single
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
 # The kinds of evidence: observations, likelihoods, soft evidence and interventions; by name and by number.
 
 class FrameRow(Protocol):
     """A row of a data frame, or a frame of one row."""
 
-    def to_dict(self, *args: object, **options: object) -> Any: ...  # of pandas and Polars; not called
+    def to_dict(self, *args: Any, **options: Any) -> Any: ...  # of pandas and Polars; not called
 
 
 # variable (name or number) -> state (name or number), or a set of states; rows: observations only

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..columns import Table, at_row, read_states
 from ..columns.arrow import number_array
@@ -19,9 +20,6 @@ from ..model.discrete import DiscreteModel
 from ..util.arrays import Floats, Ints
 from .evidence import SUM_TOLERANCE, Cases, by_number, check_intervention, plain, probabilities, weights
 from .sets import Sets
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -53,9 +51,9 @@ def naming_rows(table: Table | None, rows: Ints | None = None) -> Iterator[None]
 def read_known_cases(
     model: DiscreteModel,
     cases: Cases,
-    likelihood: Mapping[Any, Any] | None = None,
-    soft: Mapping[Any, Any] | None = None,
-    do: Mapping[Any, Any] | None = None,
+    likelihood: Mapping[Any, object] | None = None,
+    soft: Mapping[Any, object] | None = None,
+    do: Mapping[Any, object] | None = None,
     sets: Sets | None = None,
 ) -> BatchEvidence:
     """Convert all kinds of evidence of a table of B cases from names to numbers."""
@@ -91,7 +89,7 @@ def read_known_cases(
 
 
 def read_weights(
-    model: DiscreteModel, likelihood: Mapping[Any, Any] | None, n: int, sets: Sets | None
+    model: DiscreteModel, likelihood: Mapping[Any, object] | None, n: int, sets: Sets | None
 ) -> dict[int, Floats]:
     """Likelihoods of n cases by number, those of sets among them."""
     singles = by_number(model, plain(likelihood, sets), "likelihood")
@@ -145,7 +143,7 @@ def probability_rows(model: DiscreteModel, v: int, value: object, n: int, what: 
 
 def _set_states(
     model: DiscreteModel,
-    do: Mapping[Any, Any] | None,
+    do: Mapping[Any, object] | None,
     states: NDArray[np.int32],
     likelihood: dict[int, Floats],
 ) -> set[int]:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -275,7 +275,7 @@ def _check_fits(plan: Plan, model: DiscreteModel) -> None:
         )
 
 
-def check_backend_options(backend: str, options: Mapping[str, Any]) -> None:
+def check_backend_options(backend: str, options: Mapping[str, object]) -> None:
     """Raise `ArgumentError` for an option that a backend does not have; the message suggests the closest one."""
     known = OPTIONS.get(backend, ())
     for name in options:

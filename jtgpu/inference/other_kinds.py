@@ -102,7 +102,7 @@ class CaseParser(QuestionParser):
         """Nothing: the query reads its evidence."""
 
 
-def ask_case(tree: Any, question: str | ParsedQuestion, with_chance: Callable[..., Any] | None = None) -> Any:
+def ask_case(tree: Any, question: str | ParsedQuestion, with_chance: Callable[..., object] | None = None) -> Any:
     """Answer a question given as text; the result is that of the corresponding method of the tree."""
     # with_chance: evidence -> a tree in which every variable has probabilities, and the keywords of the evidence
     if not isinstance(question, (str, ParsedQuestion)):

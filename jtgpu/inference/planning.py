@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -18,21 +18,19 @@ from ..backends.wrappers.cutset import Start
 from ..backends.wrappers.questions import Limits
 from ..errors import ArgumentError, JtgpuError, PlanError, TableTooLarge, format_bytes
 from ..model.discrete import DiscreteModel
+from ..model.states import CodesByVariable
+from ..plans.arrays import Cost
 from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, plan_model, unplanned
 from ..plans.conditioning import SplitModel, plan_with_cutset, split_model
 from ..plans.ordering import find_order
 from ..plans.plan import Plan
 from ..util.arguments import described, several, unknown_keyword
 from ..util.arrays import Floats, Ints
-from ..util.options import OnProblem
+from ..util.options import BackendName, Devices, Lowering, OnProblem, Order
 from ..util.system import free_memory, parse_bytes
 from ..util.text_table import counted
 from .network_plan import NamedTree, NetworkPlan, check_backend_options
 
-if TYPE_CHECKING:
-    from ..model.states import CodesByVariable
-    from ..plans.arrays import Cost
-    from ..util.options import BackendName, Devices, Lowering, Order
 
 @dataclass(frozen=True)
 class SlicedPlan(NetworkPlan):
@@ -305,7 +303,7 @@ def question_plan(model: DiscreteModel, refusal: TableTooLarge, **options: Any) 
     return QuestionPlan(model, unplanned(model, options.get("together", ())), refusal=refusal, limits=limits)
 
 
-def split_options(backend: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_options(backend: str, options: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Keywords of ``net.compile``: those of `make_plan`, and those of `NetworkPlan.compile`."""
     # raises ArgumentError: If neither has an option of that name; the message suggests the closest one.
     plans = set(plan_options()) - {"progress"}  # net.compile(progress=...) is that of the tree

@@ -6,9 +6,10 @@ import math
 import sys
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..columns import Table, open_data, read_column
 from ..columns.column import Column
@@ -20,10 +21,6 @@ from ..util.arguments import described
 from ..util.arrays import Bools, Floats, Ints
 from ..util.calls import outside
 from ..util.cells import is_missing, is_na_word, na_words
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
 
 # CPTs from counts of complete cases.
 

@@ -46,7 +46,7 @@ NUMBER = [(name, "f8") for name in ("mean", "sd", "log_densities", "pit")]  # pr
 
 
 def validate(
-    model: object, frame: Data, target: str | None = None, *, folds: int | Any = None, seed: int = 0,
+    model: object, frame: Data, target: str | None = None, *, folds: int | object = None, seed: int = 0,
     on_error: OnProblem = "error", read: ReadOptions = ReadOptions(), **options: object,
 ) -> Validation:  # fmt: skip
     """Measure how well a model predicts a variable from the other cells of a row.

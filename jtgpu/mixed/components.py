@@ -96,7 +96,7 @@ def numbers_of(net: MixedNetwork, units: Floats | None = None) -> Densities:
 def with_lines(numbers: Densities, g: int, lines: Floats) -> Densities:
     """The densities with another one of a number: (K, m + 2) intercept, slopes and sd, scaled."""
 
-    def others(given: tuple[Any, ...], own: Any) -> tuple[Any, ...]:
+    def others(given: tuple[object, ...], own: Any) -> tuple[Any, ...]:
         return (*given[:g], own, *given[g + 1 :])
 
     mean, *slopes, sd = (x.reshape([numbers.cards[d] for d in numbers.scope[g]]) for x in lines.T)

@@ -168,7 +168,7 @@ def _interval(name: str, value: Any) -> tuple[float, float]:
 
 
 def _interventions(
-    net: MixedNetwork, do: object, values: Floats, bounds: Mapping[int, Any]
+    net: MixedNetwork, do: object, values: Floats, bounds: Mapping[int, object]
 ) -> tuple[frozenset[int], dict[str, Any]]:
     """Numbers that are set, which are entered into `values`; and interventions on discrete variables."""
     if do is not None and not isinstance(do, Mapping):

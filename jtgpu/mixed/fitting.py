@@ -5,26 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import DataError
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
-from .answers import CELLS
-from .components import with_lines
+from ..util.arrays import Floats
+from .answers import CELLS, Answerer, ObservedPattern
+from .components import Densities, with_lines
 from .evidence import MixedCases
 from .moments import Moments, add_moments, empty_moments
 from .regressions import FamilyRows, regression
 from .tree import MixedTree
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..util.arrays import Floats
-    from .answers import Answerer, ObservedPattern
-    from .components import Densities
 
 JOINED = 1 << 12  # configurations of the variables of sets that are added to those of a pattern
 MANY = 500  # rows of a pattern from which it is a call of its own

@@ -305,7 +305,7 @@ def check_numbers(name: str, table: NDArray[np.float64]) -> None:
         raise NetworkError(f"variable {name!r}: its table holds the negative number {table.min():g}")
 
 
-def is_counted(labels: Iterable[Any]) -> bool:
+def is_counted(labels: Iterable[object]) -> bool:
     """Whether labels are the numbers 0, 1, ...; truth values and floats, which equal these, are names of states."""
     given = list(labels)
     plain = all(isinstance(label, (int, np.integer)) and not isinstance(label, bool) for label in given)

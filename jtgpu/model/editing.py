@@ -72,7 +72,7 @@ class NetworkParts:
         above = [p for p in self.parents[v] if t is None or p[1] <= t]
         return [p for p in above if self.states[p[0]] is not float]
 
-    def each(self, v: str, change: Callable[[Any, int | None], Any], lag: int | None = None) -> None:
+    def each(self, v: str, change: Callable[[Any, int | None], object], lag: int | None = None) -> None:
         """Change the tables of a node, of which those of the first `lag` slices are apart."""
         made = [change(self.table(v, t), t) for t in range(self.lag(v) if lag is None else lag)]
         self.tables[v] = change(self.tables[v], None)
@@ -330,9 +330,9 @@ class Editable:
     def replace(
         self,
         *,
-        cpt: Mapping[str, Any] | None = None,
+        cpt: Mapping[str, object] | None = None,
         states: Mapping[str, Mapping[str, str] | Sequence[str]] | None = None,
-        parents: Mapping[str, Sequence[Any]] | None = None,
+        parents: Mapping[str, Sequence[object]] | None = None,
         rename: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> Self:
@@ -541,10 +541,10 @@ class EditableOverTime(Editable):
     def replace(
         self,
         *,
-        cpt: Mapping[str, Any] | None = None,
-        start: Mapping[str, Any] | None = None,
+        cpt: Mapping[str, object] | None = None,
+        start: Mapping[str, object] | None = None,
         states: Mapping[str, Mapping[str, str] | Sequence[str]] | None = None,
-        parents: Mapping[str, Sequence[Any]] | None = None,
+        parents: Mapping[str, Sequence[object]] | None = None,
         rename: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> Self:

@@ -9,9 +9,10 @@ import os
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ArgumentError, NetworkError, OrderError, TableTooLarge, format_bytes, shown
 from ..model.discrete import DiscreteModel, Factor
@@ -29,14 +30,9 @@ from .clique_tree import (
     spanning_forest,
 )
 from .lowering import LOWERINGS, lay_out, lower, program_arrays
+from .ordering.files import OrderResult
 from .ordering.reduce import symmetric
 from .plan import Plan
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .ordering.files import OrderResult
-
 
 # A lower bound of the largest clique that every elimination order makes.
 

@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..device.context import device_numbers
 from ..device.nvcc import find_nvcc
@@ -16,9 +17,6 @@ from ..errors import ArgumentError, BackendUnavailable
 from ..util.arguments import choice, whole_number
 from ..util.arrays import Bools, Floats, Ints
 from ..util.system import cores
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # Where rows are searched: threads of the CPU, or GPUs. Rows are independent: no bit of the results depends on it.
 

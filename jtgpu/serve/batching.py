@@ -15,9 +15,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..backends.base import Evidence
 from ..backends.table import Table
@@ -25,14 +26,10 @@ from ..dynamic.tree import DynamicTree
 from ..errors import BackendUnavailable, ImpossibleEvidence, TableTooLarge
 from ..inference.tree import JunctionTree
 from ..mixed.tree import MixedTree
+from ..util.arrays import Floats
 from ..util.system import cores
 from .registry import AnswerRates, spans, states_and_weights
 from .trees import OVER_TIME, AnyTree
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..util.arrays import Floats
 
 T = TypeVar("T")
 INLINE = 4e-3  # seconds of a batch that the event loop computes itself
@@ -104,7 +101,7 @@ def measure_others(tree: AnyTree) -> AnswerRates:
 
 
 def _rates(
-    make: Callable[[int], tuple[Any, ...]], run: Callable[..., object], run_table: Callable[..., object]
+    make: Callable[[int], tuple[object, ...]], run: Callable[..., object], run_table: Callable[..., object]
 ) -> AnswerRates:
     """Measure single cases and batches."""
     # make: The arguments of n new cases
@@ -358,7 +355,7 @@ def _finish(items: Sequence[_Waiting], answers: Sequence[Answered | BaseExceptio
             loop.call_soon_threadsafe(_deliver, items, replies, loop)
 
 
-def _deliver(items: Sequence[_Waiting], replies: Sequence[Any], loop: Any = None) -> None:
+def _deliver(items: Sequence[_Waiting], replies: Sequence[object], loop: Any = None) -> None:
     """Hand replies to the requests of an event loop, which runs this function."""
     for item, reply in zip(items, replies, strict=True):
         future = item.future

@@ -99,8 +99,8 @@ def _query(kind: type[msgspec.Struct]) -> list[dict[str, Any]]:
 
 
 def _operation(
-    name: str, text: str, parameters: Sequence[Any] = (), schema: object = None, kind: str = JSON, status: str = "200",
-    bodies: object = None,
+    name: str, text: str, parameters: Sequence[object] = (), schema: object = None, kind: str = JSON,
+    status: str = "200", bodies: object = None,
 ) -> dict[str, Any]:  # fmt: skip
     """A method of a path; those of its parameters that are in the path are added later."""
     schema = schema or {"type": "object" if kind == JSON else "string"}

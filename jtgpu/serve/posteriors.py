@@ -117,7 +117,7 @@ class MixedAnswers:
 
         return answer_each(cases, net, codes, read, self.one, together)
 
-    def _result(self, posteriors: Mapping[str, Any]) -> CaseReply:
+    def _result(self, posteriors: Mapping[str, object]) -> CaseReply:
         result: CaseReply = {"posteriors": {}, "numbers": {}}
         if isinstance(posteriors, MixedPosteriors):
             result["log_evidence"] = posteriors.log_evidence

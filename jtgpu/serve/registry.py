@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
 
 import msgspec
 import numpy as np
 from msgspec import Meta, Struct
+from numpy.typing import NDArray
 
 from ..backends.base import Evidence
 from ..decisions.tree import DecisionTree
@@ -26,10 +27,6 @@ from ..model.mixed import MixedNetwork
 from ..util.arguments import whole_number
 from .requests import Refusal, problem
 from .trees import OF_DECISIONS, OF_STATES, AnyNetwork, AnyTree, network_kind, network_of, states_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 # by name or number; a number with a fraction is a value where states are intervals
 State = str | int | float | bool
@@ -257,7 +254,7 @@ def wrong_kind(tree: AnyTree, kind: str) -> Refusal:
 
 
 def answer(
-    tree: AnyTree, kind: str, body: Mapping[str, Any], *, labels: bool = False, digits: int | None = None
+    tree: AnyTree, kind: str, body: Mapping[str, object], *, labels: bool = False, digits: int | None = None
 ) -> dict[str, Any]:
     """Answer a question."""
     # kind: One of `QUESTIONS`, such as ``"posteriors"``
@@ -359,8 +356,8 @@ def states_and_weights(
 
 
 def answer_each(
-    parts: Sequence[Any], net: AnyNetwork, codes: Any, read: Callable[[Any], Any], alone: Callable[[Any], Any],
-    together: Callable[[list[Any]], Iterable[Any]],
+    parts: Sequence[object], net: AnyNetwork, codes: Any, read: Callable[[Any], object], alone: Callable[[Any], object],
+    together: Callable[[list[Any]], Iterable[object]],
 ) -> list[Any]:  # fmt: skip
     """The results, or problems, of many cases or sequences: one that is bad harms no other."""
     # codes: of the body that they are part of

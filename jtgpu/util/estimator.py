@@ -6,15 +6,13 @@ import importlib
 import inspect
 import sys
 from collections.abc import Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DataError, JtgpuError, closest
 from .arguments import described
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class NotFitted(JtgpuError, ValueError, AttributeError):

@@ -14,18 +14,21 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import ImpossibleEvidence, JtgpuError
 from ...plans.plan import Plan
 from ...plans.program import family_program, posterior_program
+from ...util.arrays import Floats
 from ...util.loops import loops
 from ...util.system import new_lock, reset_in_child
 from ..base import Backend, Capabilities, Evidence, Likelihood, Prepare, Result, slice_of
 from ..reference import ExtendedEvidence, exponents_of
-from ..state_map import NOTHING
+from ..slices import Side
+from ..state_map import NOTHING, StateMap
 from ..table import COUNTS, ON_DEVICE, CountSums, Table, refuse
 from ..wrappers.pattern_cache import PatternCache
 from .batch import ENOUGH, CaseTable, FewCases, RowGroup, answer_batch, group_rows, lane_memory, run_groups
@@ -35,13 +38,6 @@ from .records import IMPOSSIBLE, CountedCells
 from .runner import Runner, soft_of, with_sets
 from .slices import CpuSliceTable
 from .workspace import Workspace, loses_digits, scaled_weights
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...util.arrays import Floats
-    from ..slices import Side
-    from ..state_map import StateMap
 
 A = TypeVar("A")
 

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import heapq
 import weakref
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...plans.program import Program
 from ...plans.specialise import FREE, HARD, SOFT, FlatProgram, densities, flatten, without
@@ -47,11 +49,6 @@ from .records import (
     Records,
 )
 from .workspace import KernelScratch, ModelNumbers, aligned
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 # Structural zeros: contractions most of whose terms are zero in every case, as lists of the other terms.
 #

@@ -221,7 +221,7 @@ class Writer(Protocol):
     def place(self, chunk: EncodedChunk, at: int) -> tuple[list[Any], dict[str, Any]]:
         """The bytes of a chunk at position `at`, in pieces, and its entry for the journal."""
 
-    def restore(self, entry: Mapping[str, Any]) -> None:
+    def restore(self, entry: Mapping[str, object]) -> None:
         """Account for a chunk that an earlier run wrote, by its entry in the journal."""
 
     def end(self, schema: Any) -> bytes:
@@ -278,7 +278,7 @@ class _CsvWriter:
             return memoryview(arrow().compress(data, codec="zstd"))
         return memoryview(data)
 
-    def restore(self, entry: Mapping[str, Any]) -> None:
+    def restore(self, entry: Mapping[str, object]) -> None:
         self._begun = True
 
     def end(self, schema: Any) -> bytes:

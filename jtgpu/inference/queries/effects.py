@@ -316,7 +316,7 @@ class _Twin(NamedTuple):
         return self.outcome, frozenset(self.done.items())
 
 
-def _twin(self: CompiledModel, outcome: str, do: Mapping[str, Any]) -> _Twin:
+def _twin(self: CompiledModel, outcome: str, do: Mapping[str, object]) -> _Twin:
     model = self.model
     if not isinstance(model, BayesianNetwork):
         raise ArgumentError(f"counterfactuals need a BayesianNetwork, not {described(model)}")
@@ -372,7 +372,7 @@ def _both_worlds(self: CompiledModel, twin: _Twin) -> CompiledModel:
 
 
 def counterfactual(
-    self: CompiledModel, outcome: str, evidence: Findings | None = None, *, do: Mapping[str, Any]
+    self: CompiledModel, outcome: str, evidence: Findings | None = None, *, do: Mapping[str, object]
 ) -> Posterior:
     """Compute what the outcome would have been had variables been set, given what was observed.
 
@@ -422,7 +422,7 @@ def counterfactual(
 
 
 def counterfactual_batch(
-    self: CompiledModel, cases: TableLike, outcome: str, *, do: Mapping[str, Any], on_error: OnProblem = "error"
+    self: CompiledModel, cases: TableLike, outcome: str, *, do: Mapping[str, object], on_error: OnProblem = "error"
 ) -> CasePosteriors:
     """Compute `counterfactual` for each row of a table of cases.
 

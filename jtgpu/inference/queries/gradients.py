@@ -145,7 +145,7 @@ class EvidenceFunction:
 
     def gradient(
         self, weights: ArrayLike | None = None, cpts: Mapping[Any, ArrayLike] | None = None,
-        likelihood: Mapping[Any, Any] | None = None, *, variables: Sequence[str | int] | None = None,
+        likelihood: Mapping[Any, object] | None = None, *, variables: Sequence[str | int] | None = None,
     ) -> Gradients:  # fmt: skip
         """Differentiate the weighted sum of ln P over the cases.
 
@@ -165,7 +165,7 @@ class EvidenceFunction:
 
     def posterior_gradient(
         self, weights: Mapping[Any, ArrayLike], cpts: Mapping[Any, ArrayLike] | None = None,
-        likelihood: Mapping[Any, Any] | None = None, *, variables: Sequence[str | int] | None = None,
+        likelihood: Mapping[Any, object] | None = None, *, variables: Sequence[str | int] | None = None,
     ) -> Gradients:  # fmt: skip
         """Differentiate a weighted sum of posterior probabilities.
 

@@ -124,8 +124,8 @@ def evidence_of(tree: CompiledModel, resolved: ResolvedEvidence) -> Callable[[],
 
 
 def mpe_batch(
-    self: CompiledModel, cases: Cases, *, likelihood: Mapping[Any, Any] | None = None,
-    do: Mapping[Any, Any] | None = None, on_error: OnProblem = "error",
+    self: CompiledModel, cases: Cases, *, likelihood: Mapping[Any, object] | None = None,
+    do: Mapping[Any, object] | None = None, on_error: OnProblem = "error",
     codes: CodesByVariable | None = None,
 ) -> CaseExplanations:  # fmt: skip
     """Find the most probable explanations of a table of B cases.
@@ -233,7 +233,7 @@ def sample(
 
 def impute(  # noqa: PLR0913
     self: CompiledModel, cases: Cases, *, how: ImputeMethod = "sample", seed: Any = None, numbers: bool = False,
-    likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
+    likelihood: Mapping[Any, object] | None = None, do: Mapping[Any, object] | None = None,
     on_error: OnProblem = "error", codes: CodesByVariable | None = None,
 ) -> Imputed:  # fmt: skip
     """Fill in the missing cells of a table of B cases.

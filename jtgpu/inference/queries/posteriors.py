@@ -161,9 +161,9 @@ def posteriors_batch(  # noqa: PLR0913
     self: CompiledModel,
     cases: Cases,
     *,
-    likelihood: Mapping[Any, Any] | None = None,
-    soft: Mapping[Any, Any] | None = None,
-    do: Mapping[Any, Any] | None = None,
+    likelihood: Mapping[Any, object] | None = None,
+    soft: Mapping[Any, object] | None = None,
+    do: Mapping[Any, object] | None = None,
     targets: str | int | Iterable[str | int] | None = None,
     joints: Iterable[Sequence[str | int]] | None = None,
     on_error: OnProblem = "error",
@@ -245,7 +245,7 @@ def posteriors_batch(  # noqa: PLR0913
 
 
 def posteriors_on_device(
-    self: CompiledModel, cases: Cases, *, likelihood: Mapping[Any, Any] | None = None,
+    self: CompiledModel, cases: Cases, *, likelihood: Mapping[Any, object] | None = None,
     targets: str | int | Iterable[str | int] | None = None,
     joints: Iterable[Sequence[str | int]] | None = None, codes: CodesByVariable | None = None,
 ) -> DevicePosteriors:  # fmt: skip

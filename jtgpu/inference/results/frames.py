@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +15,8 @@ from ...errors import JtgpuError
 from ...util.arguments import text
 from ...util.text_table import LazySequence
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
-
-def make_frame(columns: Mapping[str, Any], backend: str | None = None, *, cases: Table | None = None) -> Any:
+def make_frame(columns: Mapping[str, object], backend: str | None = None, *, cases: Table | None = None) -> Any:
     """A data frame of some columns."""
     # columns: mapping of str to columns: Arrays (cells that are masked are null), lists, lazy sequences, or columns of
     #     `cases`

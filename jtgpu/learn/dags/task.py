@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from ...options.tables import CsvDialect, ReadOptions
 from ...util.arguments import described, having, several, whole_number
 from ...util.arrays import Bools, Floats, Ints
 from ...util.calls import outside
+from ...util.options import Devices, LearnBackend
 from ...util.system import free_memory, parse_bytes
 from ...util.text_table import counted
 from .best_graph import BestGraph, TimeLimit, best_by_orders
@@ -33,9 +34,6 @@ from .scores.numeric_table import NumericTable, table_of
 from .scores.ranks import n_parent_sets
 from .scores.rules import GIVEN, ScoreFunction, ScoreRule
 from .scores.score_table import ScoreTable, learn_backend, score_families, table_of_function
-
-if TYPE_CHECKING:
-    from ...util.options import Devices, LearnBackend
 
 MAX_SCREENED = 30_000_000  # families that are scored to choose candidates
 SHARE_OF_SCORING = 0.15  # of a limited time, for each of at most three tables of scores

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ...columns.names import evidence_columns
 from ...errors import DataError, closest
@@ -19,9 +20,6 @@ from ...util.rows import find_equal_rows
 from ...util.system import free_memory
 from ...util.text_table import counted
 from .sources import CaseSource, CodedChunk
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 MIN_EQUAL = 0.02  # share of rows that must equal earlier ones for merging them to pay
 BLOCK_CELLS = 1 << 22  # cells that one step of a pass takes, and one part on a cluster

@@ -10,18 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ...errors import DataError, ImpossibleEvidence, JtgpuError
+from ...options.learning import EM
 from ...util.arrays import Floats
 from ...util.iteration import Iteration
 from .coded_cases import RowBlock
 from .expectation import PassResult
-
-if TYPE_CHECKING:
-    from ...options.learning import EM
 
 FALL = 1e-9  # fall of the objective that rounding explains, relative to its size and the weight of the rows
 CALM = 1e-6  # of the weight of the rows: below it, an objective near 0 counts as this much for the tolerance

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ...backends.base import CountSums
 from ...backends.make import make
 from ...backends.table import Table
 from ...backends.wrappers.questions import Limits
@@ -17,15 +19,10 @@ from ...plans.compiler import MAX_TABLE, MEMORY_SHARE, unplanned
 from ...util import late_imports
 from ...util.arguments import choice
 from ...util.arrays import Bools, Floats, Ints
+from ...util.options import Order
 from ...util.system import free_memory
 from .coded_cases import CodedCases, RowBlock
 from .families import available_counts, family_scopes, network_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...backends.base import CountSums
-    from ...util.options import Order
 
 BACKENDS = ("auto", "cpu", "gpu", "reference")
 HELD_CELLS = 1 << 28  # cells of rows that are held together

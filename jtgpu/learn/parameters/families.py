@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...backends.base import Evidence
 from ...backends.table import Table
@@ -23,9 +24,6 @@ from ...util.calls import outside
 from ...util.elementary import exp, logs
 from ...util.system import free_memory, parse_bytes
 from .coded_cases import CodedCases, RowBlock
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 COPIES = 7  # of all CPTs, while they are fitted: counts, prior, shares, network, posterior and what is between
 SPARSE_ENTRIES, SPARSE = 100_000, 20  # entries, and configurations for each row of data, above which there is a warning
@@ -263,7 +261,7 @@ def _given(structure: Any) -> GivenStructure:
     )
 
 
-def _of_mapping(given: Mapping[Any, Any]) -> dict[str, tuple[str, ...]]:
+def _of_mapping(given: Mapping[Any, object]) -> dict[str, tuple[str, ...]]:
     parents: dict[str, tuple[str, ...]] = {}
     for child, above in given.items():
         names = several(above)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,23 +17,19 @@ from ...model.editing import coefficient_name
 from ...model.gaussian import Gaussian
 from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...util.arguments import choice, mapping, names
+from ...util.arrays import Floats, Ints
 from ...util.cells import MissingReport
 from .checkpoint import digest, fingerprints
+from .em import EMState, Theta
+from .expectation import PassResult
 from .information import standard_errors
 from .result import Fit
 from .runs import FitRun, best_of_starts
-from .setup import hidden_states
-from .slice_steps import FirstSlices, SliceExpectation
+from .setup import Columns, Model, Setup, hidden_states
+from .slice_steps import FirstSlices, SliceExpectation, Tables
 from .slices import holes_of, result_of, set_up, weights_of, without_order
 from .template import known_states, mixed_template
 from .value_steps import DensityEstimate, no_errors
-
-if TYPE_CHECKING:
-    from ...util.arrays import Floats, Ints
-    from .em import EMState, Theta
-    from .expectation import PassResult
-    from .setup import Columns, Model, Setup
-    from .slice_steps import Tables
 
 FEW = 1e-6  # weight of rows below which a configuration keeps its regression
 ROUNDED = 1e-12  # of the values: a range that rounding makes meaningless

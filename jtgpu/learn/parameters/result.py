@@ -120,7 +120,7 @@ class Fit(late_imports.Shown, Generic[N]):
         )  # fmt: skip
 
     def credible(
-        self, target: str, evidence: Mapping[str, Any] | None = None, *, level: float = 0.95, draws: int = 1000,
+        self, target: str, evidence: Mapping[str, object] | None = None, *, level: float = 0.95, draws: int = 1000,
         seed: int = 0,
     ) -> CredibleIntervals:  # fmt: skip
         """Credible intervals of P(target | evidence): how sure an answer is, given as many cases as were fitted.
@@ -418,7 +418,7 @@ class CredibleIntervals(Result):
 
 def credible_intervals(
     network: BayesianNetwork, weights: Sequence[tuple[tuple[str, ...], Floats]], target: str,
-    evidence: Mapping[str, Any] | None, *, level: float, draws: int, seed: int,
+    evidence: Mapping[str, object] | None, *, level: float, draws: int, seed: int,
 ) -> CredibleIntervals:  # fmt: skip
     """Intervals of a posterior, from counts with the prior of the CPTs that some variables share."""
     if not 0.0 < number("level", level) < 1.0:

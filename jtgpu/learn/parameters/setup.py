@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,17 +15,22 @@ from ...model.cpt import with_labels
 from ...model.directed import DirectedModel
 from ...model.discrete import DiscreteModel
 from ...model.network import BayesianNetwork
+from ...model.states import CodesByVariable
+from ...options.learning import Keys
 from ...util.arguments import choice, described, mapping, names, several, whole_number
 from ...util.arrays import Bools, Floats
 from ..discretisation import Discretiser
 from .coded_cases import table_columns
-from .families import CptFamily, Sharing, check_sizes, expected_prior_counts, family_scopes, family_shapes
+from .families import (
+    CptFamily,
+    GivenStructure,
+    Sharing,
+    check_sizes,
+    expected_prior_counts,
+    family_scopes,
+    family_shapes,
+)
 from .sources import CaseSource
-
-if TYPE_CHECKING:
-    from ...model.states import CodesByVariable
-    from ...options.learning import Keys
-    from .families import GivenStructure
 
 
 class Columns(NamedTuple):
@@ -398,7 +403,7 @@ def hidden_states(
 
 
 def states_given(
-    states: Mapping[str, Iterable[Any]] | None, network: BayesianNetwork | None, variables: Sequence[str]
+    states: Mapping[str, Iterable[object]] | None, network: BayesianNetwork | None, variables: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """States that need no data: of the network, replaced by those of `states`."""
     # raises ArgumentError: If `states` names another variable, or gives a variable no or repeated states.

@@ -6,32 +6,28 @@ import warnings
 from collections.abc import Mapping
 from contextlib import closing
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...columns import as_numbers, is_frame, open_table
 from ...columns.files import in_memory
-from ...dynamic.sequences import read_sequences
+from ...dynamic.sequences import Sequences, read_sequences
 from ...errors import ArgumentError, DataError, closest
 from ...model.directed import DirectedModel
 from ...model.dynamic import DynamicNetwork
 from ...util.arguments import choice, mapping, names, several
+from ...util.arrays import Bools, Floats
 from ...util.calls import outside
 from ...util.cells import MissingReport
 from .checkpoint import fingerprints
-from .families import check_sizes
+from .em import EMState
+from .families import Sharing, check_sizes
 from .result import Fit
 from .runs import FitRun, best_of_starts, counted, named_errors
 from .setup import STARTS, Columns, Model, Setup, hidden_states, kept_prior, read_sharing
 from .slice_steps import FirstSlices, SliceExpectation
 from .template import known_states, template_of
-
-if TYPE_CHECKING:
-    from ...dynamic.sequences import Sequences
-    from ...util.arrays import Bools, Floats
-    from .em import EMState
-    from .families import Sharing
 
 
 def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, run: FitRun) -> Fit[DynamicNetwork]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,12 +30,9 @@ from ...util.arguments import choice, mapping, names, several, whole_number
 from ...util.arrays import Bools, Floats
 from .families import GivenStructure
 from .numbers import column_kinds
-from .setup import hidden_states, of_discretiser, states_given
+from .result import Fit
+from .setup import Model, hidden_states, of_discretiser, states_given
 from .sources import open_source
-
-if TYPE_CHECKING:
-    from .result import Fit
-    from .setup import Model
 
 
 def is_template(structure: object) -> bool:
@@ -99,7 +96,7 @@ def known_states(structure: object, states: object) -> dict[str, tuple[str, ...]
     return {v: tuple(map(str, several(s) or ())) for v, s in mapping("states", given).items()}
 
 
-def parents_of(structure: Mapping[Any, Any]) -> dict[str, list[Any]]:
+def parents_of(structure: Mapping[Any, object]) -> dict[str, list[Any]]:
     """The parents of every variable of a mapping, those without an entry among them."""
     parents: dict[str, list[Any]] = {}
     for v, above in structure.items():

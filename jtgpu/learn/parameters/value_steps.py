@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ...columns import Table as Cells
 from ...columns import at_row
 from ...errors import ImpossibleEvidence
+from ...mixed.components import Densities
+from ...mixed.evidence import MixedCases
 from ...mixed.fitting import (
     Strength,
     density_of,
@@ -26,21 +29,16 @@ from ...mixed.fitting import (
 )
 from ...mixed.regressions import FamilyRows
 from ...mixed.tree import MixedTree
+from ...model.gaussian import Gaussian
+from ...model.mixed import MixedNetwork
+from ...util.arrays import Bools, Floats, Ints
 from ...util.elementary import exp, exps, logs
+from ...util.iteration import Iteration
 from .checkpoint import digest
 from .em import EMState, Problem, Theta, first_state, maximise
 from .expectation import PassResult
 from .families import LEAST_ROWS, CptFamily, Sharing
 from .information import GaussianErrors, standard_errors
-
-if TYPE_CHECKING:
-    from ...columns import Table as Cells
-    from ...mixed.components import Densities
-    from ...mixed.evidence import MixedCases
-    from ...model.gaussian import Gaussian
-    from ...model.mixed import MixedNetwork
-    from ...util.arrays import Bools, Floats, Ints
-    from ...util.iteration import Iteration
 
 LEAST_SD = 0.1  # of a standard deviation: what an extrapolation leaves of it
 

@@ -170,7 +170,7 @@ COMMON = ("betas",)  # arrays of states that all chains share
 _of_worker: dict[str, Mover] = {}  # the mover of the present run, in a worker
 
 
-def _run_task(shared: tuple[str, Mover], task: tuple[int, Any, int, int], threads: int) -> tuple[Any, list[Block]]:
+def _run_task(shared: tuple[str, Mover], task: tuple[int, object, int, int], threads: int) -> tuple[Any, list[Block]]:
     (key, mover), (first_chain, state, n_steps, n_blocks) = shared, task
     if key not in _of_worker:
         _of_worker.clear()

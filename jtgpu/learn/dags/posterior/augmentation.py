@@ -12,9 +12,10 @@ import math
 import warnings
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....errors import ArgumentError, DataError
 from ....model.network import BayesianNetwork
@@ -23,20 +24,15 @@ from ....util.calls import outside
 from ..best_graph import BestGraph
 from ..chains import partitions
 from ..chains.diagnostics import MAX_R_HAT, effective_samples, r_hat, standard_errors
-from ..chains.run import ONE
+from ..chains.run import ONE, Stop
 from ..graphs import adjacency, topological_order
 from ..scores.coded import NO_STATE
 from ..scores.numeric_table import NumericTable
 from ..set_tables import set_tables
+from ..task import LearningTask
 from .averaging import PROPERTIES, arcs_of
 from .records import Diagnostics, MissingCells, PosteriorRecord, data_summary
 from .result import StructurePosterior
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..chains.run import Stop
-    from ..task import LearningTask
 
 SCORES = ("bdeu", "k2", "bdj")  # marginal likelihoods of a Dirichlet prior, from which CPTs are drawn
 CHAINS = 4

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -23,11 +23,8 @@ from .coded import CodedTable
 from .numeric_scores import bge_scores, bic_cg_scores
 from .numeric_table import NumericTable, require_takes_numbers
 from .ranks import binomial_table, family_of, n_parent_sets, parent_index
-from .rules import ScoreFunction
+from .rules import CellFunctions, ScoreFunction, ScoreRule
 from .set_values import MAX_CELLS, score_child, set_values
-
-if TYPE_CHECKING:
-    from .rules import CellFunctions, ScoreRule
 
 SUFFIXES = (".jkl", ".jaa")
 
