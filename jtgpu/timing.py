@@ -89,7 +89,7 @@ class NetworkTiming:
         return asdict(self)
 
 
-def measure(function: Callable[[], Any], runs: int) -> Spread:
+def measure(function: Callable[[], object], runs: int) -> Spread:
     """Call `function` `runs` times and time each call."""
     return Spread.of([_timed(function)[1] for _ in range(runs)])
 

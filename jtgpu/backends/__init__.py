@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, cast
+from typing import cast
 
 from ..device import context
 from ..errors import BackendUnavailable, closest, shown
@@ -43,7 +43,7 @@ def get(name: str) -> Prepare:
     return cast(Prepare, module.prepare)
 
 
-def device_numbers(name: str, devices: Any) -> list[int]:
+def device_numbers(name: str, devices: object) -> list[int]:
     """Numbers of the CUDA devices that ``devices=`` names, for a backend that runs on GPUs."""
     # raises BackendUnavailable: For a backend that runs on no GPU, and for a device that does not exist.
     if resolve(name) not in ON_GPUS:
@@ -51,7 +51,7 @@ def device_numbers(name: str, devices: Any) -> list[int]:
     return context.device_numbers(devices)
 
 
-def free_on_devices(name: str, devices: Any = None) -> int | None:
+def free_on_devices(name: str, devices: object = None) -> int | None:
     """Free bytes of the GPU that a backend would use, the minimum of several; None for a backend on the CPU."""
     # raises BackendUnavailable: If there is no such GPU.
     if devices is None and resolve(name) not in ON_GPUS:

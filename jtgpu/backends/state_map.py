@@ -9,15 +9,13 @@ evidence and write the answer, so that a case takes no longer for it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..plans.arrays import ranges
 from ..util.lru import LRU
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 IMPOSSIBLE = -2  # the number of a state that the other model lacks
 NOTHING = np.zeros(0, np.int64)  # the code of no map

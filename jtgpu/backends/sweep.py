@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..plans.program import Program
 from .base import Evidence
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Uniforms = Callable[[int], "NDArray[np.float64]"]  # n -> the next n rows, (n, V), of numbers in [0, 1)
 

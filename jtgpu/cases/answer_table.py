@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..columns.arrow import arrow
 from ..columns.likelihoods import FIRST
@@ -15,8 +16,6 @@ from ..util.atomic_file import open_atomic
 from .solver import AnsweredRows, CaseSolver
 from .writing.formats import writer_for
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 def answer_table(
     solver: CaseSolver, rows: AnsweredRows, kept: Sequence[tuple[Any, Any]] = (), *, probabilities: bool = True

@@ -17,7 +17,7 @@ import numpy as np
 from ..columns import Table, at_row, open_table, read_states
 from ..columns.arrow import arrow
 from ..columns.files import open_cases
-from ..columns.memory import Block
+from ..columns.memory import ProbabilityBlock
 from ..columns.source import CaseChunk
 from ..errors import ArgumentError, JtgpuError
 from ..inference.results.interval_numbers import checked_probabilities
@@ -50,7 +50,7 @@ class Keywords(TableKeywords, FileKeywords, total=False):
 
 @check_keywords_of({"Unpack[TableKeywords]": TableKeywords.__annotations__})
 def answer_frame(
-    tree: JunctionTree, frame: Any, *, cluster: Any = None, progress: bool | Progress | None = None,
+    tree: JunctionTree, frame: object, *, cluster: object = None, progress: bool | Progress | None = None,
     **keywords: Unpack[TableKeywords],
 ) -> Any:  # fmt: skip
     """Answer every row of a table; see `jtgpu.JunctionTree.predict_proba`."""
@@ -98,7 +98,7 @@ def _error_of(cases: Table, first: int) -> RowError:
 
 def _answer_columns(
     cases: Table, solver: CaseSolver, columns: list[Any], kept: list[str]
-) -> tuple[Any, list[str], Block | None]:
+) -> tuple[Any, list[str], ProbabilityBlock | None]:
     """The answers of all rows from a backend that computes columns, as `NativeFrame.like` takes them.
 
     For pandas, the probabilities are a separate block if none of them is null.
@@ -107,12 +107,12 @@ def _answer_columns(
     if rows.flagged or solver.query.labels or not cases.is_pandas:
         return answer_table(solver, rows), kept, None
     values = rows.answers.posterior.T
-    block = Block(solver.query.columns(solver.model)[: len(values)], values)
+    block = ProbabilityBlock(solver.query.columns(solver.model)[: len(values)], values)
     return answer_table(solver, rows, probabilities=False), kept, block
 
 
 @check_keywords_of()
-def frame_states(model: DiscreteModel, frame: Any, *, codes: CodesByVariable | None = None) -> NDArray[np.int32]:
+def frame_states(model: DiscreteModel, frame: object, *, codes: CodesByVariable | None = None) -> NDArray[np.int32]:
     """The columns of a table that are variables, as state numbers: (n, V) int32, -1 if not observed.
 
     `codes` says what cells mean; see `jtgpu.DiscreteModel.with_codes`.
@@ -164,7 +164,7 @@ def answer_file(
     *,
     quantiles: Iterable[float] | None = None,
     progress: bool | Progress | None = None,
-    cluster: Any = None,
+    cluster: object = None,
     **options: Unpack[Keywords],
 ) -> Report:
     """Answer every row of a CSV or Parquet file, in memory that does not grow with it.

@@ -234,7 +234,7 @@ def default_concurrency(tree: JunctionTree, threads: int | None = None) -> int:
 class Sink(Protocol):
     """A destination of answers."""
 
-    def encode(self, table: Any) -> Any:
+    def encode(self, table: object) -> Any:
         """Convert a table to what `append` takes; called from any thread, in any order."""
 
     def append(self, table: Any, position: dict[str, int], flagged: int) -> None:

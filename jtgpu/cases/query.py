@@ -205,7 +205,7 @@ def query_fingerprint(
     return {**asked, "keep": kept, "na_values": na_values, "do": do, **codes}
 
 
-def check_same_run(before: Mapping[str, Any], now: Mapping[str, Any], folder: str) -> None:
+def check_same_run(before: Mapping[str, object], now: Mapping[str, object], folder: str) -> None:
     """Raise `JtgpuError` with the first difference between the identities of two runs."""
     for key in dict.fromkeys((*before, *now)):
         one, other = before.get(key), now.get(key)
@@ -218,6 +218,6 @@ def check_same_run(before: Mapping[str, Any], now: Mapping[str, Any], folder: st
             )
 
 
-def _shortened(value: Any) -> str:
+def _shortened(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."

@@ -8,15 +8,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..backends.base import Table, without_rounding
 from ..columns.coded import Encoder
 from ..columns.likelihoods import FIRST, LikelihoodCells
 from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError, TableTooLarge, UnknownState
 from ..inference.evidence_table import naming_rows, read_known_cases
+from ..inference.results.case_states import CaseExplanations
 from ..inference.tree import JunctionTree
 from ..model.states import NOT_OBSERVED
 from ..options.tables import TableOptions
@@ -24,11 +26,6 @@ from ..util.arrays import Bools, Floats, Ints
 from ..util.cells import POINT, Marks, na_words
 from ..util.rows import Mapper, find_equal_rows
 from .query import TableQuery
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..inference.results.case_states import CaseExplanations
 
 BLOCK = 2048  # rows transposed at a time, so that they stay in the CPU cache
 MIN_EQUAL = 0.05  # share of cases that must equal earlier ones for merging them to pay
@@ -104,7 +101,7 @@ class CaseSolver:
             return [np.append(np.log(np.asarray(prior[v])), 0.0) for v in map(int, self.query.evidence)]
 
     def answer(
-        self, columns: Sequence[Any], n: int, error: RowError, rejected: Mapping[int, str] | None = None, *,
+        self, columns: Sequence[object], n: int, error: RowError, rejected: Mapping[int, str] | None = None, *,
         is_text: bool = False, marks: Marks = POINT,
     ) -> AnsweredRows:  # fmt: skip
         """Encode and answer n rows."""

@@ -6,6 +6,6 @@ __all__ = ["CausalClass", "CausalGraph", "Estimand", "EstimatedEffect", "NotIden
 
 __getattr__, __dir__ = public_names(
     __name__,
-    {"adjustment": "NotIdentified Reason", "causal_class": "CausalClass cpdag", "causal_graph": "CausalGraph graph",
+    {"adjustment": "NotIdentified Reason", "causal_graph": "CausalClass CausalGraph cpdag graph",
      "identify": "EstimatedEffect Estimand"},
 )

@@ -9,8 +9,15 @@ from typing import Any
 from click import BadParameter
 
 from ..cases.solver import progress_of
-from ..dynamic.files import SequenceReport, answer_file, answer_tables, draw_table, write_table
-from ..dynamic.sequence_file import SequenceFile, SequenceQuestion
+from ..dynamic.files import (
+    SequenceFile,
+    SequenceQuestion,
+    SequenceReport,
+    answer_file,
+    answer_tables,
+    draw_table,
+    write_table,
+)
 from ..errors import ArgumentError, format_bytes
 from ..formats import load, write
 from ..model.dynamic import DynamicNetwork

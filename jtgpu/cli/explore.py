@@ -18,7 +18,7 @@ from ..learn.dags.best_graph import TimeLimit
 from ..learn.dags.task import require_feasible
 from ..learn.discretisation import discretise
 from ..learn.exploration import MAX_VARIABLES, Exploration, Learning, numeric_options, options_of
-from ..learn.number_validation import NumberValidation
+from ..learn.validation_result import NumberValidation
 from ..options.tables import ReadOptions
 from ..util import late_imports
 from ..util.atomic_file import write_text

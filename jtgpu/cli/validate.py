@@ -8,8 +8,8 @@ import numpy as np
 from click import BadParameter
 
 from ..errors import NetworkError
-from ..learn.number_validation import NumberValidation
 from ..learn.validation import validate as validated
+from ..learn.validation_result import NumberValidation
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork

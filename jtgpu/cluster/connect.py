@@ -183,7 +183,7 @@ def quiet(ray: Any) -> Iterator[None]:
 
 
 def completed(
-    ray: Any, slots: Iterable[S], submit: Callable[[S, T], Any], tasks: Iterable[T],
+    ray: Any, slots: Iterable[S], submit: Callable[[S, T], object], tasks: Iterable[T],
     error_type: type[JtgpuError] = JtgpuError,
 ) -> Iterator[tuple[int, Any]]:  # fmt: skip
     """Number and result of each task when it is completed; each slot, such as an actor, has one task at a time."""

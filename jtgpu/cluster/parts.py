@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from ..cases.query import TableQuery
 from ..cases.solver import CaseSolver
@@ -29,12 +29,11 @@ from ..inference.network_plan import NetworkPlan
 from ..inference.tree import JunctionTree
 from ..model.discrete import DiscreteModel
 from ..options.tables import CsvDialect, TableOptions
+from ..util.options import BackendName
 from ..util.version import __version__
 from .connect import Share
-from .tables import StoragePath, Table, locate, open_parquet
+from .tables import StoragePath, TableFile, locate, open_parquet
 
-if TYPE_CHECKING:
-    from ..util.options import BackendName
 
 @dataclass(frozen=True)
 class WorkerSpec:
@@ -74,7 +73,7 @@ PARTS_PER_GROUP = 4  # at most: every part reads its row group from the beginnin
 
 
 @dataclass(frozen=True)
-class Part:
+class FilePart:
     """Some rows of a file: everything that a worker needs to know about its input."""
 
     number: int  # from 0, in the order of the rows
@@ -100,7 +99,7 @@ class Division:
     max_rows: int = MAX_ROWS  # upper bound of the default
 
 
-def divide(tables: Sequence[Table], quote: str, division: Division) -> tuple[list[Part], int]:
+def divide(tables: Sequence[TableFile], quote: str, division: Division) -> tuple[list[FilePart], int]:
     """The parts of all files, in order, and the number of rows of a part that was chosen."""
     # quote: Quote character of CSV files
     rows = division.rows
@@ -110,35 +109,35 @@ def divide(tables: Sequence[Table], quote: str, division: Division) -> tuple[lis
         largest = max((g for t in tables for g in t.groups or ()), default=0)
         rows = max(rows, largest // PARTS_PER_GROUP)
     rows = max(1, round(rows / division.step)) * division.step
-    parts: list[Part] = []
+    parts: list[FilePart] = []
     for table in tables:
         if table.groups is None:
             parts += _csv_parts(table, quote, len(parts))
         else:
             parts += _parquet_parts(table, rows, len(parts))
     if not parts:  # the answer of files without rows has its columns nevertheless
-        parts.append(Part(0, tables[0].file.place.uri, 0, 0, 0))
+        parts.append(FilePart(0, tables[0].file.place.uri, 0, 0, 0))
     return parts, rows
 
 
-def _parquet_parts(table: Table, rows: int, number: int) -> list[Part]:
+def _parquet_parts(table: TableFile, rows: int, number: int) -> list[FilePart]:
     uri, size = table.file.place.uri, table.file.size
     parts = []
     for i, first in enumerate(range(0, table.rows, rows)):
         last = min(first + rows, table.rows)
         weight = size * last // table.rows - size * first // table.rows
-        parts.append(Part(number + i, uri, first, last - first, weight))
+        parts.append(FilePart(number + i, uri, first, last - first, weight))
     return parts
 
 
-def _csv_parts(table: Table, quote: str, number: int) -> list[Part]:
+def _csv_parts(table: TableFile, quote: str, number: int) -> list[FilePart]:
     place, size = table.file.place, table.file.size
     bounds = [] if table.compressed or size <= CSV_BYTES else _row_bounds(place, quote.encode())
     if len(bounds) < 2:
-        return [Part(number, place.uri, 0, -1, size)]
+        return [FilePart(number, place.uri, 0, -1, size)]
     head, header_lines = bounds[0]
     return [
-        Part(number + i, place.uri, begin, -1, end - begin, head, lines - header_lines)
+        FilePart(number + i, place.uri, begin, -1, end - begin, head, lines - header_lines)
         for i, ((begin, lines), (end, _)) in enumerate(pairwise([*bounds, (size, 0)]))
     ]
 
@@ -184,7 +183,7 @@ class PartReader:
     threads: bool  # whether several cores may parse
 
     @contextmanager
-    def open(self, part: Part) -> Iterator[Iterator[CaseChunk]]:
+    def open(self, part: FilePart) -> Iterator[Iterator[CaseChunk]]:
         """The chunks of a part; a remote CSV is downloaded first."""
         place = locate(part.file)
         if part.rows >= 0:
@@ -212,7 +211,7 @@ class PartReader:
         source = open_cases(path, self.model, self.dialect, threads=self.threads)
         return source.chunks(self.evidence, self.kept, self.step)
 
-    def _parquet_chunks(self, file: Any, part: Part) -> Iterator[CaseChunk]:
+    def _parquet_chunks(self, file: Any, part: FilePart) -> Iterator[CaseChunk]:
         groups: list[int] = []
         skip = end = 0  # skip: rows of the first row group before the part
         for i in range(file.metadata.num_row_groups):
@@ -240,7 +239,7 @@ def _limited(batches: Iterator[Any], rows: int) -> Iterator[Any]:
         rows -= batch.num_rows
 
 
-def _extract(place: StoragePath, part: Part, to: Path) -> None:
+def _extract(place: StoragePath, part: FilePart, to: Path) -> None:
     """Write a part of a CSV, with the header, to a file on this machine."""
     with place.fs.open_input_file(place.path) as file, to.open("wb") as out:
         out.write(file.read(part.head))
@@ -253,7 +252,7 @@ def _extract(place: StoragePath, part: Part, to: Path) -> None:
         raise ParseError(f"is {left} bytes shorter than when the work began", part.file)
 
 
-def _relocated(chunks: Iterator[CaseChunk], part: Part) -> Iterator[CaseChunk]:
+def _relocated(chunks: Iterator[CaseChunk], part: FilePart) -> Iterator[CaseChunk]:
     """Chunks whose rows are located in the file that the user knows."""
 
     def locate_row(row: int, original: Callable[[int], RowLocation]) -> RowLocation:
@@ -313,7 +312,7 @@ class PartWriter:
             self.discard()
             raise
 
-    def encode(self, table: Any) -> Any:
+    def encode(self, table: object) -> Any:
         return table
 
     def append(self, table: Any, position: dict[str, int], flagged: int) -> None:

@@ -255,7 +255,7 @@ HEADER_BYTES = 1 << 20  # of a remote CSV, downloaded to read its header
 
 
 @dataclass(frozen=True)
-class Table:
+class TableFile:
     """A file of cases."""
 
     file: CaseFile
@@ -270,14 +270,14 @@ class Table:
         return sum(self.groups or ())
 
 
-def inspect_files(files: Sequence[CaseFile], model: DiscreteModel, dialect: CsvDialect) -> list[Table]:
+def inspect_files(files: Sequence[CaseFile], model: DiscreteModel, dialect: CsvDialect) -> list[TableFile]:
     """Columns and sizes of all files. Every file is opened, so that an invalid one is found before the work begins."""
     # raises JtgpuError: If a file is not a table of cases; the message names it.
     with ThreadPoolExecutor(CONCURRENT_READS) as pool:
         return list(pool.map(lambda f: _inspect(f, model, dialect), files))
 
 
-def _inspect(file: CaseFile, model: DiscreteModel, dialect: CsvDialect) -> Table:
+def _inspect(file: CaseFile, model: DiscreteModel, dialect: CsvDialect) -> TableFile:
     place = file.place
     try:
         magic = place.read(4)
@@ -285,7 +285,7 @@ def _inspect(file: CaseFile, model: DiscreteModel, dialect: CsvDialect) -> Table
             with open_parquet(place) as parquet:
                 schema, data = parquet.schema_arrow, parquet.metadata
                 groups = [data.row_group(i).num_rows for i in range(data.num_row_groups)]
-            return Table(file, list(schema.names), groups, {f.name: f.type for f in schema})
+            return TableFile(file, list(schema.names), groups, {f.name: f.type for f in schema})
         if place.local:
             source = open_cases(Path(place.path), model, dialect, threads=False)
         else:
@@ -300,7 +300,7 @@ def _inspect(file: CaseFile, model: DiscreteModel, dialect: CsvDialect) -> Table
             raise
         raise ParseError(f"this file cannot be read: {error}", place.uri) from None
     types = dict.fromkeys(source.columns, arrow().string())
-    return Table(file, source.columns, None, types, any(magic.startswith(start) for start in COMPRESSIONS))
+    return TableFile(file, source.columns, None, types, any(magic.startswith(start) for start in COMPRESSIONS))
 
 
 @contextmanager
@@ -316,7 +316,7 @@ def open_parquet(place: StoragePath, evidence: Sequence[str] = (), kept: Sequenc
 
 
 def check_columns(
-    tables: Sequence[Table], model: DiscreteModel, evidence: Sequence[str], kept: Sequence[str], *, explicit: bool
+    tables: Sequence[TableFile], model: DiscreteModel, evidence: Sequence[str], kept: Sequence[str], *, explicit: bool
 ) -> None:
     """Check that all files have the columns of the first one."""
     # evidence, kept: sequences of str: Columns of evidence; columns to copy
@@ -341,7 +341,7 @@ def check_columns(
             _check_no_more_variables(table, first, model)
 
 
-def _check_no_more_variables(table: Table, first: Table, model: DiscreteModel) -> None:
+def _check_no_more_variables(table: TableFile, first: TableFile, model: DiscreteModel) -> None:
     more = sorted((set(model.variables) & set(table.columns)) - set(first.columns))
     if more:
         raise EvidenceError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -12,12 +12,9 @@ from ..backends.table import CountSums, Table
 from ..backends.wrappers.cutset import in_order
 from ..errors import JtgpuError
 from ..inference.queries.counts import counting_backend
+from ..plans.plan import Plan
 from ..util.arrays import Floats
 from .connect import Cluster, Share, as_cluster, completed, connect, connected, import_ray
-
-if TYPE_CHECKING:
-
-    from ..plans.plan import Plan
 
 S = TypeVar("S")
 T = TypeVar("T")

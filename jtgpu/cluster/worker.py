@@ -15,14 +15,14 @@ from ..columns.arrow import arrow
 from ..errors import JtgpuError
 from ..inference.tree import JunctionTree
 from .connect import Cluster, connected, import_ray, quiet, translate_error
-from .parts import Part, PartReader, PartTarget, PartWriter, RowCounts, WorkerSpec
+from .parts import FilePart, PartReader, PartTarget, PartWriter, RowCounts, WorkerSpec
 
 MAX_ATTEMPTS = 3  # for a part whose storage fails
 FIRST_PAUSE = 0.5  # seconds before the second attempt
 
 
 @dataclass(frozen=True)
-class Job:
+class WorkerJob:
     """Everything that a worker needs to know; pickled and sent once."""
 
     spec: WorkerSpec
@@ -30,10 +30,10 @@ class Job:
     target: PartTarget
 
 
-class Worker:
+class PartWorker:
     """Answers one part after the other with a tree that is compiled once."""
 
-    def __init__(self, job: Job):
+    def __init__(self, job: WorkerJob):
         self.job = job
         arrow().set_cpu_count(job.spec.share.threads)
         self._tree: JunctionTree | None = None
@@ -54,7 +54,7 @@ class Worker:
     def _compile(self) -> JunctionTree:
         return self.job.spec.compile()
 
-    def answer(self, part: Part) -> RowCounts:
+    def answer(self, part: FilePart) -> RowCounts:
         """Answer a part and write its file."""
         job = self.job
         solver = job.spec.solver(self.tree())
@@ -70,7 +70,7 @@ class Worker:
                 raise
         return RowCounts(writer.rows, writer.flagged)
 
-    def answer_with_retries(self, part: Part) -> RowCounts:
+    def answer_with_retries(self, part: FilePart) -> RowCounts:
         """`answer`, repeated if the storage fails, unless the disk is full."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
@@ -83,17 +83,17 @@ class Worker:
 
 
 class _PartActor:
-    """`Worker` as Ray Data calls it: a batch of parts in, a batch of results out."""
+    """`PartWorker` as Ray Data calls it: a batch of parts in, a batch of results out."""
 
     def __init__(self, job: Any):
         import ray
 
-        self._worker = Worker(ray.get(job[0]))
+        self._worker = PartWorker(ray.get(job[0]))
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         results: dict[str, list[Any]] = {"number": [], "rows": [], "flagged": [], "error": []}
         for pickled in batch["part"].tolist():
-            part: Part = pickle.loads(pickled)
+            part: FilePart = pickle.loads(pickled)
             counts, error = RowCounts(0, 0), b""
             try:
                 counts = self._worker.answer_with_retries(part)
@@ -105,7 +105,7 @@ class _PartActor:
         return results
 
 
-def answer_parts(ray: Any, job: Job, parts: Sequence[Part]) -> Iterator[tuple[int, int]]:
+def answer_parts(ray: object, job: WorkerJob, parts: Sequence[FilePart]) -> Iterator[tuple[int, int]]:
     """Answer parts on a cluster."""
     # yields (int, int): Number of each part and its rows, in the order of the parts.
     # raises JtgpuError, OSError, MemoryError: The error of the first part, in order, that has one.
@@ -117,7 +117,7 @@ def answer_parts(ray: Any, job: Job, parts: Sequence[Part]) -> Iterator[tuple[in
         yield int(result["number"]), int(result["rows"])
 
 
-def _results(ray: Any, job: Job, parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
+def _results(ray: Any, job: WorkerJob, parts: Sequence[FilePart]) -> Iterator[dict[str, Any]]:
     """The result of each part, in order: a dataset of parts, mapped by a pool of actors."""
     share, data = job.spec.share, ray.data
     # in a list: Ray would fetch an argument that is itself a reference in every process that it passes through
@@ -170,7 +170,7 @@ def is_client(cluster: Cluster) -> bool:
     return bool(client is not None and client.ray.is_connected())
 
 
-def run_in_cluster(run: Callable[..., Any], cluster: Cluster, progress: Progress | None, **options: Any) -> Any:
+def run_in_cluster(run: Callable[..., object], cluster: Cluster, progress: Progress | None, **options: object) -> Any:
     """Call a function in a process of the cluster and return what it returns, or raise what it raises."""
     # run: From an installed module; called with the options, ``cluster=`` and ``progress=``
     # progress: Called in this process, about twice a second, with the progress published by `run`

@@ -119,7 +119,7 @@ DEVICES = {2: "CUDA device", 4: "OpenCL device", 7: "Vulkan device", 8: "Metal d
 _logged: set[str] = set()  # what has been said about copies
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     """Whether this is an array of another library: PyTorch, JAX, CuPy ..."""
     if isinstance(value, (np.ndarray, np.generic)):
         return False
@@ -148,7 +148,7 @@ def as_array(value: Any, what: str) -> np.ndarray[Any, Any]:
         raise EvidenceError(f"{what}: this {type(value).__name__}{of} cannot be read by DLPack: {reason}") from None
 
 
-def is_on_device(value: Any) -> bool:
+def is_on_device(value: object) -> bool:
     """Whether this is a tensor in memory that the CPU does not address."""
     return is_tensor(value) and bool(_device(value))
 
@@ -178,7 +178,7 @@ def log_copy(array: np.ndarray[Any, Any], dtype: Any, what: str) -> None:
 
 
 def number_array(
-    value: Any,
+    value: object,
     what: str,
     expected: str = "an array of numbers",
     *,
@@ -202,7 +202,7 @@ def number_array(
     raise EvidenceError(f"{what} must be {expected}, got {shown(value)}")
 
 
-def _in_order(value: Any, table: Floats, states: Mapping[str, Sequence[str]]) -> Floats:
+def _in_order(value: object, table: Floats, states: Mapping[str, Sequence[str]]) -> Floats:
     """The numbers of a data frame or series in the order of the states that its labels name."""
     own_names = getattr(value, "column_names", None)  # of Arrow
     labels = [getattr(value, "index", None), getattr(value, "columns", None) if own_names is None else own_names]

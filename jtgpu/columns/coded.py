@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import EvidenceError
 from ..model.discrete import DiscreteModel
@@ -15,9 +16,6 @@ from ..util.cells import Marks
 from ..util.rows import Mapper
 from .arrow import arrow
 from .column import Column, distinct
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # Columns of cells as columns of state numbers.
 #
@@ -92,7 +90,7 @@ class Encoder:
         return Encoded(codes, rejected)
 
 
-def _encode_column(lookup: StateLookup, column: Any, out: NDArray[Any]) -> bool:
+def _encode_column(lookup: StateLookup, column: object, out: NDArray[Any]) -> bool:
     """Encode a column into `out`; returns whether cells may have been rejected."""
     if isinstance(column, np.ndarray) and lookup.numbers_are_states and _copy_numbers(lookup, column, out):
         return False
@@ -119,7 +117,7 @@ def _copy_numbers(lookup: StateLookup, cells: NDArray[Any], out: NDArray[Any]) -
     return bool(whole)
 
 
-def _reject_type(lookup: StateLookup, column: Any) -> None:
+def _reject_type(lookup: StateLookup, column: object) -> None:
     """Raise `EvidenceError` for a column of a type that cannot name states."""
     if isinstance(column, np.ndarray):
         if column.dtype.kind in ("iufbOUTSM" if lookup.has_moments else "iufbOUTS"):

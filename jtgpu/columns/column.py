@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import DataError, EvidenceError, shown
 from ..model.states import MAX_DIGITS, StateNumber
 from ..util.cells import is_missing, is_unusable
 from .arrow import arrow
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 DENSE, FEW = 1 << 16, 1 << 12  # range of whole numbers that are counted, not sorted; that are all looked up
 # types whose values equal numbers, but mean something else
@@ -60,7 +58,7 @@ def is_declared(column: Any) -> bool:
     return column.declared if isinstance(column, Column) else is_arrow and arrow().types.is_dictionary(column.type)
 
 
-def known_cells(name: str, column: Any, row_name: Callable[[int], str] = "row {}".format) -> Column:
+def known_cells(name: str, column: object, row_name: Callable[[int], str] = "row {}".format) -> Column:
     """The distinct cells of a column that are not missing."""
     # raises DataError: If a cell is not a single value, or is infinite or complex; names the column, and the row by
     #     `row_name`.
@@ -85,7 +83,7 @@ def known_cells(name: str, column: Any, row_name: Callable[[int], str] = "row {}
 class _Places(dict[Any, int]):
     """The place of each distinct cell; a new one comes last, and NaN, which differs from itself, is None."""
 
-    def __missing__(self, cell: Any) -> int:
+    def __missing__(self, cell: object) -> int:
         if isinstance(cell, float) and cell != cell:
             return self[None]
         self[cell] = place = len(self)
@@ -184,7 +182,7 @@ def _moments(values: NDArray[Any]) -> list[Any]:
     return values.tolist() if coarse is values else list(values) if (coarse != values).any() else coarse.tolist()
 
 
-def _shorter(cell: Any) -> Any:
+def _shorter(cell: object) -> Any:
     """A decimal number as an integer or a float that is the same number, if there is one; see `_shortest` of others."""
     if isinstance(cell, (np.float16, np.float32)):
         return float(str(cell))

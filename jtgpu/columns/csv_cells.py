@@ -11,9 +11,10 @@ import functools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ParseError
 from ..util.cells import POINT, Marks
@@ -21,9 +22,6 @@ from ..util.loops import loops
 from .arrow import arrow, arrow_csv, compute
 from .column import Column
 from .csv_records import MAX_TEXTS, NEWLINE, PADDING, SLOTS, WORD, Block, Texts, Wanted
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _loops = loops("jtgpu.columns.loops.csv")
 

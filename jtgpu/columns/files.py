@@ -109,7 +109,7 @@ def _in_folder(path: Path) -> list[Path]:
 
 
 def in_memory(
-    cases: Any, dialect: CsvDialect | None = None, na_values: Any = None,
+    cases: object, dialect: CsvDialect | None = None, na_values: object = None,
     states: Mapping[str, Collection[str]] | None = None,
 ) -> Any:  # fmt: skip
     """Cases of any kind as a table in memory: files are read, one after the other."""

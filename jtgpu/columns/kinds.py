@@ -47,7 +47,7 @@ def typed_words(words: Sequence[Any], marks: Marks = POINT) -> list[Any]:
     return texts
 
 
-def names_of(name: str, cells: Sequence[Any]) -> list[str]:
+def names_of(name: str, cells: Sequence[object]) -> list[str]:
     """The name of the state of each cell: the shortest text that reads back."""
     # raises DataError: If a cell has no text of its own.
     if any(getattr(cell, "tzinfo", None) is not None for cell in cells):

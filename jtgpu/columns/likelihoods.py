@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import EvidenceError
 from ..model.discrete import DiscreteModel
@@ -20,9 +21,6 @@ from ..util.cells import as_text, is_likelihood
 from ..util.rows import Mapper, find_equal_rows
 from .coded import Encoded, Encoder
 from .column import Column, distinct
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FIRST = -2  # code of likelihood 0
 
@@ -53,7 +51,7 @@ class LikelihoodCells:
         return first
 
     def encode(
-        self, encoder: Encoder, columns: Sequence[Any], n: int, each: Mapper = map, *, first_only: bool = False
+        self, encoder: Encoder, columns: Sequence[object], n: int, each: Mapper = map, *, first_only: bool = False
     ) -> Encoded:
         """Encode columns some of whose cells are likelihoods; see `Encoder.encode`."""
         # returns Encoded: A cell whose weights are wrong remains rejected
@@ -73,7 +71,7 @@ class LikelihoodCells:
         encoded.codes[:, [*encoded.rejected]] = NOT_OBSERVED
         return encoded
 
-    def _split(self, column: Any, lookup: StateLookup, v: int) -> tuple[Any, Ints | None]:
+    def _split(self, column: object, lookup: StateLookup, v: int) -> tuple[Any, Ints | None]:
         """A column without its likelihoods, and their codes, 0 in other cells; None if there are none."""
         read = distinct(lookup.name, column)
         codes = np.zeros(len(read.cells) + 1, np.int64)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _ARROW_ARRAYS = {"ArrowStringArray", "ArrowExtensionArray", "IntegerArray", "FloatingArray", "BooleanArray"}
 
 
-class Block(NamedTuple):
+class ProbabilityBlock(NamedTuple):
     """Columns of probabilities in one array, which pandas takes without copying."""
 
     names: list[str]
@@ -113,7 +113,7 @@ class NativeFrame:
         """Name a row for messages: by number, and by index label if the frame has one."""
         return name_row(row, getattr(self.native, "index", None))
 
-    def like(self, table: Any, kept: list[str], block: Block | None = None) -> Any:
+    def like(self, table: Any, kept: list[str], block: ProbabilityBlock | None = None) -> Any:
         """Convert an Arrow table to a frame of this kind, with the same index."""
         # kept: list of str: Columns of this frame that precede those of the table
         # block: For pandas: columns that precede those of the table
@@ -131,7 +131,7 @@ class NativeFrame:
         native = answer.to_native()
         return native.combine_chunks().to_batches()[0] if self._is_batch and self.n else native
 
-    def _to_pandas(self, table: Any, block: Block | None) -> Any:
+    def _to_pandas(self, table: Any, block: ProbabilityBlock | None) -> Any:
         more = table.to_pandas()
         if block is None:
             more.index = self.native.index
@@ -143,7 +143,7 @@ class NativeFrame:
         return made
 
 
-def _of_stream(given: Any) -> Any:
+def _of_stream(given: object) -> Any:
     """The Arrow table that an object exports as a stream, such as a relation of DuckDB."""
     lazy = type(given).__name__ == "LazyFrame"
     if hasattr(given, "__arrow_c_stream__") and not lazy:
@@ -207,7 +207,7 @@ class PlainTable:
         return None
 
     @classmethod
-    def of_mapping(cls, model: DiscreteModel | None, cases: Mapping[Any, Any]) -> PlainTable:
+    def of_mapping(cls, model: DiscreteModel | None, cases: Mapping[Any, object]) -> PlainTable:
         """A mapping from variables, by name or number, to columns of equal length."""
         names = [_name(model, key) for key in cases]
         columns = [_as_column(name, value) for name, value in zip(names, cases.values(), strict=True)]
@@ -221,7 +221,7 @@ class PlainTable:
         return cls(names, columns, lengths[0] if lengths else 0)
 
     @classmethod
-    def of_rows(cls, model: DiscreteModel | None, rows: Sequence[Mapping[Any, Any]]) -> PlainTable:
+    def of_rows(cls, model: DiscreteModel | None, rows: Sequence[Mapping[Any, object]]) -> PlainTable:
         """A list of mappings from variables to states; a variable that a mapping omits is not observed."""
         for i, row in enumerate(rows):
             if not isinstance(row, Mapping):
@@ -257,7 +257,7 @@ class PlainTable:
         """Name a row for messages."""
         return name_row(row, self.index)
 
-    def like(self, table: Any, kept: list[str], block: Block | None = None) -> Any:
+    def like(self, table: Any, kept: list[str], block: ProbabilityBlock | None = None) -> Any:
         """Convert an Arrow table to a mapping of columns, or to a list of mappings if the cases are one."""
         # kept: list of str: Columns of the cases that precede those of the table
         # block: Not used: only pandas frames have one
@@ -278,7 +278,7 @@ def _name(model: DiscreteModel | None, key: Any) -> str:
     return plain(key) if isinstance(key, str) else model.variables[model.index(key)]
 
 
-def _as_column(name: str, value: Any) -> Any:
+def _as_column(name: str, value: object) -> Any:
     """A column as a list, an array, or what Arrow or narwhals can read."""
     if isinstance(value, np.ma.MaskedArray):
         return value.tolist()
@@ -315,7 +315,7 @@ _EXPECTED = (
 )
 
 
-def is_frame(cases: Any) -> bool:
+def is_frame(cases: object) -> bool:
     """Whether this is a data frame and not an array or a mapping; imports nothing."""
     signs = ("__arrow_c_stream__", "__dataframe__", "__narwhals_dataframe__", "collect")
     if isinstance(cases, (np.ndarray, Mapping)) or is_tensor(cases):
@@ -329,7 +329,7 @@ def is_codes(cases: Any) -> bool:
     return is_plain and cases.dtype.kind in "iu" and cases.ndim == 2
 
 
-def open_table(model: DiscreteModel | None, cases: Any) -> Table:
+def open_table(model: DiscreteModel | None, cases: object) -> Table:
     """Open a table of cases."""
     # model: Names the columns of an array, and those that a mapping gives by number. None: these have other names.
     # cases: data frame, mapping, sequence of mappings, array, or tensor: See `jtgpu.JunctionTree.posteriors_batch`
@@ -353,7 +353,7 @@ def open_table(model: DiscreteModel | None, cases: Any) -> Table:
     raise EvidenceError(f"{_EXPECTED}; got {type(cases).__name__}")
 
 
-def open_data(data: Any) -> Table:
+def open_data(data: object) -> Table:
     """A table that is no table of cases of a model; raises `DataError` if it is none, or two columns have one name."""
     try:
         table = open_table(None, data)
@@ -396,7 +396,7 @@ def _open_frame(frame: Any) -> Table:
         return table
 
 
-def _as_array(rows: list[Any] | tuple[Any, ...]) -> np.ndarray[Any, Any]:
+def _as_array(rows: list[Any] | tuple[object, ...]) -> np.ndarray[Any, Any]:
     """Rows as an array; an object array keeps labels, numbers and None apart."""
     try:
         array = np.asarray(rows)
@@ -483,7 +483,7 @@ def reject_infinite(table: Table, name: str, x: Floats) -> None:
         raise DataError(f"{table.row_name(int(np.argmax(infinite)))}, column {name!r}: the value is infinite (inf)")
 
 
-def first_text(column: Any) -> tuple[int, Any]:
+def first_text(column: object) -> tuple[int, Any]:
     """The first cell of a column that is no number; of a column of text, the first one that denotes none."""
     cells = [(i, cell) for i, cell in enumerate(cells_of(column)) if not is_missing(cell)] or [(0, None)]
     odd = [(i, c) for i, c in cells if isinstance(c, (str, bool)) or not hasattr(c, "__float__")]

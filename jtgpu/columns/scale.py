@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import ArgumentError, DataError, UnknownState, UnknownVariable, closest, shown
 from ..util.arguments import names, several
 from ..util.arrays import Floats, Ints
+from ..util.elementary import log, logs
 from ..util.text_table import interval_labels
 from . import Table, as_numbers, known_cells, read_column, reject_infinite
 from .arrow import narwhals
@@ -102,7 +103,7 @@ class Scale:
         share = 0.5 if rng is None else rng.random(len(at))
         return np.asarray(np.where(at < 0, np.nan, ends[at] + share * (ends[at + 1] - ends[at])))
 
-    def name_of(self, variable: str, value: Any) -> Any:
+    def name_of(self, variable: str, value: object) -> Any:
         """The name of the interval of one value; values that are none, such as names of intervals, stay as they are."""
         if isinstance(value, bool) or (isinstance(value, str) and value in self.labels):
             return value
@@ -120,7 +121,7 @@ class Scale:
         return np.where(np.isnan(numbers), np.datetime64("NaT"), known)
 
 
-def columns_to_cut(table: Table, given: Any, most: int, target: str | None) -> list[str]:
+def columns_to_cut(table: Table, given: object, most: int, target: str | None) -> list[str]:
     """The columns that are named, or those of numbers and dates with more than `most` distinct values."""
     # raises UnknownVariable: If the table has no column of a name.
     if given is not None:
@@ -144,7 +145,7 @@ def whole_dates(cuts: Floats, values: Floats) -> Floats:
     return np.unique(np.ceil(cuts / unit) * unit)
 
 
-def read_scale(table: Table, name: str, kind: Kind, categories: tuple[Any, ...]) -> Floats:
+def read_scale(table: Table, name: str, kind: Kind, categories: tuple[object, ...]) -> Floats:
     """A column as numbers (n,), NaN where it is missing; see `Scale`."""
     # raises DataError: For the first cell that is not of the kind.
     column = table.column(name)
@@ -168,7 +169,7 @@ def read_scale(table: Table, name: str, kind: Kind, categories: tuple[Any, ...])
     return np.asarray(numbers[codes], np.float64)
 
 
-def places_of(categories: tuple[Any, ...]) -> dict[str, float]:
+def places_of(categories: tuple[object, ...]) -> dict[str, float]:
     """Number of each category by its text."""
     return {str(c): float(i) for i, c in enumerate(categories)}
 
@@ -188,7 +189,7 @@ def number_of(value: Any, kind: Kind, places: dict[str, float]) -> float:
     return float(moment.astype(np.int64))
 
 
-def _refusal(value: Any, kind: Kind, places: dict[str, float]) -> str:
+def _refusal(value: object, kind: Kind, places: dict[str, float]) -> str:
     """Why a cell is not of the kind."""
     if kind == "categories":
         return f"{value!r} is none of the categories {shown([*places])}"
@@ -202,7 +203,7 @@ def _refusal(value: Any, kind: Kind, places: dict[str, float]) -> str:
     return f"{value!r} is not a finite number"
 
 
-def given_cuts(name: str, edges: Any, kind: Kind, categories: tuple[Any, ...]) -> Floats:
+def given_cuts(name: str, edges: object, kind: Kind, categories: tuple[object, ...]) -> Floats:
     """The cut points of ``how="edges"`` of one column."""
     # raises ArgumentError: If they are not ascending.
     try:
@@ -244,3 +245,81 @@ def _series(nw: Any, name: str, cells: Any, library: Any) -> Any:
     if cells.dtype.kind == "M":
         return nw.new_series(name, [None if np.isnat(c) else c.item() for c in cells], nw.Datetime, backend=library)
     return nw.new_series(name, [None if c != c else c for c in cells.tolist()], nw.Float64, backend=library)
+
+
+# Cut points of a numeric column: by quantiles, by equal width, and by the information about a class.
+
+LN2 = log(2.0)
+
+
+def quantile_cuts(values: Floats, bins: int, counts: Ints | None = None) -> Floats:
+    """Cut points between intervals of about equal numbers of values; fewer where values recur, but one."""
+    # values: (n,) float64
+    # bins: Number of intervals
+    # counts: (n,) int64: How often each value occurs. Default: once.
+    distinct, kind = np.unique(values, return_inverse=True)
+    own = np.bincount(kind.reshape(-1), counts, len(distinct))
+    below = np.cumsum(own)
+    # the first value after each quantile: half of the cells that are between two values count to either side
+    at = np.searchsorted(below, below[-1] * np.arange(1, bins) / bins * (1 - 1e-12), side="left")
+    exact = np.isclose(below[at], below[-1] * np.arange(1, bins) / bins, rtol=1e-12)
+    following = np.minimum(at + 1, len(distinct) - 1)
+    above, first = np.unique(np.where(exact, following, at), return_index=True)  # the least value above each cut
+    cuts = np.where(exact, (distinct[at] + distinct[following]) / 2, distinct[at])[first[above > 0]]
+    cuts = cuts[cuts > distinct[0]]
+    if not len(cuts) and len(distinct) > 1:  # the least value is at every quantile, such as 0 of what few do
+        cuts = np.array([max((distinct[0] + distinct[1]) / 2, np.nextafter(distinct[0], np.inf))])
+    return np.asarray(cuts, np.float64)
+
+
+def width_cuts(values: Floats, bins: int) -> Floats:
+    """Cut points between intervals of equal width."""
+    low, high = float(values.min()), float(values.max())
+    cuts = np.unique(low + (high - low) * np.arange(1, bins) / bins)
+    return np.asarray(cuts[(cuts > low) & (cuts <= high)], np.float64)
+
+
+def mdl_cuts(values: Floats, classes: Ints) -> Floats:
+    """Cut points that pay for their description length (Fayyad and Irani, IJCAI 1993)."""
+    # values: (n,) float64
+    # classes: (n,) int64: Number of each value's class, >= 0
+    # returns (k,) ndarray of float64: Ascending; empty if no cut pays.
+    order = np.argsort(values, kind="stable")
+    x, y = values[order], classes[order]
+    counts = np.zeros((len(x) + 1, int(y.max(initial=0)) + 1))
+    np.add.at(counts, (np.arange(1, len(x) + 1), y), 1.0)
+    counts = counts.cumsum(axis=0)  # of each class among the first i values
+    cuts: list[float] = []
+    parts = [(0, len(x))]
+    while parts:
+        first, last = parts.pop()
+        at = _best_cut(x, counts, first, last)
+        if at is not None:
+            cuts.append(float((x[at - 1] + x[at]) / 2 if x[at - 1] < (x[at - 1] + x[at]) / 2 else x[at]))
+            parts += [(first, at), (at, last)]
+    return np.array(sorted(cuts))
+
+
+def _best_cut(x: Floats, counts: Floats, first: int, last: int) -> int | None:
+    """The place in values[first:last] that leaves the least entropy, if it pays."""
+    places = first + 1 + np.flatnonzero(x[first + 1 : last] > x[first : last - 1])
+    if not len(places):
+        return None
+    n = last - first
+    left, right = counts[places] - counts[first], counts[last] - counts[places]
+    whole = (counts[last] - counts[first])[None, :]
+    h, h_left, h_right = _entropy(whole)[0], _entropy(left), _entropy(right)
+    n_left = (places - first).astype(np.float64)
+    rest = (n_left * h_left + (n - n_left) * h_right) / n
+    best = int(np.argmin(rest))
+    k, k_left, k_right = ((part > 0).sum(axis=1) for part in (whole, left[best : best + 1], right[best : best + 1]))
+    delta = log(3 ** int(k[0]) - 2) / LN2 - (k[0] * h - k_left[0] * h_left[best] - k_right[0] * h_right[best])
+    gain = h - rest[best]
+    return int(places[best]) if gain > (log(n - 1) / LN2 + delta) / n else None
+
+
+def _entropy(counts: Floats) -> Floats:
+    """Entropy in bits of each row of counts."""
+    total = counts.sum(axis=1, keepdims=True)
+    share = counts / np.where(total > 0, total, 1.0)
+    return np.asarray(-(share * logs(np.where(share > 0, share, 1.0)) / LN2).sum(axis=1))

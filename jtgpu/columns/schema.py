@@ -18,9 +18,8 @@ from ..model.states import listed
 from ..util.calls import outside
 from ..util.cells import finite, is_likelihood, plain_numeral
 from ..util.text_table import counted, interval_labels
-from .cut_points import quantile_cuts
 from .kinds import INFINITE, MOMENTS, NAMELESS, in_order, names_of
-from .scale import Scale, number_of, whole_dates
+from .scale import Scale, number_of, quantile_cuts, whole_dates
 
 MAX_STATES = 255  # of a variable of a graph, whose states are uint8; and different numbers that are states
 MANY_NUMBERS = 20  # different whole numbers above which there is a warning; dates above which there is an error
@@ -60,7 +59,7 @@ class Schema:
     _many: dict[str, int] = field(default_factory=dict)  # whole numbers, each of which is a state
 
     def add(
-        self, name: str, cells: Sequence[Any], counts: Sequence[int], n_rows: int = 0, *, declared: bool = False,
+        self, name: str, cells: Sequence[object], counts: Sequence[int], n_rows: int = 0, *, declared: bool = False,
         chosen: bool = False, words: Sequence[str] = (),
     ) -> list[str]:  # fmt: skip
         """Decide on a column; returns the names of its cells, none if these are cut, or it cannot be used."""
@@ -124,7 +123,7 @@ class Schema:
                 stacklevel=outside(),
             )
 
-    def _cut(self, name: str, cells: Sequence[Any], counts: Sequence[int]) -> tuple[str, ...] | None:
+    def _cut(self, name: str, cells: Sequence[object], counts: Sequence[int]) -> tuple[str, ...] | None:
         """The intervals of more different numbers or dates than there are to be intervals."""
         if self.bins is None:
             return None
@@ -194,7 +193,7 @@ class Schema:
             f"(continuous='gaussian', --continuous), or declare the states: states={{{name!r}: [...]}}"
         )
 
-    def _names(self, name: str, cells: Sequence[Any]) -> list[str]:
+    def _names(self, name: str, cells: Sequence[object]) -> list[str]:
         """The names of cells; those without a text of their own cannot be used."""
         try:
             return names_of(name, cells)
@@ -225,7 +224,7 @@ def has_decimal_comma(text: str) -> bool:
 
 # States that are nearly equal.
 
-def near_equal(states: Iterable[Any]) -> list[str]:
+def near_equal(states: Iterable[object]) -> list[str]:
     """Pairs of states that differ in blanks, case or the coding of letters only."""
     first: dict[str, str] = {}
     pairs = []
@@ -238,7 +237,7 @@ def near_equal(states: Iterable[Any]) -> list[str]:
     return pairs
 
 
-def warn_of_near_equal(states: Mapping[str, Iterable[Any]]) -> None:
+def warn_of_near_equal(states: Mapping[str, Iterable[object]]) -> None:
     """A warning about states from the data that are nearly equal."""
     pairs = [f"{v}: {pair}" for v, own in states.items() for pair in near_equal(own)]
     if pairs:

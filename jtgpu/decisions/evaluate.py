@@ -17,7 +17,7 @@ from ..plans.compiler import order_graph, plan_tables
 from ..plans.ordering.anneal import RULES, greedy_order
 from ..plans.ordering.elimination import order_cost
 from ..util.elementary import log
-from .goal import TRUE, goal_network
+from .utility import TRUE, goal_network
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from ..inference.network_plan import NetworkPlan
     from ..model.decisions import DecisionNetwork
     from ..model.network import BayesianNetwork
+    from ..util.arrays import Floats
     from .relevance import Information
-
-    Floats = NDArray[np.float64]
 
 SEARCHED = 1 << 20  # entries from which a good order repays the time of the search
 VANISHING = 1e-140  # a product of the smallest entries of all tables, above which there is a number for each product

@@ -14,11 +14,8 @@ from ..util.arguments import number
 from ..util.text_table import counted
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ..model.cpt import Cpt
-
-    Floats = NDArray[np.float64]
+    from ..util.arrays import Floats
 
 
 class Options(Result, ByName[float]):

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ..backends.base import HeldCase
 from ..errors import ImpossibleEvidence, TableTooLarge
+from ..model.decisions import DecisionNetwork
 from ..model.directed import descendants
 from ..util.arguments import random_generator
+from ..util.arrays import Floats
 from ..util.calls import outside
 from ..util.elementary import log
 from ..util.system import new_lock
 from .evaluate import TIE, VANISHING, Evaluator, Policies
 from .relevance import recalled_information, requisite_information, solution_order
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
-
-    from numpy.typing import NDArray
-
-    from ..backends.base import HeldCase
-    from ..model.decisions import DecisionNetwork
-
-    Floats = NDArray[np.float64]
 
 MOST_CYCLES = 100  # of single policy updating; every cycle improves the policy
 Rows = dict[int, "NDArray[np.int64]"]  # decision -> option of each configuration of its information, -1: free

@@ -145,7 +145,7 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         return Options(self._net.variables[d], self._net.states(d), self._option_utilities(d, case, policy))
 
     def options_batch(
-        self, decision: str | int, cases: Cases, *, policy: Any = None, codes: CodesByVariable | None = None
+        self, decision: str | int, cases: Cases, *, policy: object = None, codes: CodesByVariable | None = None
     ) -> NDArray[np.float64]:
         """Compute the expected utility of each option of a decision in every case of a table.
 
@@ -176,7 +176,7 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
             raise ImpossibleEvidence(at_row(table, row, "with some option, this case has probability 0"))
         return utilities
 
-    def _option_utilities(self, d: int, case: Evidence, policy: Any) -> NDArray[np.float64]:
+    def _option_utilities(self, d: int, case: Evidence, policy: object) -> NDArray[np.float64]:
         evaluator = self._solver.evaluator
         policies = self._policies_of(policy, None)
         n = len(self._net.states(d))
@@ -199,7 +199,7 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
             raise ImpossibleEvidence(f"the evidence has probability 0 with {self._net.variables[d]}={option}")
         return utilities
 
-    def _policies_of(self, policy: Any, case: Evidence | None) -> Policies:
+    def _policies_of(self, policy: object, case: Evidence | None) -> Policies:
         """Policies by number over requisite information."""
         if policy is None:
             return self._solved(case or self._case(None)).policies
@@ -363,7 +363,7 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         return read_findings(self._net, evidence)
 
 
-def _check_options(options: Mapping[str, Any]) -> None:
+def _check_options(options: Mapping[str, object]) -> None:
     """Raise `ArgumentError` for an option that decisions do not have."""
     known = {"order", "threads", *plan_options()} - {"backend", "devices", "progress", "slices", "together"}
     for name in options:
@@ -372,7 +372,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
 
 
 def informed_utilities(
-    solver: PolicySolver, options: Mapping[str, Any], d: int, candidates: Sequence[str], state: NDArray[np.int32],
+    solver: PolicySolver, options: Mapping[str, object], d: int, candidates: Sequence[str], state: NDArray[np.int32],
     policies: Policies,
 ) -> dict[str, float]:  # fmt: skip
     """The highest expected utility where decision d knows a candidate, too; lacks candidates that change nothing."""
@@ -440,7 +440,7 @@ def named_policy(net: DecisionNetwork, information: Information, solution: Solut
     return Policy(tables, solution.expected_utility, solution.method, *named)
 
 
-def policies_by_number(net: DecisionNetwork, evaluator: Evaluator, policy: Any) -> Policies:
+def policies_by_number(net: DecisionNetwork, evaluator: Evaluator, policy: object) -> Policies:
     """Policies by number over requisite information; raises `ArgumentError` for what is no policy."""
     if isinstance(policy, str):
         choice("policy", policy, ("uniform",))

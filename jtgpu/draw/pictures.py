@@ -15,6 +15,7 @@ from ..inference.network_plan import NetworkPlan
 from ..inference.queries.posteriors import posteriors as answer
 from ..inference.results.marginals import Posteriors
 from ..model.decisions import DecisionNetwork
+from ..model.directed import DirectedModel
 from ..model.discrete import DiscreteModel
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
@@ -22,10 +23,9 @@ from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..util.arguments import check_keywords_of, described, flag, having, several, whole_number
 from .arrange import arrange
 from .decisions import check_plain, show_decisions
-from .drawing import Box, Drawing, box_size, graph_of, hub, neighbourhood
+from .drawing import MAX_NAME, Box, Drawing, box_size, graph_of, hub, neighbourhood
 from .network import draw_junction_tree, draw_network
-from .svg import marks
-from .values import draw_values, marks_of_values
+from .svg import Mark, marks, shortened, text_width
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -228,7 +228,7 @@ def show(  # noqa: PLR0913 (public API)
 
 def _show_values(
     model: Any, evidence: Any, posteriors: Any, chosen: tuple[Names | None, Names | None], limits: tuple[int, int],
-    more: Mapping[str, Any],
+    more: Mapping[str, object],
 ) -> Drawing:  # fmt: skip
     """The picture of a network with numbers."""
     if isinstance(model, MixedNetwork) and posteriors is None and (several(evidence) or any(more.values())):
@@ -283,3 +283,46 @@ def _numbers(model: DiscreteModel, given: Names | None) -> list[int]:
     if not numbers:
         raise EvidenceError("expected the name of a variable, or several, not an empty collection")
     return [*numbers]
+
+
+# The picture of a network that has numbers: their means and standard deviations follow their names.
+
+def marks_of_values(net: MixedNetwork, evidence: Mapping[Any, Any] | None, more: Mapping[str, Any]) -> dict[int, Mark]:
+    """The marks of all variables with evidence, by their number among all variables."""
+    given = {"evidence": evidence, **more}
+    by_name = {kind: {net.variables[net.index(v)]: x for v, x in (own or {}).items()} for kind, own in given.items()}
+    states: dict[str, Any] = {
+        kind: {v: x for v, x in own.items() if not net.is_number(v)} for kind, own in by_name.items()
+    }
+    marked = {net.index(net.discrete.variables[v]): m for v, m in marks(read_known(net.discrete, **states)).items()}
+    for kind, own in by_name.items():
+        marked |= {net.index(v): Mark("do" if kind == "do" else "observed") for v in own if net.is_number(v)}
+    return marked
+
+
+def draw_values(
+    net: MixedNetwork, ids: Sequence[int], posteriors: Any, priors: Any, marked: Mapping[int, Mark],
+    targets: Sequence[int], note: str,
+) -> Drawing:  # fmt: skip
+    """Draw some variables, with their posteriors if there are some."""
+    values = [] if posteriors is None else [v for v in posteriors if net.is_number(v)]
+    names: dict[str, str] = {}
+    for v in net:
+        label = _label(v, posteriors[v]) if v in values else v
+        while label in names.values():  # of names that were shortened
+            label += " "
+        names[v] = label
+    graph = DirectedModel(
+        {names[v]: net.graph.states(v) for v in net}, {names[v]: [names[p] for p in net.parents(v)] for v in net},
+        name=net.name,
+    )  # fmt: skip
+    bars, ticks = (
+        None if all_of is None else {net.index(v): p for v, p in all_of.items() if not net.is_number(v)}
+        for all_of in (posteriors, priors)
+    )
+    return draw_network(graph, ids, posteriors=bars, priors=ticks, marks=marked, targets=targets, note=note)
+
+
+def _label(name: str, posterior: Any) -> str:
+    value = f": {posterior.mean:.4g}, sd {posterior.sd:.3g}" if posterior.sd else f" = {posterior.mean:.4g}"
+    return shortened(name, MAX_NAME - text_width(value) - 8) + value

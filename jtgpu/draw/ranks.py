@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -176,7 +176,9 @@ COLUMNS = 160  # of a long line of residuals: the least and the largest value of
 
 
 @check_keywords_of()
-def show_series(x: Any, fit: Autoregression, *, alpha: float = 0.05, most: int = 8, time: str | None = None) -> Drawing:
+def show_series(
+    x: object, fit: Autoregression, *, alpha: float = 0.05, most: int = 8, time: str | None = None
+) -> Drawing:
     """Draw the partial autocorrelations and the residuals of autoregressive models.
 
     Parameters

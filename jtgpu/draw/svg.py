@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from unicodedata import category, east_asian_width
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from ..inference.evidence import CaseEvidence
+from ..inference.evidence import CaseEvidence
 
 # Text in pictures: widths without a font, shortening, and what XML allows.
 

@@ -12,8 +12,7 @@ from .structures import COLOURS
 from .svg import escaped, picture, shortened, text_width
 
 if TYPE_CHECKING:
-    from ..learn.number_validation import NumberValidation
-    from ..learn.validation_result import Validation
+    from ..learn.validation_result import NumberValidation, Validation
 
 PAD, TITLE, LINE, GAP = 10, 24, 18, 40
 CELL, MAX_CELL_TEXT = 56, 44  # pixels

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from ..util.late_imports import public_names
 
 if TYPE_CHECKING:
-    from .number_stream import MixedStream, SliceNumber
     from .numbers import MixedDynamicTree, MixedSequencePosteriors
     from .results import SequenceExplanations, SequencePosteriors, SequenceStates
-    from .stream import Stream
+    from .stream import MixedStream, SliceNumber, Stream
     from .tree import DynamicTree
 
 __all__ = [
@@ -22,6 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 __getattr__, __dir__ = public_names(__name__, {
-    "number_stream": "MixedStream SliceNumber", "numbers": "MixedDynamicTree MixedSequencePosteriors",
-    "results": "SequenceExplanations SequencePosteriors SequenceStates", "stream": "Stream", "tree": "DynamicTree",
+    "numbers": "MixedDynamicTree MixedSequencePosteriors",
+    "results": "SequenceExplanations SequencePosteriors SequenceStates", "stream": "MixedStream SliceNumber Stream",
+    "tree": "DynamicTree",
 })  # fmt: skip

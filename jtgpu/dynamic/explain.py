@@ -52,7 +52,7 @@ def _most_probable(
     return states, _log_joint(step, read, states)
 
 
-def posterior_samples(step: Step, read: Sequences, n: int, seed: Any) -> NDArray[np.int32]:
+def posterior_samples(step: Step, read: Sequences, n: int, seed: object) -> NDArray[np.int32]:
     """n samples of the states given the evidence, (n, R, V)."""
     rng = generator(seed)
     chosen = _interfaces(step, read, "error", rng.random((n, len(read.codes))))
@@ -280,7 +280,7 @@ def _log_slices(
     return total
 
 
-def prior_samples(net: DynamicNetwork, n: int, length: int, seed: Any) -> NDArray[np.int32]:
+def prior_samples(net: DynamicNetwork, n: int, length: int, seed: object) -> NDArray[np.int32]:
     """n sequences (n, length, V), drawn slice by slice from the first to the last."""
     rng, n_vars = generator(seed), len(net)
     order = _in_order(net)

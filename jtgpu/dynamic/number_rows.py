@@ -34,7 +34,7 @@ class NumberRows(NamedTuple):
     values: Mapping[str, Floats]  # (R,) of each number; NaN: not observed
     cut: Mapping[str, Bools] = {}  # (R,) where a number is set, so that its density does not hold
 
-    def setting(self, do: Mapping[str, Any]) -> NumberRows:
+    def setting(self, do: Mapping[str, object]) -> NumberRows:
         """Set numbers: to a value in all slices, or in some, ``{slice: value}``."""
         values, cut, t = dict(self.values), dict(self.cut), self.sequences.slices
         for y, given in do.items():
@@ -94,7 +94,7 @@ def read_rows(
     return NumberRows.of(read, {y: np.concatenate(columns) for y, columns in cells.items()})
 
 
-def _columns(net: MixedDynamicNetwork, frame: Any, keys: Sequence[Any]) -> dict[str, Any]:
+def _columns(net: MixedDynamicNetwork, frame: object, keys: Sequence[Any]) -> dict[str, Any]:
     if isinstance(frame, np.ndarray):
         raise DataError(f"sequences with numbers ({', '.join(net.numbers)}) need named columns, not an array")
     table = open_table(None, frame)

@@ -18,8 +18,8 @@ from ..options.learning import Keys
 from ..util.arguments import check_keywords, mapping, names, random_generator
 from ..util.text_table import counted
 from .number_rows import NumberRows, read_rows, regression, sums, with_densities
-from .number_stream import MixedStream
 from .results import Course, SequenceExplanations, SequencePosteriors, SequenceStates
+from .stream import MixedStream
 from .tree import DynamicTree
 
 if TYPE_CHECKING:
@@ -113,19 +113,19 @@ class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
         self.discrete.reload(net.discrete)
         self._net = net
 
-    def filter(self, sequences: Any, *, targets: Any = None, at: At = None, joints: Any = None,
+    def filter(self, sequences: object, *, targets: object = None, at: At = None, joints: object = None,
                on_error: OnProblem = "error", keys: Keys = Keys(),
                **options: Unpack[Given]) -> MixedSequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given the evidence up to it; parameters as of `DynamicTree.filter`."""
         return self._answer("filter", sequences, targets, keys, options, at=at, joints=joints, on_error=on_error)
 
-    def smooth(self, sequences: Any, *, targets: Any = None, at: At = None, joints: Any = None,
+    def smooth(self, sequences: object, *, targets: object = None, at: At = None, joints: object = None,
                on_error: OnProblem = "error", keys: Keys = Keys(),
                **options: Unpack[Given]) -> MixedSequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given all evidence; parameters as of `DynamicTree.smooth`."""
         return self._answer("smooth", sequences, targets, keys, options, at=at, joints=joints, on_error=on_error)
 
-    def predict(self, sequences: Any, *, ahead: int = 1, targets: Any = None, on_error: OnProblem = "error",
+    def predict(self, sequences: object, *, ahead: int = 1, targets: object = None, on_error: OnProblem = "error",
                 keys: Keys = Keys(), **options: Unpack[Given]) -> MixedSequencePosteriors:  # fmt: skip
         """Compute posteriors of the slices that follow; parameters as of `DynamicTree.predict`."""
         return self._answer("predict", sequences, targets, keys, options, ahead=ahead, on_error=on_error)
@@ -136,7 +136,7 @@ class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
         return self.discrete.log_likelihood(read) + sums(offset, read)
 
     def mpe(
-        self, sequences: Any, *, on_error: OnProblem = "error", keys: Keys = Keys(), **options: Unpack[Given]
+        self, sequences: object, *, on_error: OnProblem = "error", keys: Keys = Keys(), **options: Unpack[Given]
     ) -> SequenceExplanations:
         """Find the most probable states given the evidence, numbers included; parameters as of `DynamicTree.mpe`."""
         net = self.network
@@ -147,7 +147,7 @@ class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
         return SequenceExplanations(own, read, states[:, : len(own)], best.log_joint + sums(offset, read))
 
     def sample(
-        self, n: int, sequences: Any = None, *, length: int | None = None, seed: Any = None,
+        self, n: int, sequences: object = None, *, length: int | None = None, seed: object = None,
         keys: Keys = Keys(), **options: Unpack[Given],
     ) -> MixedSequenceStates:  # fmt: skip
         """Draw sequences, or n samples of all variables given each one's evidence; see `DynamicTree.sample`."""
@@ -183,7 +183,7 @@ class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
         return rows.setting({y: x for y, x in do.items() if y not in states}) if len(states) < len(do) else rows
 
     def _answer(
-        self, kind: str, sequences: Any, targets: Any, keys: Keys, options: Given, **more: Any
+        self, kind: str, sequences: object, targets: object, keys: Keys, options: Given, **more: Any
     ) -> MixedSequencePosteriors:
         net = self.network
         given = net.variables if targets is None else names("targets", targets)

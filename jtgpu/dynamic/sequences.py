@@ -133,8 +133,8 @@ class Sequences:
 
 
 def read_sequences(
-    net: DynamicNetwork, given: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
-    do: Mapping[Any, Any] | None = None,
+    net: DynamicNetwork, given: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, object] | None = None,
+    do: Mapping[Any, object] | None = None,
 ) -> Sequences:  # fmt: skip
     """Convert sequences of any kind to codes."""
     # given: a long frame with the columns of `keys`; a list of frames; a mapping of variables to (B, T) arrays; or
@@ -174,7 +174,7 @@ def _of_codes(net: DynamicNetwork, given: NDArray[Any]) -> Sequences:
     return Sequences(codes, np.arange(b + 1) * t)
 
 
-def _of_arrays(net: DynamicNetwork, given: Mapping[Any, Any]) -> Sequences:
+def _of_arrays(net: DynamicNetwork, given: Mapping[Any, object]) -> Sequences:
     arrays = {v: x if isinstance(x, np.ndarray) else matrix(v, x) for v, x in given.items()}
     shapes = {v: x.shape for v, x in arrays.items()}
     shape = next(iter(shapes.values()))
@@ -218,7 +218,7 @@ def _of_list(net: DynamicNetwork, given: Any, id: str | None, time: str | None, 
 
 
 def _of_frame(
-    net: DynamicNetwork, given: Any, id: str | None, time: str | None, on_gap: str, alone: bool = True
+    net: DynamicNetwork, given: object, id: str | None, time: str | None, on_gap: str, alone: bool = True
 ) -> Sequences:
     # alone: Whether this is no frame of a list
     if isinstance(given, np.ndarray) and given.ndim == 2:
@@ -294,7 +294,7 @@ def in_order(
     return Sequences(rows, ptr, keys=keys, source=source, first=before, time=time, ids=ids)
 
 
-def with_likelihood(net: DynamicNetwork, made: Sequences, likelihood: Mapping[Any, Any]) -> Sequences:
+def with_likelihood(net: DynamicNetwork, made: Sequences, likelihood: Mapping[Any, object]) -> Sequences:
     """Enter likelihoods: weights of the states, in all slices or by row of the table."""
     weights = dict(made.likelihood)
     n = len(made.codes) if made.source is None else int((made.source >= 0).sum())
@@ -321,7 +321,7 @@ def with_likelihood(net: DynamicNetwork, made: Sequences, likelihood: Mapping[An
     return replace(made, likelihood=weights)
 
 
-def with_do(net: DynamicNetwork, made: Sequences, do: Mapping[Any, Any]) -> Sequences:
+def with_do(net: DynamicNetwork, made: Sequences, do: Mapping[Any, object]) -> Sequences:
     """Enter interventions: the state that a variable is set to, in all slices or in some."""
     codes, weights = made.codes.copy(), dict(made.likelihood)
     at = made.slices
@@ -358,7 +358,7 @@ def with_do(net: DynamicNetwork, made: Sequences, do: Mapping[Any, Any]) -> Sequ
     )  # fmt: skip
 
 
-def is_sequence(x: Any) -> bool:
+def is_sequence(x: object) -> bool:
     """Whether this is a sequence of its own in a list: a frame, an array, or a mapping of columns."""
     if isinstance(x, Mapping):
         return all(
@@ -395,7 +395,7 @@ def matrix(name: Any, x: Any) -> NDArray[Any]:
     return made
 
 
-def _weighted_states(net: DynamicNetwork, columns: Mapping[str, Any]) -> tuple[NDArray[np.int32], dict[int, Floats]]:
+def _weighted_states(net: DynamicNetwork, columns: Mapping[str, object]) -> tuple[NDArray[np.int32], dict[int, Floats]]:
     """States of columns, and the weights of cells that are sets of states or likelihoods."""
     plain, weights = without_sets(net, columns)
     cells = LikelihoodCells(net)
@@ -403,7 +403,7 @@ def _weighted_states(net: DynamicNetwork, columns: Mapping[str, Any]) -> tuple[N
     return cells.taken(codes, weights), weights
 
 
-def without_sets(net: DynamicNetwork, columns: Mapping[str, Any]) -> tuple[dict[str, Any], dict[int, Floats]]:
+def without_sets(net: DynamicNetwork, columns: Mapping[str, object]) -> tuple[dict[str, Any], dict[int, Floats]]:
     """Columns whose cells are single states, and (n, states) weights: 1 for each state that a cell allows."""
     plain: dict[str, Any] = {}
     sets: dict[int, Floats] = {}

@@ -89,7 +89,7 @@ class GroupPasses:
         return length if fits else max(math.isqrt(length), 1)
 
     def _forward(
-        self, group: SliceGroup, begin: int, end: int, kept: Messages, base: int, stride: int, out: Any
+        self, group: SliceGroup, begin: int, end: int, kept: Messages, base: int, stride: int, out: object
     ) -> None:
         for first, last in self._segments(begin, end):
             group.forward(self._passes(first), first, last, kept, base, stride, out)
@@ -190,7 +190,7 @@ class SideBySide(GroupPasses):
         self.unsure[part] |= group.finish()
 
     def _backward(
-        self, group: SliceGroup, part: Ints, starts: Messages, length: int, size: int, out: Any
+        self, group: SliceGroup, part: Ints, starts: Messages, length: int, size: int, out: object
     ) -> None:
         least = int(self.slices.min()) if self.slices is not None else 0
         for begin, end, kept in self._blocks(group, starts, length, size):

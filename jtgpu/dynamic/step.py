@@ -5,29 +5,24 @@ from __future__ import annotations
 import math
 import weakref
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .. import backends
+from ..backends.base import Backend
 from ..errors import TableTooLarge
 from ..inference.planning import split_options
-from ..inference.queries.posteriors import messages_of
+from ..inference.queries.posteriors import Messages, messages_of
 from ..inference.sets import Sets
 from ..inference.tree import JunctionTree
-from ..model.dynamic import tables_of
+from ..model.dynamic import DynamicNetwork, tables_of
 from ..model.markov import MarkovNetwork, with_tables
 from ..plans.compiler import rerooted
+from ..util.arrays import Floats
 from ..util.lru import LRU
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..backends.base import Backend
-    from ..inference.queries.posteriors import Messages
-    from ..model.dynamic import DynamicNetwork
-    from ..util.arrays import Floats
-    from ..util.options import BackendName
+from ..util.options import BackendName
 
 MOST_CELLS = 1 << 26  # of the interface
 MOST_VARIANTS = 16  # compiled slices: the first ones, later ones, and those with interventions

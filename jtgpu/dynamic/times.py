@@ -5,33 +5,31 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..columns import as_numbers, cells_of, read_column
 from ..errors import DataError, shown
+from ..util.arrays import Floats, Ints
 from ..util.calls import outside
 from ..util.cells import is_missing
-
-if TYPE_CHECKING:
-    from ..util.arrays import Floats, Ints
 
 MOST_EMPTY = 10_000_000  # slices that gaps may add
 
 
-def is_whole(times: Floats, column: Any) -> bool:
+def is_whole(times: Floats, column: object) -> bool:
     """Whether times are numbered, so that gaps can be seen."""
     return not _are_dates(column) and bool((times == np.floor(times)).all())
 
 
-def _are_dates(column: Any) -> bool:
+def _are_dates(column: object) -> bool:
     if isinstance(column, np.ndarray):
         return column.dtype.kind in "mM"
     return str(getattr(column, "type", "")).startswith(("timestamp", "date", "duration", "time"))
 
 
-def index_of(table: Any) -> Floats | None:
+def index_of(table: object) -> Floats | None:
     """The dates that are the index of a pandas frame as numbers, None if it is no index of dates."""
     index = getattr(table, "index", None)
     values = getattr(index, "asi8", None)  # of DatetimeIndex, TimedeltaIndex and PeriodIndex
@@ -40,7 +38,7 @@ def index_of(table: Any) -> Floats | None:
     return np.where(index.isna(), np.nan, np.asarray(values, np.float64))
 
 
-def check_steps(times: Floats, ptr: Ints, on_gap: str, name: str, column: Any) -> None:
+def check_steps(times: Floats, ptr: Ints, on_gap: str, name: str, column: object) -> None:
     """Warn of dates and fractions whose steps differ: they are taken as slices that follow each other."""
     if on_gap == "empty":
         are_dates = _are_dates(column)
@@ -91,7 +89,7 @@ def with_dates(column: Any) -> Any:
         return cells
 
 
-def cells_in(column: Any) -> list[Any]:
+def cells_in(column: object) -> list[Any]:
     """The cells of a column of times as objects of Python."""
     if isinstance(column, np.ndarray):  # nanoseconds would be integers
         return list((column.astype("M8[us]") if column.dtype == "M8[ns]" else column).tolist())

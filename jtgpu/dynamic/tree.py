@@ -90,8 +90,8 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
     # Posteriors -----------------------------------------------------------------------------------------------
 
     def filter(  # noqa: PLR0913
-        self, sequences: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
-        do: Mapping[Any, Any] | None = None, targets: Any = None, at: At = None, joints: Any = None,
+        self, sequences: object, *, keys: Keys = Keys(), likelihood: Mapping[Any, object] | None = None,
+        do: Mapping[Any, object] | None = None, targets: object = None, at: At = None, joints: object = None,
         on_error: OnProblem = "error", codes: CodesByVariable | None = None,
     ) -> SequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given the evidence up to this slice.
@@ -135,8 +135,8 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
         return self._posteriors(read, targets, at, joints, on_error, smooth=False)
 
     def smooth(  # noqa: PLR0913
-        self, sequences: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
-        do: Mapping[Any, Any] | None = None, targets: Any = None, at: At = None, joints: Any = None,
+        self, sequences: object, *, keys: Keys = Keys(), likelihood: Mapping[Any, object] | None = None,
+        do: Mapping[Any, object] | None = None, targets: object = None, at: At = None, joints: object = None,
         on_error: OnProblem = "error", codes: CodesByVariable | None = None,
     ) -> SequencePosteriors:  # fmt: skip
         """Compute posteriors in every slice given the evidence of the whole sequence; parameters as of `filter`.
@@ -148,8 +148,8 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
         return self._posteriors(read, targets, at, joints, on_error, smooth=True)
 
     def predict(  # noqa: PLR0913
-        self, sequences: Any, *, ahead: int = 1, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
-        do: Mapping[Any, Any] | None = None, targets: Any = None, on_error: OnProblem = "error",
+        self, sequences: object, *, ahead: int = 1, keys: Keys = Keys(), likelihood: Mapping[Any, object] | None = None,
+        do: Mapping[Any, object] | None = None, targets: object = None, on_error: OnProblem = "error",
         codes: CodesByVariable | None = None,
     ) -> SequencePosteriors:  # fmt: skip
         """Compute posteriors of the slices that follow each sequence, in which nothing is observed.
@@ -172,8 +172,8 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
         return predictions(self.step, read, self._targets(targets), ahead, on_error)
 
     def log_likelihood(
-        self, sequences: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
-        do: Mapping[Any, Any] | None = None, codes: CodesByVariable | None = None,
+        self, sequences: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, object] | None = None,
+        do: Mapping[Any, object] | None = None, codes: CodesByVariable | None = None,
     ) -> Floats:  # fmt: skip
         """Compute ln P(evidence) of each sequence, (B,): -inf if it is impossible; parameters as of `filter`."""
         read = self._read(sequences, keys, likelihood, do, codes)
@@ -182,8 +182,8 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
     # Other questions ------------------------------------------------------------------------------------------
 
     def mpe(
-        self, sequences: Any, *, keys: Keys = Keys(), likelihood: Mapping[Any, Any] | None = None,
-        do: Mapping[Any, Any] | None = None, on_error: OnProblem = "error", codes: CodesByVariable | None = None,
+        self, sequences: object, *, keys: Keys = Keys(), likelihood: Mapping[Any, object] | None = None,
+        do: Mapping[Any, object] | None = None, on_error: OnProblem = "error", codes: CodesByVariable | None = None,
     ) -> SequenceExplanations:  # fmt: skip
         """Find the most probable states of all variables in all slices given the evidence; parameters as of `filter`.
 
@@ -202,8 +202,8 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
         return SequenceExplanations(self._net, read, *most_probable(self.step, read, on_error))
 
     def sample(  # noqa: PLR0913
-        self, n: int, sequences: Any = None, *, length: int | None = None, seed: Any = None, keys: Keys = Keys(),
-        likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
+        self, n: int, sequences: object = None, *, length: int | None = None, seed: object = None, keys: Keys = Keys(),
+        likelihood: Mapping[Any, object] | None = None, do: Mapping[Any, object] | None = None,
         codes: CodesByVariable | None = None,
     ) -> SequenceStates:  # fmt: skip
         """Draw sequences, or n exact samples of all variables given the evidence of each sequence.
@@ -242,7 +242,7 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
         return SequenceStates(self._net, read, posterior_samples(self.step, read, n, seed))
 
     def value_of_information(
-        self, target: str, candidates: str | Iterable[str] | None = None, sequences: Any = None, *,
+        self, target: str, candidates: str | Iterable[str] | None = None, sequences: object = None, *,
         keys: Keys = Keys(), unit: InformationUnit = "nats", codes: CodesByVariable | None = None,
     ) -> Ranking[Observation]:  # fmt: skip
         """Rank what could be observed in the last slice of a sequence by what it says about a variable there.
@@ -294,17 +294,17 @@ class DynamicTree(CompiledNetwork[DynamicNetwork]):
     def _read(self, sequences: Any, keys: Keys, likelihood: Any, do: Any, codes: Any) -> Sequences:
         return read_sequences(self._net.with_codes(codes), sequences, keys=keys, likelihood=likelihood, do=do)
 
-    def _targets(self, targets: Any) -> list[int]:
+    def _targets(self, targets: object) -> list[int]:
         given = self._net.variables if targets is None else as_list(targets, "targets")
         return list(dict.fromkeys(self._net.index(v) for v in given))
 
     def _posteriors(
-        self, read: Sequences, targets: Any, at: At, joints: Any, on_error: str, *, smooth: bool
+        self, read: Sequences, targets: object, at: At, joints: object, on_error: str, *, smooth: bool
     ) -> SequencePosteriors:
         step = self.step_of(() if joints is None or several(joints) == [] else self._joints(joints))
         return posteriors((step, self.step), read, self._targets(targets), at, joints, on_error, smooth=smooth)
 
-    def _joints(self, joints: Any) -> tuple[tuple[int, ...], ...]:
+    def _joints(self, joints: object) -> tuple[tuple[int, ...], ...]:
         """The sets of ``joints`` as numbers of the step network."""
         known = {name: i for i, name in enumerate(self.step.names)}
         known |= {f"{v}[t]": i for i, v in enumerate(self._net.variables)}

@@ -248,7 +248,7 @@ def turned_for_file(net: Any) -> Any:
     return BayesianNetwork(**made, name=net.name, attributes=attributes, row_report=net.row_report)
 
 
-def turned_back(draft: Draft, parents: Mapping[str, Sequence[str]], tables: Mapping[str, Any]) -> dict[str, Any]:
+def turned_back(draft: Draft, parents: Mapping[str, Sequence[str]], tables: Mapping[str, object]) -> dict[str, Any]:
     """The parts of the network that was given to `turned_for_file`; attributes go to the draft."""
     about = draft.attributes["potential"]
     names = {v for v, table in tables.items() if is_noisy(table) and TURNED in strings(about.get(v, {}))}

@@ -161,7 +161,9 @@ def as_bayesian(model: MarkovNetwork) -> BayesianNetwork | None:
         return None
 
 
-def _like(model: DiscreteModel, new: Mapping[str, str], attributes: Mapping[str, Mapping[str, Any]]) -> DiscreteModel:
+def _like(
+    model: DiscreteModel, new: Mapping[str, str], attributes: Mapping[str, Mapping[str, object]]
+) -> DiscreteModel:
     """The model with other names and attributes."""
     states = {new[v]: model.states(v) for v in model.variables}
     if isinstance(model, MarkovNetwork):

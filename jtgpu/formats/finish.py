@@ -362,5 +362,5 @@ def _reorder(made: dict[str, Any], v: str, axes: Sequence[int]) -> None:
         made["start"][v] = moved[0] if m == 1 else moved
 
 
-def _moved(table: Any, before: Sequence[Any], after: Sequence[Any]) -> Any:
+def _moved(table: Any, before: Sequence[object], after: Sequence[object]) -> Any:
     return np.ascontiguousarray(np.transpose(table, [*map(before.index, after), len(before)]))

@@ -5,7 +5,7 @@ The format, and the habits of real files:
 * ``data`` lists a table with the first parent slowest and the child fastest. Parentheses are redundant; they are
   counted but not required. Rows need not sum to 1 and are normalised.
 * A node without a potential, or with a potential without numbers, is uniform.
-* Classes, instances and temporal clones: see `jtgpu.formats.hugin_objects`.
+* Classes, instances and temporal clones: see `jtgpu.formats.hugin_values`.
 * Attributes without a meaning for the model (labels, positions, fonts, ``experience`` ...) are stored in
   ``net.attributes`` and written back: a string as `str`, a number as `int` or `float`, a plain list as a tuple of
   these, an identifier or anything else as a `Verbatim` string. Comments are dropped.
@@ -29,8 +29,19 @@ from typing import Any
 from ..errors import shown
 from .draft import Draft, FamilyDraft, NumberDraft
 from .finish import parsers_of
-from .hugin_objects import Instance, Scope, add_slices, flattened
-from .hugin_values import SCALARS, SKIP, TOKEN, Verbatim, read_data, read_densities, scalar
+from .hugin_values import (
+    SCALARS,
+    SKIP,
+    TOKEN,
+    Instance,
+    Scope,
+    Verbatim,
+    add_slices,
+    flattened,
+    read_data,
+    read_densities,
+    scalar,
+)
 from .linear import NotLinear
 from .text import SourceText, Tokens, unquote
 

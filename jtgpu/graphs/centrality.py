@@ -19,7 +19,6 @@ from .inputs import Arcs, arcs_of, read_graph
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
 PATIENCE = 24 * 3600.0  # seconds
 
 

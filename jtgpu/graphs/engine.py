@@ -179,7 +179,7 @@ RUNS = 4  # tasks for each worker without a GPU
 
 
 def cluster_sums(
-    cluster: Any, layout: Layout, *, backend: str, edges: bool, endpoints: bool
+    cluster: object, layout: Layout, *, backend: str, edges: bool, endpoints: bool
 ) -> Iterator[tuple[Group, Sums]]:
     """The sums of each group, in order; bit-identical on any cluster."""
     # backend: {"cpu", "gpu"}

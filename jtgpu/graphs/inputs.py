@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..columns import cells_of, is_frame, open_data, read_column
 from ..errors import ArgumentError, DataError, shown
@@ -16,9 +17,6 @@ from ..model.mixed import MixedNetwork
 from ..util.arguments import described, flag, whole_number
 from ..util.arrays import Floats, Ints
 from ..util.loops import loops
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # `Arcs`: the arcs of a graph by tail, which every engine reads.
 
@@ -109,7 +107,7 @@ def _read_model(net: DiscreteModel, weight: object) -> EdgeList:
     return _edge_list(len(index), pairs, None, isinstance(net, DirectedModel), list(net.variables))
 
 
-def _edge_list(n: int, pairs: Any, length: Floats | None, directed: bool, names: Sequence[Any] | None) -> EdgeList:
+def _edge_list(n: int, pairs: Any, length: Floats | None, directed: bool, names: Sequence[object] | None) -> EdgeList:
     ends = np.asarray(pairs, np.int32).reshape(-1, 2)
     tail, head = np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1])
     return EdgeList(n, tail, head, np.empty(0) if length is None else length, directed, names)
@@ -145,7 +143,7 @@ def _weights(values: Any, edges: EdgeList) -> Floats:
     return np.ascontiguousarray(array, np.float64)
 
 
-def _read_sparse(matrix: Any, weight: Any) -> EdgeList:
+def _read_sparse(matrix: Any, weight: object) -> EdgeList:
     coo = matrix.tocoo()
     if coo.ndim != 2 or coo.shape[0] != coo.shape[1]:
         raise DataError(f"an adjacency matrix is square, not of shape {coo.shape}")

@@ -65,7 +65,7 @@ def _sources(graph: ConvertedGraph, k: int | None, seed: Any) -> list[int] | Non
     return list(create_py_random_state(seed).sample(range(len(graph)), k))
 
 
-def _reason_against(graph: Any, weight: Any, edges: bool) -> str:
+def _reason_against(graph: Any, weight: object, edges: bool) -> str:
     """Why a function cannot run; an empty string if it can."""
     if weight is not None and not isinstance(weight, str):
         what = "a function" if callable(weight) else f"the {type(weight).__name__} {weight!r}"
@@ -107,12 +107,12 @@ def edge_betweenness_centrality(
     return dict(zip(graph.original.edges(), values.tolist(), strict=True))
 
 
-def convert_from_nx(graph: Any, **_: Any) -> ConvertedGraph:
+def convert_from_nx(graph: Any, **_: object) -> ConvertedGraph:
     """A graph of networkx for the functions of this backend."""
     return graph if isinstance(graph, ConvertedGraph) else ConvertedGraph(graph)
 
 
-def convert_to_nx(result: object, **_: Any) -> Any:
+def convert_to_nx(result: object, **_: object) -> Any:
     """The graph of networkx that was converted; other results as they are."""
     return result.original if isinstance(result, ConvertedGraph) else result
 

@@ -11,7 +11,7 @@ import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,10 +24,8 @@ from ..plans.compiler import check_bound, order_graph, plan_tables
 from ..plans.reduction import Reducer
 from ..util.options import BackendName
 from ..util.system import free_memory, parse_bytes
+from .network_plan import NetworkPlan
 from .planning import QuestionPlan, question_plan
-
-if TYPE_CHECKING:
-    from .network_plan import NetworkPlan
 
 # Limits of memory, table size and time, and a plan that respects them.
 

@@ -26,7 +26,7 @@ class Closing(Protocol):
 class Served(late_imports.Shown):
     """A compiled network that a server can answer questions about."""
 
-    def serve(self, *, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Server:
+    def serve(self, *, host: str = "127.0.0.1", port: int = 0, **options: object) -> Server:
         """Serve this network over HTTP, with a page, in a thread; needs ``jtgpu[serve]``.
 
         Parameters
@@ -80,7 +80,7 @@ class CompiledNetwork(Served, ABC, Generic[N]):
         if self._is_closed:
             raise JtgpuError("this tree is closed")
 
-    def _check_structure(self, net: Any, is_same: bool) -> None:
+    def _check_structure(self, net: object, is_same: bool) -> None:
         """Raise an error if this tree is closed, or if a network for `reload` is not one of the same structure."""
         self._check_open()
         if not is_same:

@@ -9,9 +9,10 @@ from array import array
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..backends.base import Evidence
 from ..columns import is_frame, read_states
@@ -26,9 +27,6 @@ from ..util.arrays import Floats
 from ..util.cells import is_missing
 from ..util.options import TableLike
 from .sets import Sets, single
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 # The kinds of evidence: observations, likelihoods, soft evidence and interventions; by name and by number.
 

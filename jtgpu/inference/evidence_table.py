@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..columns import Table, at_row, read_states
 from ..columns.arrow import number_array
@@ -19,9 +20,6 @@ from ..model.discrete import DiscreteModel
 from ..util.arrays import Floats, Ints
 from .evidence import SUM_TOLERANCE, Cases, by_number, check_intervention, plain, probabilities, weights
 from .sets import Sets
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -53,9 +51,9 @@ def naming_rows(table: Table | None, rows: Ints | None = None) -> Iterator[None]
 def read_known_cases(
     model: DiscreteModel,
     cases: Cases,
-    likelihood: Mapping[Any, Any] | None = None,
-    soft: Mapping[Any, Any] | None = None,
-    do: Mapping[Any, Any] | None = None,
+    likelihood: Mapping[Any, object] | None = None,
+    soft: Mapping[Any, object] | None = None,
+    do: Mapping[Any, object] | None = None,
     sets: Sets | None = None,
 ) -> BatchEvidence:
     """Convert all kinds of evidence of a table of B cases from names to numbers."""
@@ -91,7 +89,7 @@ def read_known_cases(
 
 
 def read_weights(
-    model: DiscreteModel, likelihood: Mapping[Any, Any] | None, n: int, sets: Sets | None
+    model: DiscreteModel, likelihood: Mapping[Any, object] | None, n: int, sets: Sets | None
 ) -> dict[int, Floats]:
     """Likelihoods of n cases by number, those of sets among them."""
     singles = by_number(model, plain(likelihood, sets), "likelihood")
@@ -101,7 +99,7 @@ def read_weights(
     return weights
 
 
-def weight_rows(model: DiscreteModel, v: int, value: Any, n: int) -> Floats:
+def weight_rows(model: DiscreteModel, v: int, value: object, n: int) -> Floats:
     """(n, card) likelihoods of n cases."""
     name, card = model.variables[v], int(model.cardinality[v])
     if isinstance(value, Mapping):
@@ -120,7 +118,7 @@ def weight_rows(model: DiscreteModel, v: int, value: Any, n: int) -> Floats:
     return np.ascontiguousarray(np.broadcast_to(table, (n, card)))
 
 
-def probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str) -> Floats:
+def probability_rows(model: DiscreteModel, v: int, value: object, n: int, what: str) -> Floats:
     """(n, card) probabilities of n cases; rows of NaN are kept."""
     name, card = model.variables[v], int(model.cardinality[v])
     if isinstance(value, Mapping):
@@ -145,7 +143,7 @@ def probability_rows(model: DiscreteModel, v: int, value: Any, n: int, what: str
 
 def _set_states(
     model: DiscreteModel,
-    do: Mapping[Any, Any] | None,
+    do: Mapping[Any, object] | None,
     states: NDArray[np.int32],
     likelihood: dict[int, Floats],
 ) -> set[int]:
@@ -170,7 +168,7 @@ def _set_states(
     return intervened
 
 
-def _is_probabilities(value: Any) -> bool:
+def _is_probabilities(value: object) -> bool:
     """Whether the value of an intervention is an array of probabilities and not of states."""
     if isinstance(value, (str, AbstractSet)):
         return False

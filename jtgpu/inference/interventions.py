@@ -12,20 +12,18 @@ import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..backends.base import Backend, Evidence, Result, Table, TableAnswer
 from ..columns import at_row
 from ..errors import EvidenceError, ImpossibleEvidence, JtgpuError
+from ..model.discrete import DiscreteModel
 from ..model.noisy import is_noisy
 from ..util.arrays import Bools, Floats, Ints
 from ..util.system import new_lock
 from .evidence_table import BatchEvidence, naming_rows
-
-if TYPE_CHECKING:
-    from ..model.discrete import DiscreteModel
 
 # Soft evidence (Jeffrey's rule): find likelihoods that give variables their required posteriors.
 #

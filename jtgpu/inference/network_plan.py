@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -233,8 +233,8 @@ class NetworkPlan(late_imports.Shown):
         return self.plan
 
     def prepare(
-        self, backend: str, factors: Sequence[Floats], *, devices: Any = None, replan: bool = True,
-        executor: Start | None = None, **options: Any,
+        self, backend: str, factors: Sequence[Floats], *, devices: object = None, replan: bool = True,
+        executor: Start | None = None, **options: object,
     ) -> Backend:  # fmt: skip
         """Create a backend for this plan and the model's tables; for the parameters, see `jtgpu.JunctionTree`."""
         if executor is not None:
@@ -275,7 +275,7 @@ def _check_fits(plan: Plan, model: DiscreteModel) -> None:
         )
 
 
-def check_backend_options(backend: str, options: Mapping[str, Any]) -> None:
+def check_backend_options(backend: str, options: Mapping[str, object]) -> None:
     """Raise `ArgumentError` for an option that a backend does not have; the message suggests the closest one."""
     known = OPTIONS.get(backend, ())
     for name in options:

@@ -30,7 +30,7 @@ class CaseSession(Session):
         self._tree, self._model, self._kinds, self._is_closed = tree, tree.network, kinds, False
         self.set(evidence, **more)
 
-    def set(self, evidence: Findings | None = None, **more: Any) -> None:
+    def set(self, evidence: Findings | None = None, **more: object) -> None:
         """Replace all evidence; see `Session.set`."""
         if evidence is not None and not isinstance(evidence, Mapping):
             numbers = hasattr(self._model, "is_number")
@@ -48,7 +48,7 @@ class CaseSession(Session):
         with suppress(ImpossibleEvidence):  # an error of each query, as in other sessions
             self._tree.log_evidence(**{kind: given for kind, given in known.items() if given})
 
-    def _asked(self, method: str, *arguments: Any, **more: Any) -> Any:
+    def _asked(self, method: str, *arguments: object, **more: object) -> Any:
         if self._is_closed:
             raise EvidenceError("this session is closed")
         known = {kind: dict(given) for kind, given in self._known.items() if given}
@@ -102,7 +102,7 @@ class CaseParser(QuestionParser):
         """Nothing: the query reads its evidence."""
 
 
-def ask_case(tree: Any, question: str | ParsedQuestion, with_chance: Callable[..., Any] | None = None) -> Any:
+def ask_case(tree: Any, question: str | ParsedQuestion, with_chance: Callable[..., object] | None = None) -> Any:
     """Answer a question given as text; the result is that of the corresponding method of the tree."""
     # with_chance: evidence -> a tree in which every variable has probabilities, and the keywords of the evidence
     if not isinstance(question, (str, ParsedQuestion)):

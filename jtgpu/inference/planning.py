@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -18,21 +18,19 @@ from ..backends.wrappers.cutset import Start
 from ..backends.wrappers.questions import Limits
 from ..errors import ArgumentError, JtgpuError, PlanError, TableTooLarge, format_bytes
 from ..model.discrete import DiscreteModel
+from ..model.states import CodesByVariable
+from ..plans.arrays import Cost
 from ..plans.compiler import MAX_TABLE, MEMORY_SHARE, plan_model, unplanned
 from ..plans.conditioning import SplitModel, plan_with_cutset, split_model
 from ..plans.ordering import find_order
 from ..plans.plan import Plan
 from ..util.arguments import described, several, unknown_keyword
 from ..util.arrays import Floats, Ints
-from ..util.options import OnProblem
+from ..util.options import BackendName, Devices, Lowering, OnProblem, Order
 from ..util.system import free_memory, parse_bytes
 from ..util.text_table import counted
 from .network_plan import NamedTree, NetworkPlan, check_backend_options
 
-if TYPE_CHECKING:
-    from ..model.states import CodesByVariable
-    from ..plans.arrays import Cost
-    from ..util.options import BackendName, Devices, Lowering, Order
 
 @dataclass(frozen=True)
 class SlicedPlan(NetworkPlan):
@@ -88,8 +86,8 @@ class SlicedPlan(NetworkPlan):
         )
 
     def prepare(
-        self, backend: str, factors: Sequence[Floats], *, devices: Any = None, replan: bool = True,
-        executor: Start | None = None, **options: Any,
+        self, backend: str, factors: Sequence[Floats], *, devices: object = None, replan: bool = True,
+        executor: Start | None = None, **options: object,
     ) -> Backend:  # fmt: skip
         """Create a backend that sums over the slices."""
         # executor: Creates an executor of the slices from a `jtgpu.backends.wrappers.cutset.SliceJob`. Default: the
@@ -146,8 +144,8 @@ class QuestionPlan(NetworkPlan):
         raise TableTooLarge(text, error.entries, error.needed, error.limit)
 
     def prepare(
-        self, backend: str, factors: Sequence[Floats], *, devices: Any = None, replan: bool = True,
-        executor: Start | None = None, **options: Any,
+        self, backend: str, factors: Sequence[Floats], *, devices: object = None, replan: bool = True,
+        executor: Start | None = None, **options: object,
     ) -> Backend:  # fmt: skip
         """Create a backend that plans question by question."""
         limits = None if self.limits is None else self.limits._replace(names=self.model.variables)
@@ -234,7 +232,7 @@ def make_plan(  # noqa: PLR0913
     slices: Sequence[str | int] | str = (),
     backend: BackendName = "auto",
     devices: Devices = None,
-    **search: Any,
+    **search: object,
 ) -> NetworkPlan:
     """Choose an elimination order, build the junction tree and lower it. Allocates no tables."""
     # order: ``"auto"`` (takes about a second at most, and gives the same order whatever was computed before),
@@ -305,7 +303,7 @@ def question_plan(model: DiscreteModel, refusal: TableTooLarge, **options: Any) 
     return QuestionPlan(model, unplanned(model, options.get("together", ())), refusal=refusal, limits=limits)
 
 
-def split_options(backend: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_options(backend: str, options: Mapping[str, object]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Keywords of ``net.compile``: those of `make_plan`, and those of `NetworkPlan.compile`."""
     # raises ArgumentError: If neither has an option of that name; the message suggests the closest one.
     plans = set(plan_options()) - {"progress"}  # net.compile(progress=...) is that of the tree
@@ -337,7 +335,7 @@ def _check_search_options(search: dict[str, Any]) -> None:
         raise unknown_keyword("plan", name, known)
 
 
-def _free_memory(backend: object, devices: Any) -> int:
+def _free_memory(backend: object, devices: object) -> int:
     """Bytes that are free where a plan is to run."""
     name = backends.resolve(backend, or_auto=True)
     if name == "auto" and devices is None:

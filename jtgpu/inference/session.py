@@ -97,15 +97,15 @@ class Session:
         self._known = {kind: {self._name(v): s for v, s in (given.get(kind) or {}).items()} for kind in KINDS}
         self._read = read
 
-    def observe(self, variable: str | int, state: Any) -> None:
+    def observe(self, variable: str | int, state: object) -> None:
         """Add or change an observation: a state, or a set of states one of which holds."""
         self._change("evidence", variable, state)
 
-    def weigh(self, variable: str | int, weights: Any) -> None:
+    def weigh(self, variable: str | int, weights: object) -> None:
         """Add or change virtual evidence: P(observation | state) for each state."""
         self._change("likelihood", variable, weights)
 
-    def believe(self, variable: str | int, probabilities: Any) -> None:
+    def believe(self, variable: str | int, probabilities: object) -> None:
         """Add or change soft evidence (Jeffrey's rule): the posterior that the variable must have."""
         self._change("soft", variable, probabilities)
 
@@ -113,7 +113,7 @@ class Session:
         """Add or change an intervention: the state that the variable is set to, or probabilities of its states."""
         self._change("do", variable, state)
 
-    def _change(self, kind: str, variable: str | int, value: Any) -> None:
+    def _change(self, kind: str, variable: str | int, value: object) -> None:
         if kind == "evidence" and is_missing(value):
             raise EvidenceError(f"{variable!r} cannot be observed as {value!r}; retract() removes evidence")
         changed = self.known

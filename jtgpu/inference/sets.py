@@ -27,7 +27,7 @@ T = TypeVar("T")
 Scope = tuple[int, ...]  # variables, in the order of a table's axes
 
 
-def scopes_of(model: DiscreteModel, given: Any, what: str) -> list[Scope]:
+def scopes_of(model: DiscreteModel, given: object, what: str) -> list[Scope]:
     """The sets that an argument lists, each as numbers in the user's order."""
     listed = several(given)
     if listed is None or any(isinstance(one, (str, int)) or several(one) is None for one in listed):
@@ -47,14 +47,14 @@ def scope_of_set(model: DiscreteModel, names: tuple[Hashable, ...], what: str) -
     return scope
 
 
-def single(likelihood: Any) -> Any:
+def single(likelihood: object) -> Any:
     """The likelihoods of single variables."""
     if not isinstance(likelihood, Mapping) or not any(isinstance(v, tuple) for v in likelihood):
         return likelihood
     return {v: w for v, w in likelihood.items() if not isinstance(v, tuple)}
 
 
-def of_sets(model: DiscreteModel, likelihood: Any) -> Iterator[tuple[Scope, Any]]:
+def of_sets(model: DiscreteModel, likelihood: object) -> Iterator[tuple[Scope, Any]]:
     """The likelihoods of sets, and their variables."""
     if isinstance(likelihood, Mapping):
         for names, value in likelihood.items():
@@ -150,7 +150,7 @@ class Sets:
             given[v] = product
 
 
-def set_weights(model: DiscreteModel, scope: Scope, value: Any, n: int | None = None) -> Floats:
+def set_weights(model: DiscreteModel, scope: Scope, value: object, n: int | None = None) -> Floats:
     """Weights of the configurations of several variables, of one case or of n cases (n, extents)."""
     what = f"the likelihood of {', '.join(repr(model.variables[v]) for v in scope)}"
     shape = tuple(int(model.cardinality[v]) for v in scope)

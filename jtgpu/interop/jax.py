@@ -111,10 +111,10 @@ def _differentiable(
     dtype = jax.numpy.zeros(0, np.float64 if jax.config.jax_enable_x64 else np.float32).dtype
     outputs = [jax.ShapeDtypeStruct((function.n_cases, *shape), dtype) for shape in shapes]
 
-    def host(given: Any) -> Any:
+    def host(given: object) -> Any:
         return jax.tree_util.tree_map(lambda x: np.asarray(x, np.float64), given)
 
-    def compute(cpts: Any, likelihood: Any) -> Any:
+    def compute(cpts: object, likelihood: object) -> Any:
         return [np.asarray(x, dtype) for x in values(*host((cpts, likelihood)))]
 
     def differentiate(weights: Any, cpts: Any, likelihood: Any) -> Any:
@@ -132,7 +132,7 @@ def _differentiable(
         return jax.pure_callback(differentiate, like, weights, cpts, likelihood, vmap_method="sequential")
 
     @slope.defjvp  # type: ignore[untyped-decorator,unused-ignore]
-    def refuse(primals: Any, tangents: Any) -> Any:
+    def refuse(primals: object, tangents: object) -> Any:
         raise JtgpuError("jtgpu.interop.jax.log_evidence and posteriors have no second derivatives")
 
     answer.defvjp(

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import importlib
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import FormatError, NetworkError
 from ..model.cpts import normalize_rows
@@ -23,9 +24,6 @@ from ..util.arguments import flag
 from ..util.arrays import Floats
 from .dynamic import as_two_slices, from_ktbn, from_two_slices
 from .linear_gaussian import from_clg, is_clg, to_clg
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MOST_COMPARED = 64  # rows of a noisy table that are compared
 TOLERANCE = 1e-10  # of their probabilities, relatively

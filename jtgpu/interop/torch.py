@@ -164,7 +164,7 @@ def _functions() -> tuple[Any, Any]:
             return tuple(torch.from_dlpack(by[kind][v]) if v in by[kind] else empty.clone() for kind, v in names)
 
         @staticmethod
-        def backward(ctx: Any, *cotangents: Any) -> Any:
+        def backward(ctx: object, *cotangents: object) -> Any:
             raise JtgpuError(
                 "jtgpu.interop.torch.log_evidence and posteriors have no second derivatives (double backward)"
             )

@@ -26,17 +26,14 @@ if TYPE_CHECKING:
     from .dags.scores.score_table import ScoreTable, score_table
     from .dags.structure import Structure, structure
     from .discretisation import Discretiser, discretise
-    from .number_validation import NumberValidation
-    from .parameters.checks import PredictiveCheck, check
-    from .parameters.credible import CredibleIntervals
+    from .parameters.checks import NumberCheck, PredictiveCheck, check
     from .parameters.fit import fit
     from .parameters.noisy import noisy
-    from .parameters.number_checks import NumberCheck
     from .parameters.online import Online
-    from .parameters.result import Fit
+    from .parameters.result import CredibleIntervals, Fit
     from .structure_learner import StructureLearner
     from .validation import validate
-    from .validation_result import Validation
+    from .validation_result import NumberValidation, Validation
 
 __all__ = [
     "EM", "Arc", "ArcTable", "AveragedNetworks", "AveragedPosteriors", "Chains", "Constraints", "CredibleIntervals",
@@ -48,16 +45,13 @@ __all__ = [
 
 __getattr__, __dir__ = public_names(__name__, {
     ".options.learning": "Chains Constraints EM Keys Search", ".util.cells": "MissingReport",
-    "classifier": "JunctionTreeClassifier",
+    "classifier": "JunctionTreeClassifier", "dags.posterior.arcs": "Arc ArcTable ParentSets",
     "dags.posterior.averaging": "AveragedNetworks AveragedPosteriors", "dags.posterior.effects": "EffectDraws",
-    "dags.posterior.arcs": "Arc ArcTable ParentSets", "dags.posterior.saved": "load",
-    "dags.posterior.posterior": "posterior",
-    "dags.posterior.result": "StructurePosterior", "dags.scores.rules": "ScoreRule",
+    "dags.posterior.posterior": "posterior", "dags.posterior.result": "StructurePosterior",
+    "dags.posterior.saved": "load", "dags.scores.rules": "ScoreRule",
     "dags.scores.score_table": "ScoreTable score_table", "dags.structure": "Structure structure",
-    "discretisation": "Discretiser discretise", "parameters.credible": "CredibleIntervals", "parameters.fit": "fit",
-    "parameters.checks": "PredictiveCheck check",
-    "parameters.noisy": "noisy",
-    "parameters.number_checks": "NumberCheck", "parameters.online": "Online", "parameters.result": "Fit",
-    "structure_learner": "StructureLearner", "validation": "validate",
-    "validation_result": "Validation", "number_validation": "NumberValidation",
+    "discretisation": "Discretiser discretise", "parameters.checks": "NumberCheck PredictiveCheck check",
+    "parameters.fit": "fit", "parameters.noisy": "noisy", "parameters.online": "Online",
+    "parameters.result": "CredibleIntervals Fit", "structure_learner": "StructureLearner", "validation": "validate",
+    "validation_result": "NumberValidation Validation",
 })  # fmt: skip

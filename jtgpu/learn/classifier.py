@@ -251,7 +251,7 @@ class JunctionTreeClassifier(Estimator):
         net, target = self.network_, self.target
         return not net.parents(target) and all(net.parents(v) == (target,) for v in self._features)
 
-    def _columns(self, X: Any) -> tuple[list[str], list[Column], bool]:
+    def _columns(self, X: object) -> tuple[list[str], list[Column], bool]:
         """Names of the columns, the columns, and whether X itself had the names."""
         table = open_data(X)
         names, columns, has_names = table.names, [read_column(v, table) for v in table.names], not table.by_index
@@ -331,7 +331,7 @@ class JunctionTreeClassifier(Estimator):
         self._check_possible(np.isneginf(best[:, 0]))
         return np.asarray(logs - best - np.log(np.exp(logs - best).sum(axis=1, keepdims=True)))
 
-    def _states(self, X: Any) -> NDArray[np.int32]:
+    def _states(self, X: object) -> NDArray[np.int32]:
         """The rows as states of the network's variables, (n, V); the class is missing."""
         self._check_fitted("predict")
         check_table(X)
@@ -364,7 +364,7 @@ class JunctionTreeClassifier(Estimator):
             row = int(np.argmax(impossible))
             raise ImpossibleEvidence(f"row {row} has probability 0; fit with a pseudo_counts above 0 to avoid this")
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: object) -> NDArray[Any]:
         """The most probable class of each row, (n,); the first one in case of a tie."""
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])

@@ -6,9 +6,10 @@ import math
 import sys
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ..columns import Table, open_data, read_column
 from ..columns.column import Column
@@ -20,10 +21,6 @@ from ..util.arguments import described
 from ..util.arrays import Bools, Floats, Ints
 from ..util.calls import outside
 from ..util.cells import is_missing, is_na_word, na_words
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
 
 # CPTs from counts of complete cases.
 
@@ -54,7 +51,7 @@ def cpt_from_counts(family: list[Ints], cards: list[int], weights: Floats, pseud
 
 
 def read_data(
-    data: Any, states: Mapping[str, Any] | None = None, na_values: Any = None, dialect: CsvDialect | None = None
+    data: object, states: Mapping[str, Any] | None = None, na_values: Any = None, dialect: CsvDialect | None = None
 ) -> tuple[Table, frozenset[str]]:
     """A table or file, and the words for missing cells in its texts; CSV columns in `states` are text."""
     files = files_of(data, dialect)
@@ -101,7 +98,7 @@ def read_interventions(
     return chosen
 
 
-def class_column(y: Any) -> NDArray[Any]:
+def class_column(y: object) -> NDArray[Any]:
     """The classes as an array, (n,)."""
     # raises DataError: If `y` has another shape, or a value that is missing, infinite or no class.
     classes = np.asarray(y)

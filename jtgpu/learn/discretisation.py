@@ -13,8 +13,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ..columns import Table, known_cells, open_table, read_column
-from ..columns.cut_points import mdl_cuts, quantile_cuts, width_cuts
-from ..columns.scale import Scale, columns_to_cut, given_cuts, kind_of, read_scale, replaced, whole_dates
+from ..columns.scale import (
+    Scale,
+    columns_to_cut,
+    given_cuts,
+    kind_of,
+    mdl_cuts,
+    quantile_cuts,
+    read_scale,
+    replaced,
+    whole_dates,
+    width_cuts,
+)
 from ..errors import ArgumentError, DataError, UnknownVariable, closest
 from ..util.arguments import check_keywords, choice, whole_number
 from ..util.arrays import Ints
@@ -132,7 +142,7 @@ class Discretiser(Estimator):
             self.feature_names_in_ = np.array(table.names, object)
         return self
 
-    def _classes(self, table: Table, y: Any) -> Ints | None:
+    def _classes(self, table: Table, y: object) -> Ints | None:
         """The class of each row (n,) for ``"mdl"``, -1: missing."""
         if self.target is not None and self.target not in table.names:
             known = closest(str(self.target), table.names)
@@ -275,7 +285,7 @@ class Discretiser(Estimator):
         scales = self._scales("evidence")
         return {v: scales[v].name_of(v, x) if v in scales else x for v, x in findings.items()}
 
-    def _open(self, X: Any, name: str) -> Table:
+    def _open(self, X: object, name: str) -> Table:
         self._check_fitted(name)
         check_table(X)
         table = open_table(None, X)

@@ -19,10 +19,10 @@ from .column_facts import ColumnFacts
 from .dags.best_graph import TimeLimit
 from .dags.posterior.posterior import posterior
 from .dags.structure import Structure, structure
-from .number_validation import NumberValidation
 from .parameters.fit import fit
 from .parameters.sources import open_source
 from .validation import validate
+from .validation_result import NumberValidation
 
 if TYPE_CHECKING:
     from .dags.posterior.result import StructurePosterior

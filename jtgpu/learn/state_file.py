@@ -13,24 +13,22 @@ import time
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import FormatError, JtgpuError
 from ..formats.files import require_file
 from ..util.arguments import file_path
 from ..util.atomic_file import write_bytes
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 # what a damaged file raises, apart from OSError; RuntimeError: flags that mean encryption or an unknown compression
 DAMAGED = (BadZipFile, zlib.error, KeyError, ValueError, EOFError, TypeError, IndexError, RuntimeError, MemoryError)
 
 
-def archive(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, compressed: bool = False) -> bytes:
+def archive(header: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], *, compressed: bool = False) -> bytes:
     """The bytes of an archive: equal contents give equal bytes."""
     text = np.frombuffer(json.dumps(header, ensure_ascii=False).encode(), np.uint8)
     buffer = io.BytesIO()
@@ -56,7 +54,7 @@ VERSION = 2
 KIND = "jtgpu posterior over structures"
 
 
-def file_contents(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
+def file_contents(header: Mapping[str, object], arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """The bytes of the file of a posterior."""
     return archive({"kind": KIND, "version": VERSION, **header}, arrays, compressed=True)
 
@@ -122,7 +120,7 @@ class StateFile:
         """Whether the last write was an interval ago."""
         return time.monotonic() - self._written >= self._interval
 
-    def write(self, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, durable: bool) -> None:
+    def write(self, state: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], *, durable: bool) -> None:
         """Write the file, also where none is due."""
         header = {"version": self.version, "options": self._options, "state": state}
         try:

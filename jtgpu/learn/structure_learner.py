@@ -168,7 +168,7 @@ class StructureLearner(Estimator):
         return float(self.score_samples(X).mean())
 
 
-def _require_cases(X: Any) -> None:
+def _require_cases(X: object) -> None:
     """Reject arrays that hold no discrete cases, in scikit-learn's words."""
     check_table(X)
     if not isinstance(X, np.ndarray) or X.dtype.names:

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..model.mixed import MixedNetwork
+    from ..util.arrays import Floats
     from .evidence import MixedCases
     from .sets import Sets
-
-    Floats = NDArray[np.float64]
 
 JOINT_CONFIGURATIONS = 1 << 12  # of a component up to which all targets are answered together
 MERGED = 64  # numbers without discrete parents that are one component: one small factorisation, not several

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..model.mixed import MixedNetwork
-
-    Floats = NDArray[np.float64]
+    from ..util.arrays import Floats
 
 LEAST_SD = 1e-9  # of a density, in units of the marginal sd: below it, conditional covariances have no digits left
 HALF_LOG_2PI = 0.9189385332046727
@@ -97,7 +96,7 @@ def numbers_of(net: MixedNetwork, units: Floats | None = None) -> Densities:
 def with_lines(numbers: Densities, g: int, lines: Floats) -> Densities:
     """The densities with another one of a number: (K, m + 2) intercept, slopes and sd, scaled."""
 
-    def others(given: tuple[Any, ...], own: Any) -> tuple[Any, ...]:
+    def others(given: tuple[object, ...], own: Any) -> tuple[Any, ...]:
         return (*given[:g], own, *given[g + 1 :])
 
     mean, *slopes, sd = (x.reshape([numbers.cards[d] for d in numbers.scope[g]]) for x in lines.T)

@@ -20,13 +20,11 @@ from ..util.arguments import mapping
 from ..util.cells import is_missing
 
 if TYPE_CHECKING:
-
     from numpy.typing import NDArray
 
     from ..columns import Table
     from ..model.mixed import MixedNetwork
-
-    Floats = NDArray[np.float64]
+    from ..util.arrays import Floats
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class MixedCases:
         return states + values + [f"{names[v]} in ({low:g}, {high:g})" for v, (low, high) in self.bounds.items()]
 
 
-def read_case(net: MixedNetwork, evidence: Any, likelihood: Any, do: Any) -> MixedCases:
+def read_case(net: MixedNetwork, evidence: Any, likelihood: Any, do: object) -> MixedCases:
     """Evidence of one case as a table of one row."""
     if not isinstance(evidence, Mapping) and evidence is not None:
         evidence = row_findings(net, evidence)
@@ -98,7 +96,7 @@ def read_case(net: MixedNetwork, evidence: Any, likelihood: Any, do: Any) -> Mix
     )  # fmt: skip
 
 
-def read_cases(net: MixedNetwork, cases: Any, likelihood: Any, do: Any) -> MixedCases:
+def read_cases(net: MixedNetwork, cases: object, likelihood: object, do: object) -> MixedCases:
     """Evidence of a table of B cases."""
     table = open_table(net.graph, cases)
     names = evidence_columns(net.graph, table.names)
@@ -170,7 +168,7 @@ def _interval(name: str, value: Any) -> tuple[float, float]:
 
 
 def _interventions(
-    net: MixedNetwork, do: Any, values: Floats, bounds: Mapping[int, Any]
+    net: MixedNetwork, do: object, values: Floats, bounds: Mapping[int, object]
 ) -> tuple[frozenset[int], dict[str, Any]]:
     """Numbers that are set, which are entered into `values`; and interventions on discrete variables."""
     if do is not None and not isinstance(do, Mapping):

@@ -53,7 +53,7 @@ def answer_file(
     keep = [*given.keep]
     read = [*dict.fromkeys([*keep, *evidence])]
 
-    def answered(columns: Mapping[str, Any]) -> tuple[Any, int]:
+    def answered(columns: Mapping[str, object]) -> tuple[Any, int]:
         known = {v: columns[v] for v in evidence}
         answer = tree.posteriors_batch(known, targets=targets, on_error=query.on_error)
         made = _columns(net, answer, query, quantiles)

@@ -5,27 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import DataError
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
-from .answers import CELLS
-from .components import with_lines
+from ..util.arrays import Floats
+from .answers import CELLS, Answerer, ObservedPattern
+from .components import Densities, with_lines
 from .evidence import MixedCases
 from .moments import Moments, add_moments, empty_moments
 from .regressions import FamilyRows, regression
 from .tree import MixedTree
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .answers import Answerer, ObservedPattern
-    from .components import Densities
-
-    Floats = NDArray[np.float64]
 
 JOINED = 1 << 12  # configurations of the variables of sets that are added to those of a pattern
 MANY = 500  # rows of a pattern from which it is a call of its own
@@ -48,7 +42,7 @@ class Prior(NamedTuple):
     moments: Moments  # pooled regressions of the numbers, in scaled units
 
 
-class Sums(NamedTuple):
+class PassSums(NamedTuple):
     """Result of a pass over the rows."""
 
     counts: dict[str, Floats]  # expected counts of each variable with states
@@ -57,16 +51,16 @@ class Sums(NamedTuple):
     impossible: NDArray[np.bool_] = np.zeros(0, np.bool_)  # (B,) rows that add nothing
 
 
-def one_pass(tree: MixedTree, cases: MixedCases, weights: Floats) -> Sums:
+def one_pass(tree: MixedTree, cases: MixedCases, weights: Floats) -> PassSums:
     """Expected counts and sums of all families."""
     answerer, net, n = tree.answerer, tree.network, len(weights)
     counts = {v: np.zeros(net.cpt(v).shape) for v in net.discrete}
-    sums = Sums(counts, empty_moments(answerer.numbers), 0.0, np.zeros(n, np.bool_))
+    sums = PassSums(counts, empty_moments(answerer.numbers), 0.0, np.zeros(n, np.bool_))
     log_likelihood = sum((_add_group(tree, group, sums) for group in _groups(answerer, cases, weights)), 0.0)
     return sums._replace(log_likelihood=log_likelihood)
 
 
-class _Group:
+class _PatternGroup:
     """Cases of patterns, one pattern after the other, which are one call."""
 
     def __init__(
@@ -81,7 +75,7 @@ class _Group:
         self.alike = answerer.alike(self.parts)
 
 
-def _groups(answerer: Answerer, cases: MixedCases, weights: Floats, families: int = 0) -> Iterator[_Group]:
+def _groups(answerer: Answerer, cases: MixedCases, weights: Floats, families: int = 0) -> Iterator[_PatternGroup]:
     """Cases whose patterns have the same sets, or others of few variables, together; a large pattern by itself."""
     # families: cells of each case besides those of the sets
     waiting: dict[Any, list[tuple[ObservedPattern, NDArray[np.intp]]]] = {}
@@ -90,7 +84,7 @@ def _groups(answerer: Answerer, cases: MixedCases, weights: Floats, families: in
         for at in range(0, len(rows), step):
             own = pattern, rows[at : at + step]
             if len(rows) > MANY:
-                yield _Group(answerer, cases, weights, [own])
+                yield _PatternGroup(answerer, cases, weights, [own])
             else:
                 waiting.setdefault(pattern.sets, []).append(own)
     joined: list[tuple[ObservedPattern, NDArray[np.intp]]] = []
@@ -102,15 +96,15 @@ def _groups(answerer: Answerer, cases: MixedCases, weights: Floats, families: in
             others = {s for s in sets if len(s) > 1}.difference(joined[0][0].sets) if joined else set()
             more = variables.union(*others)
             if joined and (cells + own_cells > CELLS or answerer.size([*more]) > JOINED):
-                yield _Group(answerer, cases, weights, joined)
+                yield _PatternGroup(answerer, cases, weights, joined)
                 joined, more, cells = [], set(), 0
             joined.append((pattern, rows))
             variables, cells = more, cells + own_cells
     if joined:
-        yield _Group(answerer, cases, weights, joined)
+        yield _PatternGroup(answerer, cases, weights, joined)
 
 
-def _add_group(tree: MixedTree, group: _Group, sums: Sums) -> float:
+def _add_group(tree: MixedTree, group: _PatternGroup, sums: PassSums) -> float:
     """Add a group of cases; their ln P."""
     part, each, sets = group.part, group.weights, tuple(sorted(group.sets))
     logs, constant = tree.answerer.log_weights(part, group.alike)
@@ -126,7 +120,7 @@ def _add_group(tree: MixedTree, group: _Group, sums: Sums) -> float:
 
 def moved_passes(
     tree: MixedTree, cases: MixedCases, weights: Floats, names: Sequence[str], tables: Iterable[Floats]
-) -> Iterator[Sums]:
+) -> Iterator[PassSums]:
     """The sums of cases with each of some tables of a family: the lines of a number, or the CPT of variables."""
     # What a table leaves alone is shared: densities of components without the number; a CPT is a likelihood of its
     # family, and plans have no other numbers.
@@ -142,7 +136,7 @@ def moved_passes(
     for table in tables:
         if g >= 0:
             answerer.reload(net, with_lines(numbers, g, table))
-        sums = Sums({v: np.zeros(np.shape(net.cpt(v))) for v in families}, empty_moments(numbers), 0.0)
+        sums = PassSums({v: np.zeros(np.shape(net.cpt(v))) for v in families}, empty_moments(numbers), 0.0)
         for i, group in enumerate(groups):
             logs = dict(shared[i])
             for scope, own in answerer.log_weights(group.part, moving[i])[0].items():
@@ -160,7 +154,7 @@ def moved_passes(
     answerer.reload(net, numbers)
 
 
-def passes_of_rows(tree: MixedTree, cases: MixedCases, weights: Floats) -> Iterator[tuple[float, Sums]]:
+def passes_of_rows(tree: MixedTree, cases: MixedCases, weights: Floats) -> Iterator[tuple[float, PassSums]]:
     """The weight of each possible case, and its own sums."""
     answerer = tree.answerer
     for group in _groups(answerer, cases, weights, sum(map(answerer.size, _families(tree.network).values()))):
@@ -170,7 +164,7 @@ def passes_of_rows(tree: MixedTree, cases: MixedCases, weights: Floats) -> Itera
                 own, moments = {s: cells[r : r + 1] for s, cells in joints.items()}, empty_moments(answerer.numbers)
                 case = group.part.part(np.array([r]))
                 add_moments(answerer, case, answerer.alike([(pattern, slice(0, 1))]), np.ones(1), own, moments)
-                yield float(used[r]), Sums(_counts(tree, own, np.ones(1)), moments, 0.0)
+                yield float(used[r]), PassSums(_counts(tree, own, np.ones(1)), moments, 0.0)
 
 
 def _families(net: MixedNetwork) -> dict[str, tuple[int, ...]]:
@@ -179,7 +173,7 @@ def _families(net: MixedNetwork) -> dict[str, tuple[int, ...]]:
 
 
 def _joints(
-    tree: MixedTree, group: _Group, logs: Mapping[tuple[int, ...], Floats]
+    tree: MixedTree, group: _PatternGroup, logs: Mapping[tuple[int, ...], Floats]
 ) -> tuple[dict[tuple[int, ...], Floats], Floats]:
     """Joint posteriors of the sets of a group and of the families; weights of the cases, 0 of impossible ones."""
     sets = tuple(sorted({*group.sets, *(tuple(sorted(f)) for f in _families(tree.network).values())}))

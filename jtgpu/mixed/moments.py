@@ -14,11 +14,10 @@ from .evidence import MixedCases
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..util.arrays import Floats
     from .answers import Alike, Answerer
     from .components import Component
     from .tree import MixedTree
-
-    Floats = NDArray[np.float64]
 
 CELLS = 1 << 20  # of z of some cases
 # of each number: (K, m + 2, m + 2) weighted sums of z z', z = (1, numeric parents, number), one a configuration of its

@@ -18,10 +18,9 @@ from ..util.calls import outside
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..util.arrays import Floats
     from .components import Densities
     from .evidence import MixedCases
-
-    Floats = NDArray[np.float64]
 
 MOST_CONDITION = 1e12  # of the covariance of the parents, scaled to unit variances
 LEAST_RESIDUAL = 1e-11  # variance of a residual, over the number's: below it, normal equations give noise

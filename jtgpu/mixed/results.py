@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from ..columns import Table
-
-    Floats = NDArray[np.float64]
+    from ..util.arrays import Floats
 
 _mixtures = loops("jtgpu.mixed.mixture_loops")
 DEFAULT_QUANTILES = (0.05, 0.95)

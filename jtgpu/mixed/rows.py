@@ -11,10 +11,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..util.arrays import Floats
     from .components import Component
-
-    Floats = NDArray[np.float64]
-
 
 LN2 = math.log(2.0)
 SMALLEST = -700.0  # ln of products of weights, far from where doubles lose digits

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
     from ..columns import Table
     from ..model.mixed import MixedNetwork
+    from ..util.arrays import Floats
     from .answers import Answerer, ObservedPattern
     from .evidence import MixedCases
-
-    Floats = NDArray[np.float64]
 
 
 class MixedSamples(CaseResult, ByVariable["NDArray[Any]"]):

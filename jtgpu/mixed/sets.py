@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     from ..backends.base import Backend
     from ..inference.tree import JunctionTree
     from ..model.network import BayesianNetwork
+    from ..util.arrays import Floats
     from ..util.options import BackendName
     from .evidence import MixedCases
-
-    Floats = NDArray[np.float64]
 
 ACCEPTED = -600.0  # ln P(e) above which weights that are too small for a number change no answer
 Sets = tuple[tuple[int, ...], ...]  # discrete variables, ascending in each set

@@ -26,9 +26,8 @@ from ..util.arguments import check_keywords, choice, random_generator, whole_num
 from ..util.lru import LRU
 from .answers import Answerer
 from .components import numbers_of
-from .contributions import contributions
 from .evidence import MixedCases, read_case, read_cases
-from .information import InformationQueries
+from .information import InformationQueries, contributions
 from .results import MixedCasePosteriors, MixedPosteriors, NumberColumns
 from .sampling import MixedSamples, draw_bounded, draw_numbers
 from .sets import SetEngine
@@ -38,9 +37,8 @@ if TYPE_CHECKING:
 
     from ..inference.evidence import Cases, Findings
     from ..model.states import CodesByVariable
+    from ..util.arrays import Floats
     from ..util.options import BackendName, OnProblem
-
-    Floats = NDArray[np.float64]
 
 MOST_CELLS = 1 << 20  # of a joint table
 MOST_ENGINES = 32  # compiled discrete networks, one for each group of sets that a pattern needs
@@ -243,7 +241,7 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         )
         return ranked.explanations[0]
 
-    def session(self, evidence: Findings | None = None, **more: Any) -> CaseSession:
+    def session(self, evidence: Findings | None = None, **more: object) -> CaseSession:
         """Start a sequence of queries with changing evidence; see `jtgpu.JunctionTree.session`."""
         return CaseSession(self, ("evidence", "likelihood", "do"), evidence, **more)
 
@@ -352,7 +350,7 @@ class MixedTree(CompiledNetwork[MixedNetwork], InformationQueries):
         return np.asarray(labels[answers.posteriors[name].argmax(axis=1)])
 
     def predict_proba(
-        self, frame: Any, targets: Targets = None, *, evidence_columns: str | Iterable[str] | None = None,
+        self, frame: object, targets: Targets = None, *, evidence_columns: str | Iterable[str] | None = None,
         keep: Iterable[str] = (), on_error: OnProblem = "error", codes: CodesByVariable | None = None,
     ) -> Any:  # fmt: skip
         """Compute posteriors of every row of a table, as a data frame of the same kind.

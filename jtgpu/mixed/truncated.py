@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from ..util.arrays import Floats
 
 NARROW = 2.5  # width of an interval around 0 below which proposals are uniform
 REACH, STEPS = 40.0, 200  # of bisection: half the width in standard deviations, and the most steps

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..errors import EvidenceError, NetworkError, TableTooLarge, UnknownState, closest, shown
-from ..util.arguments import choice
+from ..util.arguments import choice, mapping
 from ..util.cells import is_missing
 from ..util.text_table import counted
-from .directed import descendants
+from .directed import DirectedModel, descendants
 from .discrete import DiscreteModel
 from .noisy import MAX_CELLS
 
@@ -306,14 +307,14 @@ def check_numbers(name: str, table: NDArray[np.float64]) -> None:
         raise NetworkError(f"variable {name!r}: its table holds the negative number {table.min():g}")
 
 
-def is_counted(labels: Iterable[Any]) -> bool:
+def is_counted(labels: Iterable[object]) -> bool:
     """Whether labels are the numbers 0, 1, ...; truth values and floats, which equal these, are names of states."""
     given = list(labels)
     plain = all(isinstance(label, (int, np.integer)) and not isinstance(label, bool) for label in given)
     return plain and given == [*range(len(given))]
 
 
-def without_labels(what: str, given: Any) -> Any:
+def without_labels(what: str, given: object) -> Any:
     """The argument, unless it is a data frame or series whose labels would be ignored."""
     for labels in [getattr(given, name, None) for name in ("index", "columns") if hasattr(given, "to_numpy")]:
         if labels is not None and not is_counted(labels):
@@ -335,3 +336,33 @@ def freeze(table: ArrayLike) -> NDArray[np.float64]:
     frozen = np.array(table, dtype=np.float64, order="C", copy=True)
     frozen.flags.writeable = False
     return frozen
+
+
+# `DescribedModel`: a directed model with what its file says beyond variables, arcs and tables.
+
+class DescribedModel(DirectedModel):
+    """A directed model with attributes and a report; the base of networks that files hold."""
+
+    def __init__(
+        self, states: Mapping[str, Sequence[str]], parents: Mapping[str, Sequence[str]], *, name: str,
+        attributes: Attributes | None, row_report: RowReport | None,
+    ):  # fmt: skip
+        super().__init__(states, parents, name=name)
+        self._attributes: Attributes = MappingProxyType(dict(mapping("attributes", attributes)))
+        self._row_report = row_report
+
+    @property
+    def attributes(self) -> Mapping[str, Mapping[str, Any]]:
+        """Contents of a file beyond the model: keys ``net``, ``node``, ``potential`` (see the class)."""
+        return self._attributes
+
+    @property
+    def row_report(self) -> RowReport | None:
+        """Rows that the reader normalised; None if the network was not read from a file."""
+        return self._row_report
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_attributes": dict(self._attributes)}  # a mapping proxy cannot be pickled
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({**state, "_attributes": MappingProxyType(state["_attributes"])})

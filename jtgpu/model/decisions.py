@@ -12,8 +12,8 @@ from ..util import late_imports
 from ..util.arguments import check_keywords, choice, mapping
 from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt, with_labels
-from .described import DescribedModel
-from .editing import UTILITY, Editable, Parts
+from .cpts import DescribedModel
+from .editing import UTILITY, Editable, NetworkParts
 from .network import BayesianNetwork
 from .network_text import summary
 
@@ -228,14 +228,14 @@ class DecisionNetwork(Editable, DescribedModel):
         """
         return self._changed(self._with_node(utility, UTILITY, parents, table))
 
-    def _parts(self) -> Parts:
-        parts = Parts(self)
+    def _parts(self) -> NetworkParts:
+        parts = NetworkParts(self)
         parts.states |= dict.fromkeys(self.utilities, UTILITY)
         parts.parents |= {u: [(p, 0) for p in self.parents(u)] for u in self.utilities}
         parts.tables, parts.decisions = {**self._cpts, **self._utility_tables}, [*self._decisions]
         return parts
 
-    def _made(self, parts: Parts, name: str) -> DecisionNetwork:
+    def _made(self, parts: NetworkParts, name: str) -> DecisionNetwork:
         utilities = [u for u, states in parts.states.items() if states is UTILITY]
         return DecisionNetwork(
             {v: states for v, states in parts.states.items() if states is not UTILITY}, parts.own_parents(),

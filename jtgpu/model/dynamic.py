@@ -15,7 +15,7 @@ from ..util.text_table import counted
 from .cpt import Axis, Cpt, checked_cpt
 from .cpts import freeze
 from .discrete import MAX_STATES, DiscreteModel
-from .editing import EditableOverTime, Parts
+from .editing import EditableOverTime, NetworkParts
 from .network import BayesianNetwork
 from .network_text import summary
 from .templates import Parent, check_cycle, checked_static, children, from_slices, read_parents, stationary
@@ -286,14 +286,14 @@ class DynamicNetwork(EditableOverTime, DiscreteModel):
             cpts[label(v, t)] = self._start[v][t] if t < len(self._start[v]) else self._cpts[v]
         return BayesianNetwork({label(v, t): self._states[v] for v, t in copies}, parents, cpts, name=self._name)
 
-    def _parts(self) -> Parts:
-        parts = Parts(self)
+    def _parts(self) -> NetworkParts:
+        parts = NetworkParts(self)
         parts.tables = dict(zip(self._variables, self._cpts, strict=True))
         parts.start = {v: [*tables] for v, tables in zip(self._variables, self._start, strict=True) if tables}
         parts.static = {*self.static}
         return parts
 
-    def _made(self, parts: Parts, name: str) -> DynamicNetwork:
+    def _made(self, parts: NetworkParts, name: str) -> DynamicNetwork:
         return DynamicNetwork(
             parts.states, parts.own_parents(), parts.tables, start=parts.own_start(), static=sorted(parts.static),
             name=name,

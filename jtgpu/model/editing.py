@@ -11,6 +11,7 @@ from ..errors import NetworkError, closest, shown
 from ..util.arguments import check_keywords, choice, mapping, several, whole_number
 from ..util.arrays import Floats
 from .cpts import (
+    DescribedModel,
     average_rows,
     checked_shape,
     new_names,
@@ -18,7 +19,6 @@ from .cpts import (
     numbers_by_state,
     renamed_attributes,
 )
-from .described import DescribedModel
 from .discrete import DiscreteModel, checked_states
 from .gaussian import Gaussian
 from .noisy import is_noisy
@@ -44,7 +44,7 @@ def coefficient_name(name: str, lag: int) -> str:
     return f"{name}[t-{lag}]" if lag else name
 
 
-class Parts:
+class NetworkParts:
     """The parts of a network of any kind, to be changed."""
 
     def __init__(self, net: Any):
@@ -72,7 +72,7 @@ class Parts:
         above = [p for p in self.parents[v] if t is None or p[1] <= t]
         return [p for p in above if self.states[p[0]] is not float]
 
-    def each(self, v: str, change: Callable[[Any, int | None], Any], lag: int | None = None) -> None:
+    def each(self, v: str, change: Callable[[Any, int | None], object], lag: int | None = None) -> None:
         """Change the tables of a node, of which those of the first `lag` slices are apart."""
         made = [change(self.table(v, t), t) for t in range(self.lag(v) if lag is None else lag)]
         self.tables[v] = change(self.tables[v], None)
@@ -90,7 +90,7 @@ class Parts:
     def rename(self, names: Mapping[str, str]) -> None:
         """Give nodes other names."""
 
-        def renamed(table: Any, v: str) -> Any:
+        def renamed(table: object, v: str) -> Any:
             if not isinstance(table, Gaussian):
                 return table
             new = {coefficient_name(*p): coefficient_name(names[p[0]], p[1]) for p in self.parents[v]}
@@ -103,7 +103,7 @@ class Parts:
         self.static, self.decisions = {names[v] for v in self.static}, [names[v] for v in self.decisions]
 
 
-def _mapped(table: Any, change: Callable[[Any], Any]) -> Any:
+def _mapped(table: object, change: Callable[[Any], Any]) -> Any:
     """A table, or all arrays of a Gaussian, changed alike."""
     if isinstance(table, Gaussian):
         return Gaussian(change(table.mean), {p: change(c) for p, c in table.coefficients.items()}, change(table.sd))
@@ -114,10 +114,10 @@ def _mapped(table: Any, change: Callable[[Any], Any]) -> Any:
 class Editable:
     """A network of any kind, and copies of it with one change each."""
 
-    def _parts(self) -> Parts:
+    def _parts(self) -> NetworkParts:
         raise NotImplementedError
 
-    def _made(self, parts: Parts, name: str) -> Any:
+    def _made(self, parts: NetworkParts, name: str) -> Any:
         """A network of this kind of these parts."""
         raise NotImplementedError
 
@@ -158,7 +158,7 @@ class Editable:
         """
         return self._changed(self._with_node(variable, states, parents, cpt))
 
-    def _with_node(self, name: str, states: Any, parents: Sequence[Parent], table: Any) -> Parts:
+    def _with_node(self, name: str, states: Any, parents: Sequence[Parent], table: object) -> NetworkParts:
         """The parts of this network and of a further node; without a table it has the default one."""
         parts = self._parts()
         if name in parts.states:
@@ -174,7 +174,7 @@ class Editable:
             parts.each(name, lambda _, t: self._default(parts, name, t))
         return parts
 
-    def _default(self, parts: Parts, v: str, t: int | None) -> Any:
+    def _default(self, parts: NetworkParts, v: str, t: int | None) -> Any:
         """A uniform CPT, a standard normal density, or a utility of zeros."""
         shape, states = [len(parts.states[p]) for p, _ in parts.axes(v, t)], parts.states[v]
         if states is float:
@@ -330,9 +330,9 @@ class Editable:
     def replace(
         self,
         *,
-        cpt: Mapping[str, Any] | None = None,
+        cpt: Mapping[str, object] | None = None,
         states: Mapping[str, Mapping[str, str] | Sequence[str]] | None = None,
-        parents: Mapping[str, Sequence[Any]] | None = None,
+        parents: Mapping[str, Sequence[object]] | None = None,
         rename: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> Self:
@@ -370,7 +370,9 @@ class Editable:
         """
         return self._replaced(cpt, states, parents, rename, name, {})
 
-    def _replaced(self, cpt: Any, states: Any, parents: Any, rename: Any, name: str | None, start: Any) -> Self:
+    def _replaced(
+        self, cpt: object, states: object, parents: object, rename: object, name: str | None, start: object
+    ) -> Self:
         parts = self._parts()
         tables, labels = self._by_node("cpt", cpt), self._by_node("states", states)
         above, firsts = self._by_node("parents", parents), self._by_node("start", start)
@@ -391,7 +393,7 @@ class Editable:
         names = new_names(tuple(parts.states), new)
         return self._changed(parts, names, name)
 
-    def _reorder(self, parts: Parts, v: str, given: Any, has_table: bool) -> None:
+    def _reorder(self, parts: NetworkParts, v: str, given: object, has_table: bool) -> None:
         """Give a node other parents; its table is kept where only their order changes."""
         pairs, before = _pairs(parts, v, given), parts.axes(v)
         if v in parts.decisions or sorted(pairs) != sorted(parts.parents[v]):
@@ -424,18 +426,18 @@ class Editable:
         net: Any = self
         return given if given in getattr(net, "utilities", ()) else net.variables[net.index(given)]  # type: ignore[no-any-return]
 
-    def _parent(self, given: Any) -> Pair:
+    def _parent(self, given: object) -> Pair:
         """A parent as a pair."""
         if isinstance(given, tuple) and len(given) == 2:
             return self._node(given[0]), whole_number("the lag of a parent", given[1], 0)
         return self._node(given), 0
 
-    def _by_node(self, what: str, given: Any) -> dict[str, Any]:
+    def _by_node(self, what: str, given: object) -> dict[str, Any]:
         """An argument of `replace` by the names of nodes."""
         return {self._node(v): value for v, value in mapping(what, given).items()}
 
     def _changed(
-        self, parts: Parts, names: Mapping[str, str] | None = None, name: str | None = None
+        self, parts: NetworkParts, names: Mapping[str, str] | None = None, name: str | None = None
     ) -> Self:
         """A network of these parts, whose nodes have other names."""
         net: Any = self
@@ -452,7 +454,7 @@ class Editable:
         made: Any = self._made(parts, net.name if name is None else name)
         return made if codes == "names" else made.with_codes(codes)  # type: ignore[no-any-return]
 
-    def _cut(self, parts: Parts, parent: Pair, child: str, weights: Weights) -> None:
+    def _cut(self, parts: NetworkParts, parent: Pair, child: str, weights: Weights) -> None:
         """Take a parent from a node, whose rows are averaged."""
         (p, lag), first = parent, parts.lag(child)
 
@@ -539,10 +541,10 @@ class EditableOverTime(Editable):
     def replace(
         self,
         *,
-        cpt: Mapping[str, Any] | None = None,
-        start: Mapping[str, Any] | None = None,
+        cpt: Mapping[str, object] | None = None,
+        start: Mapping[str, object] | None = None,
         states: Mapping[str, Mapping[str, str] | Sequence[str]] | None = None,
-        parents: Mapping[str, Sequence[Any]] | None = None,
+        parents: Mapping[str, Sequence[object]] | None = None,
         rename: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> Self:
@@ -558,7 +560,7 @@ class EditableOverTime(Editable):
         return self._replaced(cpt, states, parents, rename, name, start)
 
 
-def _pairs(parts: Parts, v: str, given: Any) -> list[Pair]:
+def _pairs(parts: NetworkParts, v: str, given: object) -> list[Pair]:
     """Parents that are declared, as pairs."""
     listed = several(given)
     if listed is None:
@@ -574,12 +576,12 @@ def _pairs(parts: Parts, v: str, given: Any) -> list[Pair]:
     return [(str(p), int(lag)) for p, lag in pairs]
 
 
-def _check_no_utility(parts: Parts, v: str, p: str) -> None:
+def _check_no_utility(parts: NetworkParts, v: str, p: str) -> None:
     if parts.states[p] is UTILITY:
         raise NetworkError(f"{v!r} has the parent {p!r}, which is a utility; nothing can depend on a utility")
 
 
-def _averaged(table: Any, axis: int, mix: Floats) -> Any:
+def _averaged(table: object, axis: int, mix: Floats) -> Any:
     """A table, or the density of the same mean and variance, without an axis."""
     if not isinstance(table, Gaussian):
         return average_rows(np.moveaxis(np.asarray(table), axis, 0), mix)
@@ -603,8 +605,8 @@ class EditableModel(Editable, DescribedModel):
     _cpts: tuple[Floats, ...]
     _noisy: dict[str, NoisyMax]
 
-    def _parts(self) -> Parts:
-        parts = Parts(self)
+    def _parts(self) -> NetworkParts:
+        parts = NetworkParts(self)
         parts.tables = {**dict(zip(self._variables, self._cpts, strict=True)), **self._noisy}
         return parts
 

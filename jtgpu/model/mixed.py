@@ -12,7 +12,7 @@ from ..util import late_imports
 from ..util.arguments import check_keywords, mapping
 from ..util.text_table import counted
 from .directed import DirectedModel
-from .editing import Editable, Parts
+from .editing import Editable, NetworkParts
 from .gaussian import Gaussian, checked_gaussian
 from .network import BayesianNetwork
 from .network_text import summary
@@ -214,12 +214,12 @@ class MixedNetwork(late_imports.Shown, Editable):
 
     # Derived objects ------------------------------------------------------------------------------------------
 
-    def _parts(self) -> Parts:
-        parts = Parts(self)
+    def _parts(self) -> NetworkParts:
+        parts = NetworkParts(self)
         parts.tables = {v: self._parameters(v) for v in self}
         return parts
 
-    def _made(self, parts: Parts, name: str) -> MixedNetwork:
+    def _made(self, parts: NetworkParts, name: str) -> MixedNetwork:
         return MixedNetwork(parts.states, parts.own_parents(), parts.tables, name=name, attributes=parts.attributes)
 
     def _model(self) -> DirectedModel:

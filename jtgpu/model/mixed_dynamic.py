@@ -15,7 +15,7 @@ from ..util.arguments import check_keywords, mapping, names, plain, several
 from ..util.text_table import counted
 from .discrete import DiscreteModel
 from .dynamic import DynamicNetwork
-from .editing import EditableOverTime, Parts, coefficient_name
+from .editing import EditableOverTime, NetworkParts, coefficient_name
 from .gaussian import Gaussian, checked_gaussian
 from .mixed import NUMBER, MixedNetwork
 from .network_text import summary
@@ -264,13 +264,13 @@ class MixedDynamicNetwork(late_imports.Shown, EditableOverTime):
         self._require_number(variable)
         return self._gaussians[variable]
 
-    def _parts(self) -> Parts:
-        parts = Parts(self)
+    def _parts(self) -> NetworkParts:
+        parts = NetworkParts(self)
         parts.tables = {v: self._gaussians[v][-1] if v in self._gaussians else self.discrete.cpt(v) for v in self}
         parts.start, parts.static = {v: [*self.start(v)] for v in self}, {*self.static}
         return parts
 
-    def _made(self, parts: Parts, name: str) -> Any:
+    def _made(self, parts: NetworkParts, name: str) -> Any:
         kind: Any = MixedDynamicNetwork if float in parts.states.values() else DynamicNetwork
         return kind(
             parts.states, parts.own_parents(), parts.tables, start=parts.own_start(), static=sorted(parts.static),

@@ -19,7 +19,7 @@ from .cpt import Axis, Cpt, bound_noisy, checked_cpt
 from .cpts import RowReport, known_states, relevant_part, renamed_attributes
 from .directed import check_axes
 from .discrete import Factor
-from .editing import EditableModel, Parts
+from .editing import EditableModel, NetworkParts
 from .network_text import summary
 from .noisy import EXPANDED, NoisyMax, is_noisy
 
@@ -230,7 +230,7 @@ class BayesianNetwork(EditableModel):
 
     # Derived networks -----------------------------------------------------------------------------------------
 
-    def _made(self, parts: Parts, name: str) -> BayesianNetwork:
+    def _made(self, parts: NetworkParts, name: str) -> BayesianNetwork:
         return BayesianNetwork(
             parts.states, parts.own_parents(), parts.tables, name=name, attributes=parts.attributes,
             row_report=self._row_report,

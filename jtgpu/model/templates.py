@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import NetworkError, closest, shown
 from ..util.arguments import names, plain, several, whole_number
+from ..util.arrays import Floats
 from .directed import find_cycle
 from .discrete import DiscreteModel
 from .network import BayesianNetwork
-
-if TYPE_CHECKING:
-    from ..util.arrays import Floats
-
 
 Parent = tuple[int, int]  # the number of a variable, and how many slices earlier it is
 

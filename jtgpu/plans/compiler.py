@@ -9,9 +9,10 @@ import os
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ArgumentError, NetworkError, OrderError, TableTooLarge, format_bytes, shown
 from ..model.discrete import DiscreteModel, Factor
@@ -29,14 +30,9 @@ from .clique_tree import (
     spanning_forest,
 )
 from .lowering import LOWERINGS, lay_out, lower, program_arrays
+from .ordering.files import OrderResult
 from .ordering.reduce import symmetric
 from .plan import Plan
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .ordering.files import OrderResult
-
 
 # A lower bound of the largest clique that every elimination order makes.
 
@@ -186,7 +182,7 @@ def plan_model(  # noqa: PLR0913 (the limits)
     together: Sequence[Sequence[str | int]] = (),
     weighed: bool = True,
     by_networkx: bool = False,
-    **search: Any,
+    **search: object,
 ) -> tuple[Plan, OrderResult | None]:
     """The plan of a model, and how its elimination order was found; see `jtgpu.inference.planning.make_plan`."""
     # memory_limit: Bytes that one propagation may take; default: 80 % of the memory that is free on this host

@@ -28,19 +28,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..util.options import Lowering
 from .arrays import ragged
 from .balance import ContractionForest, Tree, shorten
 from .plan import Plan
 from .program import ContractionProgram, emit
-
-if TYPE_CHECKING:
-    from ..util.options import Lowering
-
 
 # Build the contraction forest along a junction tree and turn it into a program.
 

@@ -34,7 +34,7 @@ MOST_DECADES = 300.0  # natural logarithm of the range of numbers in one vector
 Table = tuple[tuple[int, ...], "NDArray[np.float64]"]
 
 
-class Rows(NamedTuple):
+class EffectRows(NamedTuple):
     """Effects of the possible states of a parent, ascending."""
 
     weaker: NDArray[np.float64]  # (states, s) P(effect no stronger than s)
@@ -46,7 +46,7 @@ class Chain(NamedTuple):
 
     scope: tuple[int, ...]  # parents that are left, then the child
     rest: list[NDArray[np.float64]]  # P(effect s) of all else: of several parts where one would lose small numbers
-    parents: list[Rows]
+    parents: list[EffectRows]
 
     def far(self, own: Mapping[int, NDArray[np.float64]]) -> list[int]:
         """Those of some parents, with their distributions, that `absorb` would lose small numbers with."""
@@ -123,9 +123,9 @@ class NoisyNodes:
             rest, free, parents = [noisy.ascending[-1][0]], [], []
             for p, weaker, equal in zip(scope, noisy.weaker, noisy.ascending, strict=False):
                 possible = states(p)
-                rows = Rows(weaker, equal)
+                rows = EffectRows(weaker, equal)
                 if len(possible) < len(weaker):
-                    rows = Rows(weaker[possible], equal[possible])
+                    rows = EffectRows(weaker[possible], equal[possible])
                 if len(possible) == 1 and _least(rest[-1]) * _least(rows.equal, rows.weaker) < LEAST:
                     rest.append(rows.equal[0])
                 elif len(possible) == 1:
@@ -209,7 +209,7 @@ def split_vector(given: NDArray[np.float64]) -> tuple[list[NDArray[np.float64]],
     return [exps((given - high) / n)] * n, high
 
 
-def _joined(before: NDArray[np.float64], rows: Rows) -> NDArray[np.float64]:
+def _joined(before: NDArray[np.float64], rows: EffectRows) -> NDArray[np.float64]:
     """(..., p, s) P(s is the stronger one of an effect with the distributions `before`, (..., s), and a parent's)."""
     s = before.shape[-1]
     below = np.zeros(before.shape)
@@ -233,9 +233,9 @@ def _together(rest: Sequence[NDArray[np.float64]], top: int) -> tuple[NDArray[np
     return np.array([float(p / high) for p in equal]), log(float(high / Fraction(2) ** shift)) + shift * log(2.0)
 
 
-def _of_known(effect: NDArray[np.float64]) -> Rows:
+def _of_known(effect: NDArray[np.float64]) -> EffectRows:
     """The rows of a parent whose state is known, or of several."""
-    return Rows(np.cumsum(effect)[None], effect[None])
+    return EffectRows(np.cumsum(effect)[None], effect[None])
 
 
 def _least(*tables: NDArray[np.float64]) -> float:
@@ -243,7 +243,7 @@ def _least(*tables: NDArray[np.float64]) -> float:
     return min(float(table.min(where=table > 0, initial=1.0)) for table in tables)
 
 
-def absorb(rest: NDArray[np.float64], own: Mapping[int, tuple[Rows, NDArray[np.float64]]]) -> Absorbed:
+def absorb(rest: NDArray[np.float64], own: Mapping[int, tuple[EffectRows, NDArray[np.float64]]]) -> Absorbed:
     """Sum parents, given their rows and distributions, into the strongest effect of theirs and of all else, `rest`."""
     # The strongest effect is s if that of some cause is s, those of all causes before it are weaker and those of all
     # after it no stronger: a sum of products, without a difference.

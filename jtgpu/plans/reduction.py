@@ -13,9 +13,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ImpossibleEvidence, TableTooLarge
 from ..model.noisy import NoisyMax, is_noisy
@@ -27,12 +28,8 @@ from .compiler import build_plan, check_bound, fast_order
 from .lowering import lay_out
 from .noisy import Absorbed, Chain, NoisyNodes, Table, split_vector
 from .ordering import find_order, order_cost
+from .plan import Plan
 from .specialise import conditional_heads
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .plan import Plan
 
 _loops = loops("jtgpu.plans.loops.possible")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..columns import Table, as_numbers, is_codes, open_data, read_column, read_states, reject_infinite
 from ..columns.arrow import arrow
@@ -19,9 +20,6 @@ from ..util.arguments import choice, several
 from ..util.arrays import Bools, Cell, Floats, Ints
 from ..util.rows import thread_map
 from .engine import MISSING, UNSEEN, Measure, Rows
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # Tables of the kind of the cases: all rows with more columns, or some rows.
 

@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..device.context import device_numbers
 from ..device.nvcc import find_nvcc
@@ -16,9 +17,6 @@ from ..errors import ArgumentError, BackendUnavailable
 from ..util.arguments import choice, whole_number
 from ..util.arrays import Bools, Floats, Ints
 from ..util.system import cores
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # Where rows are searched: threads of the CPU, or GPUs. Rows are independent: no bit of the results depends on it.
 
@@ -39,7 +37,8 @@ class ScreenTarget(NamedTuple):
 
     @classmethod
     def resolve(
-        cls, backend: str, threads: int | None, devices: Any, n_rows: int, k: int, *, every: bool, cluster: Any = None
+        cls, backend: str, threads: int | None, devices: object, n_rows: int, k: int, *, every: bool,
+        cluster: object = None,
     ) -> ScreenTarget:  # fmt: skip
         """The backend for a table of so many rows, of which all weights are computed or the largest."""
         # raises ArgumentError: If options contradict each other, or a GPU cannot add so many distances.

@@ -129,17 +129,17 @@ class KNNWeight(Estimator):
         scores: Floats = -self.outliers_.weights(X)
         return scores
 
-    def decision_function(self, X: Any) -> Floats:
+    def decision_function(self, X: object) -> Floats:
         """``score_samples`` minus ``offset_``, (B,): negative for outliers."""
         scores = self.score_samples(X)
         return scores - self.offset_
 
-    def predict(self, X: Any) -> Ints:
+    def predict(self, X: object) -> Ints:
         """-1 for rows that are outliers, 1 for others, (B,)."""
         self._check_fitted("predict")
         return np.where(self.decision_function(X) < 0, -1, 1)
 
-    def fit_predict(self, X: Any, y: Any = None) -> Ints:
+    def fit_predict(self, X: object, y: object = None) -> Ints:
         """Fit, and return ``labels_``."""
         return self.fit(X).labels_
 

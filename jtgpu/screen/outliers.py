@@ -27,7 +27,7 @@ from .table import Progress, Screened, Top, check_finite
 Part = tuple[int, int]
 
 
-def top_on(cluster: Any, screened: Screened, n: int, progress: Progress | None = None) -> tuple[Top, dict[str, int]]:
+def top_on(cluster: object, screened: Screened, n: int, progress: Progress | None = None) -> tuple[Top, dict[str, int]]:
     top, searched, pairs, n_done = Top.of(n), 0, 0, 0
     for (best, stats), n_parts in _results(cluster, screened, _top_of_part, n):
         top.add(best.weight, best.index)
@@ -38,7 +38,7 @@ def top_on(cluster: Any, screened: Screened, n: int, progress: Progress | None =
     return top, {"rows": len(screened.rows), "different": stats["different"], "searched": searched, "pairs": pairs}
 
 
-def weights_on(cluster: Any, screened: Screened, progress: Progress | None = None) -> tuple[Floats, int]:
+def weights_on(cluster: object, screened: Screened, progress: Progress | None = None) -> tuple[Floats, int]:
     kinds, pairs, n_done = screened.kinds[1], 0, 0
     weights_of_rows = np.empty(len(screened.kinds[0]))
     for (items, weights, more), n_parts in _results(cluster, screened, _weights_of_part, None):
@@ -49,7 +49,7 @@ def weights_on(cluster: Any, screened: Screened, progress: Progress | None = Non
     return weights_of_rows[kinds], pairs
 
 
-def _results(cluster: Any, screened: Screened, work: Any, more: Any) -> Any:
+def _results(cluster: object, screened: Screened, work: object, more: object) -> Any:
     """The result of each part, and the number of parts."""
     parts: list[Part] = []
 
@@ -218,8 +218,8 @@ def _weights(screened: Screened, compute: Compute) -> tuple[Floats, int]:
 
 def top_outliers(  # noqa: PLR0913 (public)
     cases: TableLike, n: int = 50, k: int = 21, metric: Metric = "auto", missing: ScreenMissing = "auto", *,
-    scale: Scale | None = None, method: OutlierMethod = "auto", net: Any = None, columns: Iterable[str] | None = None,
-    compute: Compute | EngineName = Compute(),
+    scale: Scale | None = None, method: OutlierMethod = "auto", net: object = None,
+    columns: Iterable[str] | None = None, compute: Compute | EngineName = Compute(),
 ) -> Outliers:  # fmt: skip
     """Find the n rows of a table that are farthest from their nearest rows. The result is exact.
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
 from ..util.arrays import Bools, Floats, Ints
 from ..util.elementary import exps, logs
 from ..util.loops import loops
 from .arrays import Coded, CodedRows, PointTree, Sliced, SlicedRows
 from .engine import MISSING, UNSEEN, Engine, Measure, Ranking, Rows, on_threads
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 WORD = 64  # columns of a group of bit planes
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..columns import Table, as_numbers, cells_of, is_frame, open_data
 from ..columns.memory import first_text
@@ -16,9 +17,6 @@ from ..errors import ArgumentError, DataError, shown
 from ..util.arrays import Floats
 from ..util.cells import finite, is_missing
 from . import gpu_run as run
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @dataclass

@@ -159,7 +159,7 @@ class App:
             await self._router(scope, receive, send)
 
     @asynccontextmanager
-    async def _lifespan(self, _: Any) -> AsyncIterator[None]:
+    async def _lifespan(self, _: object) -> AsyncIterator[None]:
         await asyncio.to_thread(self.warm)
         yield
         self.stop()

@@ -15,9 +15,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..backends.base import Evidence
 from ..backends.table import Table
@@ -25,14 +26,10 @@ from ..dynamic.tree import DynamicTree
 from ..errors import BackendUnavailable, ImpossibleEvidence, TableTooLarge
 from ..inference.tree import JunctionTree
 from ..mixed.tree import MixedTree
+from ..util.arrays import Floats
 from ..util.system import cores
-from .registry import Rates, spans, states_and_weights
+from .registry import AnswerRates, spans, states_and_weights
 from .trees import OVER_TIME, AnyTree
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..util.arrays import Floats
 
 T = TypeVar("T")
 INLINE = 4e-3  # seconds of a batch that the event loop computes itself
@@ -48,7 +45,7 @@ TRIED, MANY = 16, 32  # slices that are timed, and sequences that are timed toge
 SHARE = 0.1  # of a single case's time that one of many cases with numbers takes
 
 
-def measure(tree: JunctionTree, seed: int = 0) -> Rates:
+def measure(tree: JunctionTree, seed: int = 0) -> AnswerRates:
     """Measure a tree on sampled cases; this also loads all that answers need.
 
     Cases observe a tenth of the variables, those of small requests `FINDINGS`. No case repeats the evidence pattern of
@@ -83,7 +80,7 @@ def measure(tree: JunctionTree, seed: int = 0) -> Rates:
     return rates._replace(small=_rates(few_targets, run, partial(run_table, rates.threshold > 1)))
 
 
-def measure_others(tree: AnyTree) -> Rates:
+def measure_others(tree: AnyTree) -> AnswerRates:
     """Measure a tree that answers no single cases in batches; this also loads what answers need."""
     seconds: list[float] = []
     if isinstance(tree, MixedTree):
@@ -92,7 +89,7 @@ def measure_others(tree: AnyTree) -> Rates:
             tree.posteriors()
             seconds.append(time.perf_counter() - begun)
         single = min(seconds)
-        return Rates(single, single, SHARE * single, 2)
+        return AnswerRates(single, single, SHARE * single, 2)
     assert isinstance(tree, OVER_TIME)
     states = tree if isinstance(tree, DynamicTree) else tree.discrete
     for sequences in (1, 1, MANY):  # the first one loads what the others need
@@ -100,12 +97,12 @@ def measure_others(tree: AnyTree) -> Rates:
         begun = time.perf_counter()
         states.smooth(codes)
         seconds.append((time.perf_counter() - begun) / TRIED)
-    return Rates(seconds[1], seconds[1], max(seconds[2] - seconds[1], 0.0) / (MANY - 1), 2)
+    return AnswerRates(seconds[1], seconds[1], max(seconds[2] - seconds[1], 0.0) / (MANY - 1), 2)
 
 
 def _rates(
-    make: Callable[[int], tuple[Any, ...]], run: Callable[..., object], run_table: Callable[..., object]
-) -> Rates:
+    make: Callable[[int], tuple[object, ...]], run: Callable[..., object], run_table: Callable[..., object]
+) -> AnswerRates:
     """Measure single cases and batches."""
     # make: The arguments of n new cases
     # run, run_table: Compute one case, and any number of cases
@@ -142,19 +139,19 @@ def _sampled(tree: JunctionTree, n: int, rng: np.random.Generator) -> NDArray[np
         return np.full((n, len(tree.model)), -1, np.int32)
 
 
-def _fit(single: float, seconds: dict[int, float]) -> Rates:
+def _fit(single: float, seconds: dict[int, float]) -> AnswerRates:
     """Rates from the time of a single case and those of batches by number of cases."""
     sizes = [n for n in seconds if n > 1]
     if not sizes:
-        return Rates(single, 0.0, single, 1 << 30)
+        return AnswerRates(single, 0.0, single, 1 << 30)
     first, last = min(sizes), max(sizes)
     case = (seconds[last] - seconds[first]) / (last - first) if last > first else seconds[last] / last
     case = max(case, seconds[last] / last / 10)
     batch = max(seconds[last] - last * case, 0.0)
     if seconds[1] <= FASTER * single and case < single:
-        return Rates(seconds[1], batch, case, 1)
+        return AnswerRates(seconds[1], batch, case, 1)
     gain = single - case
-    return Rates(single, batch, case, int(batch / gain) + 2 if gain > 0 else 1 << 30)
+    return AnswerRates(single, batch, case, int(batch / gain) + 2 if gain > 0 else 1 << 30)
 
 
 class Answered(NamedTuple):
@@ -191,7 +188,7 @@ class Batcher:
     # tree, rates: May be replaced while requests wait
 
     def __init__(
-        self, tree: JunctionTree, rates: Rates, max_batch: int, exact: bool = False,
+        self, tree: JunctionTree, rates: AnswerRates, max_batch: int, exact: bool = False,
         on_error: Callable[[BaseException], object] = lambda error: None,
     ):  # fmt: skip
         self.tree, self.rates, self._max_batch, self._exact = tree, rates, max_batch, exact
@@ -358,7 +355,7 @@ def _finish(items: Sequence[_Waiting], answers: Sequence[Answered | BaseExceptio
             loop.call_soon_threadsafe(_deliver, items, replies, loop)
 
 
-def _deliver(items: Sequence[_Waiting], replies: Sequence[Any], loop: Any = None) -> None:
+def _deliver(items: Sequence[_Waiting], replies: Sequence[object], loop: Any = None) -> None:
     """Hand replies to the requests of an event loop, which runs this function."""
     for item, reply in zip(items, replies, strict=True):
         future = item.future

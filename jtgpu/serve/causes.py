@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from ..errors import ArgumentError
 from ..inference.tree import JunctionTree
-from .registry import Body, Codes, Form, Observed, Rates, Reply, Variable, distribution, question
+from .registry import AnswerRates, Body, Codes, Form, Observed, Reply, Variable, distribution, question
 
 WITH_CAUSES = ("bayesian", "decision")  # kinds of networks whose arcs may be causes
 MOST_SETS = 20
@@ -29,7 +29,7 @@ class EffectReply(Reply):
     "/effect", "effect", EffectReply, {"outcome": "dysp", "of": "smoke", "evidence": {"xray": "yes"}},
     kinds=WITH_CAUSES,
 )
-class Effect(Body, kw_only=True):
+class EffectQuestion(Body, kw_only=True):
     """The posterior of an outcome for each state that a cause is set to; evidence is what is seen afterwards."""
 
     outcome: Variable
@@ -52,7 +52,7 @@ class Effect(Body, kw_only=True):
             "probabilities": distribution(tree.model, outcome, table.probabilities, form), "difference": difference,
         }  # fmt: skip
 
-    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+    def seconds(self, tree: JunctionTree, rates: AnswerRates) -> float:
         return rates.seconds(int(tree.model.cardinality[tree.model.index(self.of)]))
 
 
@@ -73,7 +73,7 @@ class IdentifyReply(Reply):
 @question(
     "/identify", "effect", IdentifyReply, {"outcome": "dysp", "do": "lung", "hidden": ["smoke"]}, kinds=WITH_CAUSES
 )
-class Identify(Body, kw_only=True):
+class IdentifyQuestion(Body, kw_only=True):
     """Whether P(outcome | do(causes), given) follows from the distribution of the variables that are not hidden."""
 
     outcome: Variable | list[Variable]

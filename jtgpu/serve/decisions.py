@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from ..decisions.tree import DecisionTree
 from ..errors import ArgumentError
-from .registry import MAX_NUMBERS, Body, Codes, Form, Observed, Rates, Reply, Variable, question
+from .registry import MAX_NUMBERS, AnswerRates, Body, Codes, Form, Observed, Reply, Variable, question
 from .trees import OF_DECISIONS
 
 UPDATES = 10  # of a decision by single policy updating, about
@@ -39,7 +39,7 @@ class OptionsReply(Reply):
     "/options", "options", OptionsReply, {"decision": "drill", "evidence": {"test": "yes", "seismic": "open"}},
     kinds=OF_DECISIONS,
 )
-class Options(_Known, kw_only=True):
+class OptionsQuestion(_Known, kw_only=True):
     """The expected utility of each option of a decision, given what is known; later decisions are the best ones."""
 
     decision: Variable
@@ -48,11 +48,11 @@ class Options(_Known, kw_only=True):
         options: list[Option] = [{"option": o, "expected_utility": value} for o, value in made.items()]
         return {"decision": made.decision, "options": options}
 
-    def seconds(self, tree: DecisionTree, rates: Rates) -> float:
+    def seconds(self, tree: DecisionTree, rates: AnswerRates) -> float:
         return 3 * rates.single
 
 
-class Choice(TypedDict):
+class ChoiceReply(TypedDict):
     """A configuration of a decision's parents, and the option to choose; null where no policy leads there."""
 
     known: dict[str, str]
@@ -65,11 +65,11 @@ class PolicyReply(Reply):
     expected_utility: float
     utilities: dict[str, float]  # the expectation of each
     method: str
-    policy: dict[str, list[Choice]]
+    policy: dict[str, list[ChoiceReply]]
 
 
 @question("/policy", "policy", PolicyReply, {"evidence": {"test": "yes"}}, kinds=OF_DECISIONS)
-class Policy(_Known, kw_only=True):
+class PolicyQuestion(_Known, kw_only=True):
     """The policy of the highest expected utility; evidence holds whatever is decided."""
 
     restarts: Annotated[int, Meta(ge=0, le=1000)] = 10
@@ -85,7 +85,7 @@ class Policy(_Known, kw_only=True):
             "policy": {d: [{"known": row, "option": option} for row, option in made.rows(d)] for d in made},
         }
 
-    def seconds(self, tree: DecisionTree, rates: Rates) -> float:
+    def seconds(self, tree: DecisionTree, rates: AnswerRates) -> float:
         return UPDATES * len(tree.network.decisions) * (self.restarts + 1) * rates.single
 
 
@@ -105,7 +105,7 @@ class GainsReply(Reply):
 
 
 @question("/decision-value", "value_of_information", GainsReply, {"decision": "test"}, kinds=OF_DECISIONS)
-class DecisionValue(_Known, kw_only=True):
+class DecisionValueQuestion(_Known, kw_only=True):
     """By how much the expected utility rises if a variable is observed before a decision."""
 
     decision: Variable
@@ -115,6 +115,6 @@ class DecisionValue(_Known, kw_only=True):
         gains: list[Gain] = [{"variable": v, "gain": gain} for v, gain in made.items()]
         return {"decision": made.decision, "expected_utility": made.expected_utility, "gains": gains}
 
-    def seconds(self, tree: DecisionTree, rates: Rates) -> float:
+    def seconds(self, tree: DecisionTree, rates: AnswerRates) -> float:
         n = len(tree.network) if self.candidates is None else len(self.candidates)
         return UPDATES * n * rates.single

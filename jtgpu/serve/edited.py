@@ -89,7 +89,7 @@ def edited_network(net: AnyNetwork) -> EditedNetwork:
     return made
 
 
-def _flat(table: Any) -> list[float]:
+def _flat(table: object) -> list[float]:
     return np.asarray(table).ravel().tolist()
 
 

@@ -25,7 +25,7 @@ from .batching import Batcher, measure, measure_others
 from .map_layout import CANVAS, MAX_NODES, map_layout, outline, overview
 from .networks import description, digest, summary
 from .questions import QUESTIONS
-from .registry import Form, Rates, answering, questions_of
+from .registry import AnswerRates, Form, answering, questions_of
 from .replies import PosteriorReplies
 from .requests import JSON, Refusal, parameters, unless_gone
 from .settings import Settings
@@ -57,7 +57,7 @@ class Hosted:
         self.decoders: dict[str, Any] = {name: msgspec.json.Decoder(QUESTIONS[name].body) for name in self.questions}
         self.digest = digest(tree)
         self.maps: LRU[Any, Any] = LRU(MAPS)
-        self.rates = Rates(0.0, 0.0, 0.0, 1 << 30)
+        self.rates = AnswerRates(0.0, 0.0, 0.0, 1 << 30)
         self.is_batched = isinstance(tree, (JunctionTree, DecisionTree))
         if self.is_batched:  # else there are no `replies` and no `batcher`
             core: Any = core_of(tree)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from math import hypot, inf
 from typing import Any, NamedTuple
 
-from ..draw.arrange import Spacing, arrange
-from ..draw.dense import arrange_dense
+from ..draw.arrange import Spacing, arrange, arrange_dense
 from ..draw.drawing import DrawnGraph, graph_of
 from ..draw.network import StackedDrawing, arrange_stacked
 from ..draw.svg import ARROW, clean, curve, text_width

@@ -20,7 +20,7 @@ from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
 from .map_layout import Outline, outline, positions
-from .numbers import QUANTILES, number_reply
+from .posteriors import QUANTILES, number_reply
 from .registry import questions_of
 from .trees import OVER_TIME, AnyNetwork, AnyTree, core_of, network_kind, network_of, states_of, where
 

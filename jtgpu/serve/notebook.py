@@ -54,7 +54,7 @@ class NetworkWidget(anywidget.AnyWidget):
     def _checked_targets(self, proposal: Any) -> Any:
         return [self._tree.model.variables[self._tree.model.index(name)] for name in proposal["value"]]
 
-    def _receive(self, _widget: Any, message: Any, _buffers: Any) -> None:
+    def _receive(self, _widget: object, message: object, _buffers: object) -> None:
         """Answer a message of the page."""
         if isinstance(message, dict) and "id" in message:
             self.send(self.reply(message))
@@ -71,7 +71,7 @@ class NetworkWidget(anywidget.AnyWidget):
         return {"id": message["id"], "answer": answered}
 
 
-def _named(model: DiscreteModel, v: str, given: Any, are_states: bool) -> Any:
+def _named(model: DiscreteModel, v: str, given: object, are_states: bool) -> Any:
     """A number, or each of a list of states, as the name of its state; as its number if states share the name."""
     if isinstance(given, list):
         return [_named(model, v, state, are_states) for state in given] if are_states else given

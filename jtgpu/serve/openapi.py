@@ -71,7 +71,7 @@ def docs_page() -> str:
     )
 
 
-def _close_tuples(schema: Any) -> None:
+def _close_tuples(schema: object) -> None:
     """Leave out ``items: false`` next to ``maxItems``, which says the same: generators of clients reject it."""
     if isinstance(schema, dict):
         if schema.get("items") is False and "maxItems" in schema:
@@ -99,8 +99,8 @@ def _query(kind: type[msgspec.Struct]) -> list[dict[str, Any]]:
 
 
 def _operation(
-    name: str, text: str, parameters: Sequence[Any] = (), schema: Any = None, kind: str = JSON, status: str = "200",
-    bodies: Any = None,
+    name: str, text: str, parameters: Sequence[object] = (), schema: object = None, kind: str = JSON,
+    status: str = "200", bodies: object = None,
 ) -> dict[str, Any]:  # fmt: skip
     """A method of a path; those of its parameters that are in the path are added later."""
     schema = schema or {"type": "object" if kind == JSON else "string"}

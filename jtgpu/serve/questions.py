@@ -9,9 +9,8 @@ from msgspec import Meta
 
 from ..inference.queries import text
 from ..inference.results.case_states import Explanation
-from ..inference.results.contributions import Contributions as Attributed
-from ..inference.results.sensitivities import Bar as TornadoBar
-from ..inference.results.sensitivities import Sensitivity as Derivatives
+from ..inference.results.contributions import Contributions
+from ..inference.results.sensitivities import Bar, Sensitivity
 from ..inference.tree import JunctionTree
 from ..mixed.tree import MixedTree
 from ..util.options import Explained, InformationUnit
@@ -20,7 +19,7 @@ from . import decisions as decisions
 from . import posteriors as posteriors
 from . import slices as slices
 from .registry import QUESTIONS as QUESTIONS
-from .registry import Body, Case, Codes, Count, Form, Rates, Reply, State, Variable, question, rate
+from .registry import AnswerRates, Body, CaseBody, Codes, Count, Form, Reply, State, Variable, question, rate
 from .registry import answer as answer
 from .trees import OF_CASES, network_of
 
@@ -51,7 +50,7 @@ class Configuration(TypedDict):
     log_posterior: float
 
 
-class Explanations(Reply):
+class ExplanationsReply(Reply):
     """Configurations, most probable first."""
 
     log_evidence: float
@@ -59,13 +58,13 @@ class Explanations(Reply):
     explanations: list[Configuration]
 
 
-@question("/mpe", "mpe", Explanations, {"evidence": {"xray": "yes"}, "k": 3}, _seen)
-class Mpe(Case, kw_only=True):
+@question("/mpe", "mpe", ExplanationsReply, {"evidence": {"xray": "yes"}, "k": 3}, _seen)
+class MpeQuestion(CaseBody, kw_only=True):
     """The k most probable configurations of all variables."""
 
     k: K = 1
 
-    def reply(self, made: Explanation, tree: JunctionTree, form: Form) -> Explanations:
+    def reply(self, made: Explanation, tree: JunctionTree, form: Form) -> ExplanationsReply:
         names = [*made]
         at = [tree.model.index(v) for v in names]
         return {
@@ -80,27 +79,27 @@ class Mpe(Case, kw_only=True):
             ],
         }
 
-    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+    def seconds(self, tree: JunctionTree, rates: AnswerRates) -> float:
         return self.k * rates.single
 
 
 @question(
-    "/map", "map", Explanations, {"variables": ["lung", "bronc"], "evidence": {"xray": "yes"}},
+    "/map", "map", ExplanationsReply, {"variables": ["lung", "bronc"], "evidence": {"xray": "yes"}},
     lambda first, last, seen: {"variables": [last], "evidence": seen},
 )
-class Map(Mpe, kw_only=True):
+class MapQuestion(MpeQuestion, kw_only=True):
     """The k most probable configurations of some variables, all others summed out."""
 
     variables: Variable | list[Variable]
 
-    def seconds(self, tree: JunctionTree, rates: Rates) -> float:
+    def seconds(self, tree: JunctionTree, rates: AnswerRates) -> float:
         variables: Any = self.variables
         return tree.map_cost(variables, **self.known(tree)).operations / rate(tree, rates)
 
 
 # What to observe, and what a target depends on
 
-class Observation(TypedDict):
+class ObservationReply(TypedDict):
     """The expected effect of observing a variable; gain and entropy in the unit of the reply."""
 
     variable: str
@@ -110,36 +109,36 @@ class Observation(TypedDict):
     expected_sd: NotRequired[float]  # of a target that is a number
 
 
-class Observations(Reply):
+class ObservationsReply(Reply):
     """Variables to observe, best first."""
 
     target: str
     unit: InformationUnit
-    observations: list[Observation]
+    observations: list[ObservationReply]
 
 
-class _Information(Case, kw_only=True):
+class _Information(CaseBody, kw_only=True):
     of_reply: ClassVar[tuple[str, ...]] = ("most",)
     target: Variable
     most: Count | None = None
     unit: InformationUnit = "nats"
 
-    def seconds(self, tree: JunctionTree | MixedTree, rates: Rates) -> float:
+    def seconds(self, tree: JunctionTree | MixedTree, rates: AnswerRates) -> float:
         if isinstance(tree, MixedTree):  # integrals over the values of each number
             return len(tree.network) * rates.seconds(POINTS)
         return rates.seconds(int(tree.model.cardinality[tree.model.index(self.target)]))
 
 
 @question(
-    "/voi", "value_of_information", Observations, {"target": "lung", "evidence": {"xray": "yes"}}, _about_last,
+    "/voi", "value_of_information", ObservationsReply, {"target": "lung", "evidence": {"xray": "yes"}}, _about_last,
     kinds=OF_CASES,
 )
-class Voi(_Information, kw_only=True):
+class VoiQuestion(_Information, kw_only=True):
     """Variables ranked by the information that observing them gives about a target."""
 
     candidates: list[Variable] | None = None
 
-    def reply(self, made: Any, tree: JunctionTree | MixedTree, form: Form) -> Observations:
+    def reply(self, made: Any, tree: JunctionTree | MixedTree, form: Form) -> ObservationsReply:
         rows = [text.plain_fields(o) for o in made[: self.most]]
         return {"target": _name(tree, self.target), "unit": self.unit, "observations": rows}
 
@@ -151,7 +150,7 @@ class Score(TypedDict):
     information: float
 
 
-class Scores(Reply):
+class ScoresReply(Reply):
     """Variables, most informative first."""
 
     target: str
@@ -159,18 +158,18 @@ class Scores(Reply):
     scores: list[Score]
 
 
-@question("/mi", "mutual_information", Scores, {"target": "lung"}, _about_last, kinds=OF_CASES)
-class Mi(_Information, kw_only=True):
+@question("/mi", "mutual_information", ScoresReply, {"target": "lung"}, _about_last, kinds=OF_CASES)
+class MiQuestion(_Information, kw_only=True):
     """Mutual information of a target and other variables."""
 
     others: list[Variable] | None = None
 
-    def reply(self, made: Any, tree: JunctionTree | MixedTree, form: Form) -> Scores:
+    def reply(self, made: Any, tree: JunctionTree | MixedTree, form: Form) -> ScoresReply:
         rows: list[Score] = [{"variable": v, "information": score} for v, score in [*made.items()][: self.most]]
         return {"target": _name(tree, self.target), "unit": self.unit, "scores": rows}
 
 
-class Parameter(TypedDict):
+class ParameterReply(TypedDict):
     """An entry of a CPT and its effect on the target."""
 
     variable: str
@@ -181,10 +180,10 @@ class Parameter(TypedDict):
     entry: list[int]
 
 
-class Bar(TypedDict):
+class BarReply(TypedDict):
     """A bar of a tornado diagram; null where the evidence is impossible."""
 
-    parameter: Parameter
+    parameter: ParameterReply
     low: float
     high: float
     at_low: float | None
@@ -196,15 +195,15 @@ class SensitivityReply(Reply):
 
     target: tuple[str, str]
     probability: float
-    parameters: list[Parameter]
-    tornado: list[Bar]
+    parameters: list[ParameterReply]
+    tornado: list[BarReply]
 
 
 @question(
     "/sensitivity", "sensitivity", SensitivityReply, {"target": ["lung", "yes"], "evidence": {"xray": "yes"}, "n": 10},
     lambda first, last, seen: {"target": [last, 0], "evidence": seen}, kinds=("bayesian", "decision"),
 )
-class Sensitivity(Case, kw_only=True):
+class SensitivityQuestion(CaseBody, kw_only=True):
     """The parameters that P(target | evidence) depends on most, and its derivatives with respect to them."""
 
     of_reply: ClassVar[tuple[str, ...]] = ("n", "spread")
@@ -212,7 +211,7 @@ class Sensitivity(Case, kw_only=True):
     n: Annotated[int, Meta(ge=0, le=100_000, description="Number of parameters in the answer.")] = 10
     spread: Annotated[float, Meta(description="Relative half width of the ranges of the tornado diagram.")] = 0.1
 
-    def reply(self, made: Derivatives, tree: JunctionTree, form: Form) -> Any:
+    def reply(self, made: Sensitivity, tree: JunctionTree, form: Form) -> Any:
         return {
             "target": made.target, "probability": made.probability,
             "parameters": [p._asdict() for p in made.top(self.n)],
@@ -220,13 +219,13 @@ class Sensitivity(Case, kw_only=True):
         }
 
 
-def _bar(bar: TornadoBar) -> dict[str, Any]:
+def _bar(bar: Bar) -> dict[str, Any]:
     ends = {"at_low": bar.at_low, "at_high": bar.at_high}
     finite = {name: x if math.isfinite(x) else None for name, x in ends.items()}
     return {"parameter": bar.parameter._asdict(), "low": bar.low, "high": bar.high, **finite}
 
 
-class Finding(TypedDict):
+class FindingReply(TypedDict):
     """The effect of one finding."""
 
     variable: str
@@ -241,23 +240,23 @@ class Finding(TypedDict):
     shift_alone: float
 
 
-class Findings(Reply):
+class FindingsReply(Reply):
     """Findings, most important first."""
 
     target: str
-    findings: list[Finding]
+    findings: list[FindingReply]
 
 
 @question(
-    "/importance", "evidence_importance", Findings, {"target": "lung", "evidence": {"xray": "yes", "smoke": "no"}},
+    "/importance", "evidence_importance", FindingsReply, {"target": "lung", "evidence": {"xray": "yes", "smoke": "no"}},
     _about_last,
 )
-class Importance(Case, kw_only=True):
+class ImportanceQuestion(CaseBody, kw_only=True):
     """The effect of each finding on the posterior of a target; soft evidence is not supported."""
 
     target: Variable
 
-    def reply(self, made: Any, tree: JunctionTree, form: Form) -> Findings:
+    def reply(self, made: Any, tree: JunctionTree, form: Form) -> FindingsReply:
         return {"target": _name(tree, self.target), "findings": [*map(text.plain_fields, made)]}
 
 
@@ -285,7 +284,7 @@ class ContributionsReply(Reply):
     "/contributions", "contributions", ContributionsReply,
     {"target": "lung", "state": "yes", "evidence": {"xray": "yes", "smoke": "no"}}, _about_last, kinds=OF_CASES,
 )
-class Contributions(Case, kw_only=True):
+class ContributionsQuestion(CaseBody, kw_only=True):
     """Contributions of findings to a posterior: Shapley values; soft evidence is not supported."""
 
     target: Variable | None = None
@@ -293,7 +292,7 @@ class Contributions(Case, kw_only=True):
         description="The quantity; default: the probability of a state, or the mean of a number.")] = None
     state: Annotated[str | None, Meta(description="State of the target; default: present, or most probable.")] = None
 
-    def reply(self, made: Attributed, tree: JunctionTree | MixedTree, form: Form) -> ContributionsReply:
+    def reply(self, made: Contributions, tree: JunctionTree | MixedTree, form: Form) -> ContributionsReply:
         rows: list[Contribution] = [
             {"variable": v, "finding": made.findings[v], "contribution": value, "error": made.errors[v]}
             for v, value in made.items()
@@ -303,7 +302,7 @@ class Contributions(Case, kw_only=True):
             "contributions": rows,
         }  # fmt: skip
 
-    def seconds(self, tree: JunctionTree | MixedTree, rates: Rates) -> float:
+    def seconds(self, tree: JunctionTree | MixedTree, rates: AnswerRates) -> float:
         return rates.seconds(2 ** min(len({*(self.evidence or {}), *(self.likelihood or {})}), 16))
 
 
@@ -314,22 +313,22 @@ class ConflictReply(Reply):
 
 
 @question("/conflict", "conflict", ConflictReply, {"evidence": {"xray": "yes", "smoke": "no"}}, _seen)
-class Conflict(Case, kw_only=True):
+class ConflictQuestion(CaseBody, kw_only=True):
     """The conflict measure of the findings; soft evidence is not supported."""
 
     def reply(self, made: float, tree: JunctionTree, form: Form) -> ConflictReply:
         return {"conflict": made}
 
 
-class Answer(TypedDict):
+class AskReply(TypedDict):
     """The answer to a question as text; the other fields depend on its kind, as in ``jtgpu query --json``."""
 
     question: str
     kind: str
 
 
-@question("/ask", "ask", Answer, {"question": "P(lung | xray=yes)"})
-class Ask(Body, kw_only=True):
+@question("/ask", "ask", AskReply, {"question": "P(lung | xray=yes)"})
+class AskQuestion(Body, kw_only=True):
     """A question as text, such as P(lung | xray=yes)."""
 
     question: str

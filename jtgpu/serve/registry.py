@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, NotRequired, TypedDict, TypeVar
 
 import msgspec
 import numpy as np
 from msgspec import Meta, Struct
+from numpy.typing import NDArray
 
 from ..backends.base import Evidence
 from ..decisions.tree import DecisionTree
@@ -26,10 +27,6 @@ from ..model.mixed import MixedNetwork
 from ..util.arguments import whole_number
 from .requests import Refusal, problem
 from .trees import OF_DECISIONS, OF_STATES, AnyNetwork, AnyTree, network_kind, network_of, states_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 # by name or number; a number with a fraction is a value where states are intervals
 State = str | int | float | bool
@@ -60,7 +57,7 @@ class Form(NamedTuple):
     tolerance: float = 0.0  # largest difference that does not count
 
 
-class Rates(NamedTuple):
+class AnswerRates(NamedTuple):
     """Seconds of posteriors of all variables, or of a few targets, as measured at start; over time, of a slice."""
 
     single: float  # one case, or sequence, on its own
@@ -70,7 +67,7 @@ class Rates(NamedTuple):
     threshold: int  # cases from which a batch is faster; 1: always, single cases included
     # Those of requests with few findings and targets. In a large network few variables matter to one of them, but most
     #     matter to a batch. Default: the same.
-    small: Rates | None = None
+    small: AnswerRates | None = None
 
     def seconds(self, n: int) -> float:
         """Estimated seconds of n cases."""
@@ -107,12 +104,12 @@ class Body(Struct, forbid_unknown_fields=True, kw_only=True):
         """The result of the method, as plain data."""
         raise NotImplementedError
 
-    def seconds(self, tree: Any, rates: Rates) -> float:
+    def seconds(self, tree: Any, rates: AnswerRates) -> float:
         """Predicted time of the answer."""
         return rates.single
 
 
-class Case(Body, kw_only=True):
+class CaseBody(Body, kw_only=True):
     """The evidence of one case; variables are given by name."""
 
     method: ClassVar[str] = "posteriors"
@@ -141,7 +138,7 @@ class Case(Body, kw_only=True):
         return super().arguments(tree) | self.known(tree)
 
 
-def _finding(net: MixedNetwork, name: str, value: Any) -> Any:
+def _finding(net: MixedNetwork, name: str, value: object) -> Any:
     """A finding as a mixed tree takes it: pairs of bounds, sets of states."""
     if not isinstance(value, list):
         return value
@@ -172,7 +169,7 @@ def decode(body: Any, model: DiscreteModel, *, has_codes: bool = False) -> None:
             return [weights(name, one) for one in value]
         return {coded.state_index(name, s): w for s, w in value.items()} if isinstance(value, dict) else value
 
-    def setting(name: str, value: Any) -> Any:
+    def setting(name: str, value: object) -> Any:
         if isinstance(value, dict) and any(type(t) is int for t in value):  # states by slice
             return {t: state(name, s) for t, s in value.items()}
         return weights(name, value) if isinstance(value, (dict, list)) else state(name, value)
@@ -222,7 +219,7 @@ B = TypeVar("B", bound=type[Body])
 
 
 def question(
-    path: str, method: str, reply: Any, example: dict[str, Any],
+    path: str, method: str, reply: object, example: dict[str, Any],
     trial: Callable[[str, str, dict[str, Any]], dict[str, Any]] | None = None, *, kinds: tuple[str, ...] = OF_STATES,
 ) -> Callable[[B], B]:  # fmt: skip
     """A decorator that registers the body of a question: its fields are arguments of a method of compiled networks."""
@@ -257,7 +254,7 @@ def wrong_kind(tree: AnyTree, kind: str) -> Refusal:
 
 
 def answer(
-    tree: AnyTree, kind: str, body: Mapping[str, Any], *, labels: bool = False, digits: int | None = None
+    tree: AnyTree, kind: str, body: Mapping[str, object], *, labels: bool = False, digits: int | None = None
 ) -> dict[str, Any]:
     """Answer a question."""
     # kind: One of `QUESTIONS`, such as ``"posteriors"``
@@ -278,7 +275,7 @@ def answer(
     return reply
 
 
-def admit(tree: AnyTree, rates: Rates, body: Body, timeout: float) -> None:
+def admit(tree: AnyTree, rates: AnswerRates, body: Body, timeout: float) -> None:
     """Refuse a question that would take longer than the timeout, before any work is done."""
     # raises Refusal: With the predicted seconds.
     # raises JtgpuError: If the question is invalid.
@@ -291,7 +288,7 @@ def admit(tree: AnyTree, rates: Rates, body: Body, timeout: float) -> None:
         )  # fmt: skip
 
 
-def rate(tree: JunctionTree, rates: Rates) -> float:
+def rate(tree: JunctionTree, rates: AnswerRates) -> float:
     """Operations a second."""
     try:
         flops = tree.plan.cost().flops
@@ -302,7 +299,7 @@ def rate(tree: JunctionTree, rates: Rates) -> float:
 
 # Conversions that several questions share: distributions, rounding, the size of an answer, cases as a table.
 
-def rounded(value: Any, digits: int | None) -> Any:
+def rounded(value: object, digits: int | None) -> Any:
     """Plain data with every float rounded to significant digits; the data itself if `digits` is None."""
     if digits is None:
         return value
@@ -359,8 +356,8 @@ def states_and_weights(
 
 
 def answer_each(
-    parts: Sequence[Any], net: AnyNetwork, codes: Any, read: Callable[[Any], Any], alone: Callable[[Any], Any],
-    together: Callable[[list[Any]], Iterable[Any]],
+    parts: Sequence[object], net: AnyNetwork, codes: Any, read: Callable[[Any], object], alone: Callable[[Any], object],
+    together: Callable[[list[Any]], Iterable[object]],
 ) -> list[Any]:  # fmt: skip
     """The results, or problems, of many cases or sequences: one that is bad harms no other."""
     # codes: of the body that they are part of

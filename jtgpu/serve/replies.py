@@ -53,7 +53,7 @@ class Encoding(NamedTuple):
     is_binary: bool
 
 
-def _little_endian(array: Any) -> bytes:
+def _little_endian(array: object) -> bytes:
     """An array of float64 in MessagePack, which has no arrays of one type: its bytes."""
     return np.asarray(array, "<f8").tobytes()
 

@@ -107,7 +107,7 @@ def kind_of(error: BaseException) -> str:
     return next((kind for cls, kind in _OF_ERRORS if isinstance(error, cls)), "internal")
 
 
-def problem(error: BaseException, model: AnyNetwork | None = None, body: Any = None) -> dict[str, Any]:
+def problem(error: BaseException, model: AnyNetwork | None = None, body: object = None) -> dict[str, Any]:
     """Describe an error."""
     # model: The model of the question
     # body: The question: names in it that the model does not have are reported in the fields ``variable``, ``state``
@@ -136,7 +136,7 @@ def _detail(error: BaseException, kind: str) -> str:
     return str(error) or type(error).__name__
 
 
-def _fields(kind: str, model: AnyNetwork, body: Any) -> dict[str, Any]:
+def _fields(kind: str, model: AnyNetwork, body: object) -> dict[str, Any]:
     """The names in a body that an error is about."""
     if kind == "impossible-evidence":
         findings = dict.fromkeys(v for v, _ in _findings(body) if v in model)
@@ -163,11 +163,11 @@ def _fields(kind: str, model: AnyNetwork, body: Any) -> dict[str, Any]:
     return {}
 
 
-def _get(body: Any, name: str) -> Any:
+def _get(body: object, name: str) -> Any:
     return body.get(name) if isinstance(body, Mapping) else getattr(body, name, None)
 
 
-def _findings(body: Any) -> Iterator[tuple[str, Any]]:
+def _findings(body: object) -> Iterator[tuple[str, Any]]:
     """Variables and values of all kinds of evidence; arrays of numbers are no states."""
     for name in EVIDENCE:
         given = _get(body, name)
@@ -176,7 +176,7 @@ def _findings(body: Any) -> Iterator[tuple[str, Any]]:
                 yield variable, [] if name != "evidence" and isinstance(value, list) else value
 
 
-def _variables(body: Any) -> Iterator[str]:
+def _variables(body: object) -> Iterator[str]:
     for name in ("target", "targets", "variables", "candidates", "others"):
         given = _get(body, name)
         names = [given[0]] if isinstance(given, tuple) else given if isinstance(given, list) else [given]
@@ -221,7 +221,7 @@ def trace_of(request: Request) -> Trace:
     return trace
 
 
-def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def json_response(value: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """A value as JSON."""
     return Response(_encode(value), status, headers, JSON)
 

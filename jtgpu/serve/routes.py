@@ -25,7 +25,7 @@ from .networks import written_formats
 from .openapi import docs_page, openapi
 from .page_module import FOLDER as PAGE
 from .page_module import page_module
-from .posteriors import Posteriors
+from .posteriors import PosteriorsQuestion
 from .questions import QUESTIONS
 from .registry import Form, admit, answering, decode, rounded, wrong_kind
 from .replies import Encoding, accepts, encoding_of, form_of
@@ -83,7 +83,7 @@ class QuestionEndpoints:
         decode(body, hosted.states)
         self.refuse_if_full()
         encoding = encoding_of(trace.headers.get(b"accept", b""))
-        if isinstance(body, Posteriors) and body.is_single and hosted.is_batched:
+        if isinstance(body, PosteriorsQuestion) and body.is_single and hosted.is_batched:
             reply = await self._posteriors(hosted, body, form_of(scope, True), encoding, receive, trace)
         else:
             reply = await self._computed(hosted, body, form_of(scope, False), encoding.encode, receive, trace)
@@ -125,7 +125,7 @@ class QuestionEndpoints:
         return reply
 
     async def _posteriors(
-        self, hosted: Hosted, body: Posteriors, form: Form, encoding: Encoding, receive: Receive, trace: Trace
+        self, hosted: Hosted, body: PosteriorsQuestion, form: Form, encoding: Encoding, receive: Receive, trace: Trace
     ) -> bytes:
         """Posteriors of one case, computed with those of other requests."""
         model = hosted.states

@@ -13,7 +13,7 @@ from ..dynamic.number_rows import NumberRows
 from ..dynamic.sequences import read_sequences
 from ..errors import ArgumentError, EvidenceError
 from ..model.mixed_dynamic import MixedDynamicNetwork
-from .registry import Body, Codes, Rates, State, Weights
+from .registry import AnswerRates, Body, Codes, State, Weights
 from .requests import Refusal
 from .trees import states_of
 
@@ -127,7 +127,7 @@ def _numbers_of(net: DiscreteModel, v: int, states: list[State]) -> list[int]:
     return [net.state_index(v, s) for s in states]
 
 
-def _values(name: str, given: Any, n: int) -> NDArray[np.float64]:
+def _values(name: str, given: object, n: int) -> NDArray[np.float64]:
     """The values of a number in n slices."""
     made = np.full(n, np.nan)
     if given is None:
@@ -174,7 +174,7 @@ def _weights(net: DiscreteModel, v: int, given: Weights, t: int) -> list[float]:
     return given
 
 
-class Sequences(OneSequence, Body, kw_only=True):
+class SequencesBody(OneSequence, Body, kw_only=True):
     """The evidence of one sequence, or of many in `sequences`."""
 
     sequences: list[OneSequence] | None = None
@@ -201,6 +201,6 @@ class Sequences(OneSequence, Body, kw_only=True):
         """Slices behind the end of each sequence."""
         return 0
 
-    def seconds(self, tree: Any, rates: Rates) -> float:
+    def seconds(self, tree: Any, rates: AnswerRates) -> float:
         lengths = [part.slices + self.further() for part in self.parts()]
         return max(lengths, default=0) * rates.batch + sum(lengths) * rates.case

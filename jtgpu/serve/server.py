@@ -111,14 +111,14 @@ class Listener(uvicorn.Server):
             for sig, handler in before.items():
                 signal.signal(sig, handler)
 
-    def _on_signal(self, *_: Any) -> None:
+    def _on_signal(self, *_: object) -> None:
         if self.should_exit:
             os._exit(1)
         self.should_exit = True
 
 
 def make_app(
-    trees: Mapping[str, AnyTree], host: str, *, with_token: bool = True, **options: Any
+    trees: Mapping[str, AnyTree], host: str, *, with_token: bool = True, **options: object
 ) -> App:
     """Create the application of a server that listens at `host`.
 

@@ -15,8 +15,9 @@ from ..dynamic.numbers import MixedSequencePosteriors
 from ..errors import ArgumentError, ImpossibleEvidence
 from ..inference.queries.posteriors import as_list, targets_of
 from ..mixed.results import NumberPosterior, Parts
-from .numbers import Number, number_reply
+from .posteriors import Number, number_reply
 from .registry import (
+    AnswerRates,
     Body,
     Codes,
     Distribution,
@@ -24,7 +25,6 @@ from .registry import (
     Likelihood,
     Observed,
     Points,
-    Rates,
     Reply,
     Targets,
     answer_each,
@@ -32,7 +32,7 @@ from .registry import (
     distribution,
     question,
 )
-from .sequences import MAX_SLICES, OneSequence, Read, Sequences, as_given, read_sequence
+from .sequences import MAX_SLICES, OneSequence, Read, SequencesBody, as_given, read_sequence
 from .trees import OF_SEQUENCES, numbers_of, states_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class SequencesReply(Reply, SequenceResult):
     results: NotRequired[list[SequenceResult]]
 
 
-def _answer_all(tree: Tree, body: Sequences, result_of: Any, **more: Any) -> Any:
+def _answer_all(tree: Tree, body: SequencesBody, result_of: Any, **more: Any) -> Any:
     """Answer the sequences of a body: those without interventions in one call; one bad sequence harms no other."""
     # result_of: function of the answer of the tree's method, the number of a sequence in it, and its length
     net, parts = tree.network, body.parts()
@@ -121,7 +121,7 @@ def _numbers_of(made: MixedSequencePosteriors, y: str, i: int, places: list[int]
     return [NumberPosterior(y, parts(at), None, (float(made.mean[y][at]), float(made.sd[y][at]))) for at in slices]
 
 
-def _targets(tree: Tree, given: Any) -> tuple[list[str] | None, int]:
+def _targets(tree: Tree, given: object) -> tuple[list[str] | None, int]:
     """Names of the targets, None: all; and the numbers in the answer about a slice."""
     model, own = states_of(tree.network), numbers_of(tree.network)
     if given is None:
@@ -132,7 +132,7 @@ def _targets(tree: Tree, given: Any) -> tuple[list[str] | None, int]:
     return [*(model.variables[v] for v in states), *numbers], int(sum(model.cardinality[states])) + 2 * len(numbers)
 
 
-class _OfSlices(Sequences, kw_only=True):
+class _SlicesQuestion(SequencesBody, kw_only=True):
     """Sequences, and the variables whose posteriors are the answer."""
 
     targets: Targets = None
@@ -155,7 +155,7 @@ class _OfSlices(Sequences, kw_only=True):
     "/filter", "filter", SequencesReply,
     {"evidence": {"umbrella": ["yes", "yes", None, "no"]}, "targets": ["rain"]}, kinds=OF_SEQUENCES,
 )
-class Filter(_OfSlices, kw_only=True):
+class FilterQuestion(_SlicesQuestion, kw_only=True):
     """Posteriors in every slice given the evidence up to it; of networks over time."""
 
     at: Annotated[str | int | list[int] | None, Meta(description="last, or slices, from 0. Default: all.")] = None
@@ -178,7 +178,7 @@ class Filter(_OfSlices, kw_only=True):
     {"evidence": {"umbrella": ["yes", "yes", None, "no"]}, "targets": ["rain"], "at": [0, 3]},
     lambda first, last, seen: {"length": 2}, kinds=OF_SEQUENCES,
 )
-class Smooth(Filter, kw_only=True):
+class SmoothQuestion(FilterQuestion, kw_only=True):
     """Posteriors in every slice given the evidence of all slices; of networks over time."""
 
 
@@ -186,7 +186,7 @@ class Smooth(Filter, kw_only=True):
     "/predict", "predict", SequencesReply,
     {"evidence": {"umbrella": ["yes", "yes", "no"]}, "steps": 2, "targets": ["rain"]}, kinds=OF_SEQUENCES,
 )
-class Predict(_OfSlices, kw_only=True):
+class PredictQuestion(_SlicesQuestion, kw_only=True):
     """Posteriors of the slices that follow each sequence, in which nothing is observed; of networks over time."""
 
     steps: Annotated[int, Meta(ge=1, le=MAX_SLICES)] = 1
@@ -199,7 +199,7 @@ class Predict(_OfSlices, kw_only=True):
         return self.posteriors(tree, form, n, lambda length: {length + k: k for k in range(n)}, ahead=n)
 
 
-class SequenceStates(TypedDict):
+class SequenceStatesResult(TypedDict):
     """The most probable states of a sequence by variable: numbers of states by slice, or names with ?labels=1."""
 
     log_joint: NotRequired[float]
@@ -207,17 +207,17 @@ class SequenceStates(TypedDict):
     error: NotRequired[dict[str, Any]]
 
 
-class SequenceStatesReply(Reply, SequenceStates):
+class SequenceStatesReply(Reply, SequenceStatesResult):
     """The result of one sequence, or ``results`` in the order of the sequences."""
 
-    results: NotRequired[list[SequenceStates]]
+    results: NotRequired[list[SequenceStatesResult]]
 
 
 @question(
     "/sequence-mpe", "mpe", SequenceStatesReply, {"evidence": {"umbrella": ["yes", "yes", None, "no"]}},
     kinds=OF_SEQUENCES,
 )
-class SequenceMpe(Sequences, kw_only=True):
+class SequenceMpeQuestion(SequencesBody, kw_only=True):
     """The most probable states of all variables in all slices; of networks over time."""
 
     def answer(self, tree: Tree, form: Form) -> Any:
@@ -225,7 +225,7 @@ class SequenceMpe(Sequences, kw_only=True):
         longest = max((part.slices for part in self.parts()), default=0)
         check_size(self.n_cases * longest * len(model), f"{self.n_cases:,} sequences of {longest:,} slices")
 
-        def result_of(made: Any, i: int, length: int) -> SequenceStates:
+        def result_of(made: Any, i: int, length: int) -> SequenceStatesResult:
             columns: list[list[Any]] = made.states[i, :length].T.tolist()
             if form.labels:
                 columns = [[model.states(v)[s] for s in column] for v, column in enumerate(columns)]
@@ -245,7 +245,7 @@ class StepReply(Reply):
 
 
 @question("/step", "stream", StepReply, {"state": None, "evidence": {"umbrella": "yes"}}, kinds=OF_SEQUENCES)
-class Step(Body, kw_only=True):
+class StepQuestion(Body, kw_only=True):
     """The next slice of a sequence; the client keeps the state, and the server nothing. Of networks over time."""
 
     state: Annotated[str | None, Meta(description="That of the step before, in base64; null: the first slice.")] = None
@@ -279,7 +279,7 @@ class Step(Body, kw_only=True):
         }  # fmt: skip
         return {**reply, "numbers": numbers} if own else reply
 
-    def seconds(self, tree: Tree, rates: Rates) -> float:
+    def seconds(self, tree: Tree, rates: AnswerRates) -> float:
         return rates.single
 
 

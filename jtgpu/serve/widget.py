@@ -64,7 +64,7 @@ def widget(tree: JunctionTree, evidence: Findings | None = None, *, height: int 
     return NetworkWidget(tree=tree, height=whole_number("height", height, least=100), **given)
 
 
-def _plain(part: Mapping[Any, Any] | None) -> dict[str, Any]:
+def _plain(part: Mapping[Any, object] | None) -> dict[str, Any]:
     """Evidence as JSON: sets and arrays become lists."""
 
     def plain(value: Any) -> Any:

@@ -15,18 +15,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from ..errors import ArgumentError, JtgpuError
 from ..inference.network_plan import NetworkPlan
 from ..util.arguments import described, number, text, whole_number
-from .jobs import PREFIX, sweep
+from ..util.options import BackendName
 from .server import bind, make_app, run
 from .settings import Settings
+from .tables import PREFIX, sweep
 from .trees import AnyTree
-
-if TYPE_CHECKING:
-    from ..util.options import BackendName
 
 RESTART = 2.0  # seconds before a process that died is replaced
 STARTUP = 600.0  # seconds that a process may take to get ready
@@ -43,7 +41,7 @@ class _Worker(NamedTuple):
 
 
 def run_workers(
-    compile_trees: Compile, n: int, host: str, port: int, options: Mapping[str, Any], grace: float,
+    compile_trees: Compile, n: int, host: str, port: int, options: Mapping[str, object], grace: float,
     ready: Callable[[int], None],
 ) -> None:  # fmt: skip
     """Serve from several processes until SIGINT or SIGTERM; call it in the main thread.
@@ -111,7 +109,7 @@ def _on_signal(stopping: threading.Event) -> None:
 
 
 def _start(
-    number: int, compile_trees: Compile, address: tuple[str, int], options: Mapping[str, Any], grace: float
+    number: int, compile_trees: Compile, address: tuple[str, int], options: Mapping[str, object], grace: float
 ) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
@@ -190,7 +188,7 @@ ONGOING = 1024  # requests of a replica
 
 def deployment(
     plans: NetworkPlan | Mapping[str, NetworkPlan], *, token: str, name: str = "jtgpu", backend: BackendName = "auto",
-    replicas: int = 1, cpus: float = 1.0, gpus: float = 0.0, **options: Any,
+    replicas: int = 1, cpus: float = 1.0, gpus: float = 0.0, **options: object,
 ) -> Any:  # fmt: skip
     """A Ray Serve application that answers questions about networks; run it by ``ray.serve.run``.
 
@@ -256,7 +254,9 @@ def _named(plans: NetworkPlan | Mapping[str, NetworkPlan]) -> dict[str, NetworkP
     return dict(plans)
 
 
-def _builder(plans: Mapping[str, NetworkPlan], backend: BackendName, options: Mapping[str, Any]) -> Callable[[], Any]:
+def _builder(
+    plans: Mapping[str, NetworkPlan], backend: BackendName, options: Mapping[str, object]
+) -> Callable[[], Any]:
     """A function that a replica calls to make its application."""
 
     def build() -> Any:

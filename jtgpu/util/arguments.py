@@ -395,7 +395,7 @@ def fits(value: object, kind: object) -> bool:
     return isinstance(value, plain) or (kind is bool and type(value).__name__ == "bool_")
 
 
-def _is_list(value: Any, origin: Any, inner: tuple[Any, ...]) -> bool:
+def _is_list(value: Any, origin: Any, inner: tuple[object, ...]) -> bool:
     """Whether a value can be iterated, and its first elements are of a type; a text is a sequence of texts."""
     if isinstance(value, str | bytes):
         return isinstance(value, str) and fits("", inner[0])

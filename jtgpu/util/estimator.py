@@ -6,15 +6,13 @@ import importlib
 import inspect
 import sys
 from collections.abc import Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import ArgumentError, DataError, JtgpuError, closest
 from .arguments import described
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class NotFitted(JtgpuError, ValueError, AttributeError):
@@ -35,7 +33,7 @@ class Estimator:
         records = {name: own[name] for name in self._records if deep and hasattr(own[name], "__dict__")}
         return own | {f"{name}__{option}": x for name, record in records.items() for option, x in vars(record).items()}
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Set parameters of this estimator.
 
         Raises
@@ -125,7 +123,7 @@ def check_width(estimator: Any, n_columns: int) -> None:
         )
 
 
-def feature_names_out(estimator: Any, input_features: Any) -> NDArray[Any]:
+def feature_names_out(estimator: Any, input_features: object) -> NDArray[Any]:
     """Names of the columns of a result that has those of the table, (n,) of str."""
     own = getattr(estimator, "feature_names_in_", None)
     n = estimator.n_features_in_

@@ -116,7 +116,7 @@ def find_equal_rows(
     size = math.ceil(2.0 * math.sqrt(n / min_saving)) if min_saving else n
     if size < n:
         sample = _hashes([t[:: n // size] for t in tables], map)
-        different = 1 + np.count_nonzero(np.diff(np.sort(sample)))  # np.unique takes ten times as long
+        different = 1 + int(np.count_nonzero(np.diff(np.sort(sample))))  # np.unique takes ten times as long
         if _expected_saving(len(sample), different, n) < min_saving:
             return None
     with thread_map(sum(t.nbytes for t in tables)) as own:

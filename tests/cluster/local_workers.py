@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jtgpu.cluster import worker as worker_module
-from jtgpu.cluster.parts import Part
+from jtgpu.cluster.parts import FilePart
 from jtgpu.errors import JtgpuError
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -40,9 +40,9 @@ class LocalWorkers:
         self.fail, self.error = fail, error
         self.answered: list[int] = []
 
-    def results(self, ray: Any, job: Any, parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
+    def results(self, ray: Any, job: Any, parts: Sequence[FilePart]) -> Iterator[dict[str, Any]]:
         job = pickle.loads(pickle.dumps(job))
-        worker = worker_module.Worker(job)
+        worker = worker_module.PartWorker(job)
         done = {}
         for part in reversed(parts):
             if part.number == self.fail:

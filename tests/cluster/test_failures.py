@@ -11,7 +11,7 @@ import pytest
 import jtgpu
 from jtgpu.cluster import answer_files
 from jtgpu.cluster import worker as worker_module
-from jtgpu.cluster.parts import Part, part_name
+from jtgpu.cluster.parts import FilePart, part_name
 from jtgpu.cluster.tables import locate
 from jtgpu.errors import JtgpuError, ParseError
 from tests.cluster.local_workers import ASK, LocalWorkers, N, files_of, read_parts, table
@@ -197,15 +197,15 @@ def test_a_full_disk_leaves_only_complete_parts(
 def test_a_part_is_repeated_if_its_storage_fails(
     tree: jtgpu.JunctionTree, workers: LocalWorkers, cases: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer, left = worker_module.Worker.answer, [2]
+    answer, left = worker_module.PartWorker.answer, [2]
 
-    def failing(self: Any, part: Part) -> Any:
+    def failing(self: Any, part: FilePart) -> Any:
         if part.number == 1 and left[0]:
             left[0] -= 1
             raise OSError(errno.EIO, "the network hung")
         return answer(self, part)
 
-    monkeypatch.setattr(worker_module.Worker, "answer", failing)
+    monkeypatch.setattr(worker_module.PartWorker, "answer", failing)
     monkeypatch.setattr(worker_module, "FIRST_PAUSE", 0.0)
     assert answer_files(tree, cases, tmp_path / "out", part_rows=1000, **ASK).cases == N
     assert left == [0]
@@ -234,7 +234,7 @@ def test_files_with_different_columns_are_rejected(
 
 
 def test_two_runs_cannot_write_to_the_same_folder(tree: jtgpu.JunctionTree, cases: Path, tmp_path: Path) -> None:
-    from jtgpu.cluster.folder import Folder
+    from jtgpu.cluster.files import Folder
 
     first = Folder(str(tmp_path / "out"), {"a": 1}, resume=False, force=False)
     first.begin({})

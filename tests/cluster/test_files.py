@@ -12,7 +12,7 @@ import pytest
 
 import jtgpu
 from jtgpu.cluster import answer_files
-from jtgpu.cluster.folder import SUCCESS
+from jtgpu.cluster.files import SUCCESS
 from jtgpu.cluster.parts import part_name
 from tests.cluster.local_workers import ASK, LocalWorkers, N, files_of, read_parts, table
 from tests.support.examples import slow

@@ -13,7 +13,7 @@ import pytest
 import jtgpu
 from jtgpu.cli.console import exit_code
 from jtgpu.cluster import answer_files
-from jtgpu.cluster.folder import SUCCESS
+from jtgpu.cluster.files import SUCCESS
 from jtgpu.cluster.parts import part_name
 from jtgpu.cluster.tables import find_cases, locate
 from jtgpu.errors import JtgpuError

@@ -22,7 +22,7 @@ from jtgpu.cases.query import TableQuery
 from jtgpu.cluster import Cluster
 from jtgpu.cluster.connect import Share, as_cluster, connect
 from jtgpu.cluster.parts import PartReader, PartTarget, WorkerSpec
-from jtgpu.cluster.worker import Job, Worker
+from jtgpu.cluster.worker import PartWorker, WorkerJob
 from jtgpu.errors import JtgpuError
 from jtgpu.options.tables import CsvDialect, TableOptions
 from tests.conftest import ROOT
@@ -72,10 +72,10 @@ def test_a_tree_is_sent_as_a_plan_and_compiled_there(tree: jtgpu.JunctionTree) -
     assert pickle.loads(pickle.dumps(markov.compile("reference"))).posterior("a")["y"] == 0.75
 
 
-def job_of(plan: Any, **more: Any) -> Job:
+def job_of(plan: Any, **more: Any) -> WorkerJob:
     """A job without work."""
     spec = WorkerSpec(plan, Share("cpu", 1, 1, 0), {}, TableQuery((), ()), TableOptions(), **more)
-    return Job(spec, PartReader(plan.model, CsvDialect(), [], [], 1, False), PartTarget("", "", None, ""))
+    return WorkerJob(spec, PartReader(plan.model, CsvDialect(), [], [], 1, False), PartTarget("", "", None, ""))
 
 
 def test_a_part_does_not_depend_on_the_parts_before() -> None:
@@ -90,7 +90,7 @@ def test_a_part_does_not_depend_on_the_parts_before() -> None:
         def close(self) -> None:
             made.remove(self)
 
-    class Adaptive(Worker):
+    class Adaptive(PartWorker):
         def _compile(self) -> Any:
             made.append(Tree())
             return made[-1]
@@ -135,7 +135,7 @@ def test_clusters_that_cannot_be() -> None:
 
 
 def test_a_worker_of_another_version_is_refused(plan: Any) -> None:
-    worker = Worker(job_of(plan, version="0.0.0"))
+    worker = PartWorker(job_of(plan, version="0.0.0"))
     with pytest.raises(JtgpuError, match=r"this worker has jtgpu .*, but the run was started by jtgpu 0\.0\.0"):
         worker.tree()
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.dynamic.files import answer_file
-from jtgpu.dynamic.sequence_file import SequenceQuestion
+from jtgpu.dynamic.files import SequenceQuestion, answer_file
 from jtgpu.errors import JtgpuError, UnknownState
 from jtgpu.options.tables import FileOptions
 from tests.support.bundled import bundled

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jtgpu
-from jtgpu.draw.arrange import Arrangement, arrange
-from jtgpu.draw.dense import arrange_dense
+from jtgpu.draw.arrange import Arrangement, arrange, arrange_dense
 from jtgpu.draw.layers import assign_layers, count_crossings, insert_dummies, reduce_crossings
 from jtgpu.draw.network import arrange_stacked
 

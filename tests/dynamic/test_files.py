@@ -13,9 +13,8 @@ import pytest
 
 import jtgpu
 from jtgpu.columns import csv_file
-from jtgpu.dynamic import sequence_file
-from jtgpu.dynamic.files import answer_file
-from jtgpu.dynamic.sequence_file import SequenceQuestion
+from jtgpu.dynamic import files
+from jtgpu.dynamic.files import SequenceQuestion, answer_file
 from jtgpu.dynamic.sequences import in_order
 from jtgpu.errors import DataError, ImpossibleEvidence, JtgpuError, OutputExists, UnknownState
 from jtgpu.options.tables import FileOptions
@@ -66,7 +65,7 @@ def test_answers_equal_those_in_memory(
     kind: str, chunk: int | None, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(csv_file, "MIN_BLOCK", 64)
-    monkeypatch.setattr(sequence_file, "BLOCK_CELLS", 100)
+    monkeypatch.setattr(files, "BLOCK_CELLS", 100)
     table = long_table(60)
     expected = (
         getattr(TREE, kind)(table, keys=jtgpu.learn.Keys(id="place", time="day"), targets="rain")
@@ -91,7 +90,7 @@ def test_rows_keep_the_texts_of_their_own_chunks(tmp_path: Path, monkeypatch: py
         most.append(len(rows.places))
         return in_order(codes, rows, *more)
 
-    monkeypatch.setattr(sequence_file, "in_order", record)
+    monkeypatch.setattr(files, "in_order", record)
     answer_file(TREE, tmp_path / "s.csv", tmp_path / "o.csv", question(), FileOptions(chunk=1))
     assert len(most) > 20
     assert max(most) <= 10  # a sequence has up to nine rows
@@ -128,7 +127,7 @@ def test_most_probable_states(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", ["codes", "escape_formulas"])
 def test_a_run_is_not_continued_by_another(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_file, "MIN_BLOCK", 64)
-    monkeypatch.setattr(sequence_file, "BLOCK_CELLS", 100)
+    monkeypatch.setattr(files, "BLOCK_CELLS", 100)
     path, output = tmp_path / "days.csv", tmp_path / "o.csv"
     path.write_text("place,day,umbrella\n" + "".join(f"p{i},{t},{t % 2}\n" for i in range(40) for t in range(9)))
     one, other = ({"umbrella": {0: a, 1: b}} for a, b in (("no", "yes"), ("yes", "no")))
@@ -151,7 +150,7 @@ def test_a_run_that_was_interrupted_is_continued(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(csv_file, "MIN_BLOCK", 64)
-    monkeypatch.setattr(sequence_file, "BLOCK_CELLS", 100)
+    monkeypatch.setattr(files, "BLOCK_CELLS", 100)
     whole, parts = tmp_path / "whole.parquet", tmp_path / "parts.parquet"
     answer_file(TREE, path, whole, question(), FileOptions(chunk=20))
     calls = 0

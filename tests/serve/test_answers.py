@@ -226,7 +226,7 @@ def test_the_answers_have_the_documented_types(asia: JunctionTree) -> None:
 
 
 def test_batches_have_the_answers_of_single_requests(alarm: JunctionTree) -> None:
-    from jtgpu.serve.registry import Rates
+    from jtgpu.serve.registry import AnswerRates
 
     states = {v: alarm.model.states(v) for v in alarm.model.variables}
     cases = [{"evidence": {v: s[i % len(s)]}} for i, (v, s) in enumerate(states.items())]
@@ -235,7 +235,7 @@ def test_batches_have_the_answers_of_single_requests(alarm: JunctionTree) -> Non
         app = App({"alarm": alarm})
         app.warm()
         hosted = app.networks["alarm"]
-        hosted.rates = hosted.batcher.rates = Rates(1e-4, 1e-4, 1e-5, threshold)
+        hosted.rates = hosted.batcher.rates = AnswerRates(1e-4, 1e-4, 1e-5, threshold)
         sends = posts("/v1/networks/alarm/posteriors", cases)
         found.append([r.json() for r in together(app, sends)])
         app.close()
@@ -253,12 +253,12 @@ def test_small_requests_join_a_batch_only_if_that_is_faster_for_them(
     alarm: JunctionTree, monkeypatch: pytest.MonkeyPatch, small: int | None, expected: list[int]
 ) -> None:
     from jtgpu.serve.batching import Batcher
-    from jtgpu.serve.registry import Rates
+    from jtgpu.serve.registry import AnswerRates
 
     app = App({"alarm": alarm})
     app.warm()
-    rates = Rates(1e-4, 1e-4, 1e-5, 1)
-    of_small = None if small is None else Rates(1e-4, 1e-4, 1e-5, small)
+    rates = AnswerRates(1e-4, 1e-4, 1e-5, 1)
+    of_small = None if small is None else AnswerRates(1e-4, 1e-4, 1e-5, small)
     app.networks["alarm"].batcher.rates = rates._replace(small=of_small)
     sizes: list[int] = []
     batch = Batcher._batch

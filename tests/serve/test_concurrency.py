@@ -17,12 +17,12 @@ from jtgpu.errors import EvidenceError, TableTooLarge
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App
 from jtgpu.serve.batching import INLINE, Batcher, _Waiting
-from jtgpu.serve.registry import Rates
+from jtgpu.serve.registry import AnswerRates
 from tests.serve.client import LOCAL, Client, posts, together
 from tests.support.examples import slow
 
-SLOW = Rates(10 * INLINE, 1e-3, 1e-3, 4)  # answered by the thread
-ALONE, TOGETHER = Rates(1e-4, 0, 1e-5, 1 << 30), Rates(1e-4, 0, 1e-5, 1)
+SLOW = AnswerRates(10 * INLINE, 1e-3, 1e-3, 4)  # answered by the thread
+ALONE, TOGETHER = AnswerRates(1e-4, 0, 1e-5, 1 << 30), AnswerRates(1e-4, 0, 1e-5, 1)
 
 
 def mixed(alarm: JunctionTree, n: int) -> list[dict[str, Any]]:
@@ -61,7 +61,7 @@ def mixed(alarm: JunctionTree, n: int) -> list[dict[str, Any]]:
         *slow((TOGETHER,), (ALONE,), (SLOW._replace(small=ALONE),), (TOGETHER._replace(small=ALONE),)),
     ],
 )
-def test_64_requests_at_once(alarm: JunctionTree, rates: Rates | None) -> None:
+def test_64_requests_at_once(alarm: JunctionTree, rates: AnswerRates | None) -> None:
     app = App({"alarm": alarm})
     app.warm()
     if rates is not None:

@@ -135,12 +135,12 @@ def test_limits(asia: JunctionTree) -> None:
 
 
 def test_questions_that_would_take_too_long_are_refused_before(asia: JunctionTree) -> None:
-    from jtgpu.serve.registry import Rates
+    from jtgpu.serve.registry import AnswerRates
 
     app = App({"asia": asia}, timeout=2)
     client = Client(app)
     client.get("/v1/networks")
-    app.networks["asia"].rates = Rates(1.0, 0.5, 0.01, 4)
+    app.networks["asia"].rates = AnswerRates(1.0, 0.5, 0.01, 4)
     found = client.ask("asia", "posteriors", {"cases": [{}] * 1000}, 422)
     assert found["type"] == "/errors/too-slow"
     assert found["predicted"] == pytest.approx(10.5)

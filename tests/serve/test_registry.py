@@ -18,7 +18,7 @@ from jtgpu.mixed.tree import MixedTree
 from jtgpu.serve import App
 from jtgpu.serve.openapi import openapi
 from jtgpu.serve.questions import QUESTIONS, answer
-from jtgpu.serve.registry import Body, Case, Form, Reply, question
+from jtgpu.serve.registry import Body, CaseBody, Form, Reply, question
 from tests.decisions.test_policies import oil
 from tests.serve.client import Client
 
@@ -34,7 +34,7 @@ def entropy() -> Iterator[None]:
     """A question that the server does not have."""
 
     @question("/entropy", "entropy", EntropyReply, {"variables": "lung"})
-    class Entropy(Case, kw_only=True):
+    class Entropy(CaseBody, kw_only=True):
         """The entropy of variables."""
 
         variables: str

@@ -14,7 +14,7 @@ import jtgpu
 from jtgpu.serve import App
 from jtgpu.serve.networks import digest
 from jtgpu.serve.questions import QUESTIONS, answer
-from jtgpu.serve.registry import Rates
+from jtgpu.serve.registry import AnswerRates
 from tests.serve.client import Client
 
 OF_SLICES = ("filter", "smooth", "predict", "sequence-mpe", "step")
@@ -200,7 +200,7 @@ def test_limits(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     assert described["limits"]["slices"] == 100_000
     refused = client.ask("umbrella", "filter", {"sequences": [{"length": 30_000}] * 4}, 422)
     assert (refused["needed"], refused["limit"]) == (120_000, 100_000)
-    monkeypatch.setattr(client.app.networks["umbrella"], "rates", Rates(1.0, 1.0, 0.5, 2))
+    monkeypatch.setattr(client.app.networks["umbrella"], "rates", AnswerRates(1.0, 1.0, 0.5, 2))
     refused = client.ask("umbrella", "filter", {"length": 1000}, 422)
     assert (refused["type"], refused["predicted"]) == ("/errors/too-slow", 1500.0)
 

@@ -14,7 +14,7 @@ import pytest
 from jtgpu.cases import answer_file
 from jtgpu.inference.tree import JunctionTree
 from jtgpu.serve import App, tables
-from jtgpu.serve.jobs import JobFolder, sweep
+from jtgpu.serve.tables import JobFolder, sweep
 from tests.serve.client import Client
 
 csv = pytest.importorskip("pyarrow.csv")

@@ -29,7 +29,7 @@ FORKS = 12
 # Their objects belong to one call, so that the child of a fork cannot use them, to a CUDA device, or to a server, whose
 # threads a child does not have.
 CALL_LOCKS = {
-    "backends/cpu/batch.py", "backends/cpu/counts.py", "backends/cpu/runner.py", "backends/gpu",
+    "backends/cpu/batch.py", "backends/cpu/engine.py", "backends/cpu/runner.py", "backends/gpu",
     "published/junction_trees/backend.py",
     "backends/wrappers/row_queue.py", "backends/wrappers/workers.py", "cases/pipeline.py",
     "cases/writing/resumable.py", "cli", "device", "graphs/engine.py", "screen/gpu_engine.py",

@@ -12,9 +12,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import ImpossibleEvidence
 from ...util.loops import loops
@@ -26,10 +27,6 @@ from .programs import CachedProgram
 from .records import Cases, LaneMemory, PosteriorCells
 from .runner import PreparedModel, Runner, on_all_cores, soft_of, with_sets
 from .workspace import Workspace
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 # Groups of rows of a table of cases that observe the same variables.
 

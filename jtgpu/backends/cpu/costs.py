@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from ...util.arrays import Ints
 from .records import BY_CASE, FIRST_LOOP, INPUTS, KEPT, LISTED, PACKED, REDUCED, ROW, SIZE, Records
-
-if TYPE_CHECKING:
-    from ...util.arrays import Ints
 
 LANES = (64, 32, 16, 8)  # cases side by side: at most as many as have tables that fit a cache
 

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...util.loops import loops
 from ..slices import Between, Side, observed
 from ..state_map import NOTHING
 from .batch import MOST_MEMORY
+from .engine import Cpu
+from .programs import CachedProgram
 from .records import ExtendedWeights
-from .runner import on_all_cores
+from .runner import Runner, on_all_cores
 from .slice_records import Ends, Line
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .engine import Cpu
-    from .programs import CachedProgram
-    from .runner import Runner
 
 _loops = loops("jtgpu.backends.cpu.loops.extended_slices")
 
@@ -115,7 +111,7 @@ class ExtendedSliceTable:
     def leave_room(self, n_bytes: int) -> None:
         raise NotImplementedError
 
-    def run_all(self, work: Callable[[Any], None], parts: Sequence[Any], each: int) -> None:
+    def run_all(self, work: Callable[[Any], None], parts: Sequence[object], each: int) -> None:
         on_all_cores([partial(work, part) for part in parts], self._runner, max(MOST_MEMORY // max(each, 1), 1))
 
 
@@ -277,7 +273,7 @@ class ExtendedSliceGroup:
                 at += width
             assert at == ends[-1]
 
-    def _run(self, runner: Runner, way: _Way, targets: Any, call: Callable[..., Any], *more: Any) -> CachedProgram:
+    def _run(self, runner: Runner, way: _Way, targets: Any, call: Callable[..., object], *more: Any) -> CachedProgram:
         """Call a loop with a program of some targets; None: of all families."""
         table = self.table
         cached = runner.model.programs.get(table.seen, way.soft, targets)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ...plans.program import Program
 from .costs import LANES, ROW_BY_ROW, Config
+from .programs import CachedProgram
 from .records import LaneMemory
 from .workspace import ROOM, TINY, Workspace
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...plans.program import Program
-    from .programs import CachedProgram
 
 CACHE = 1 << 20  # bytes
 MOST_ARENA = 256 << 20  # bytes of one thread's tables; where eight cases take more, rows are answered one by one

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import ImpossibleEvidence
 from ...plans.arrays import ragged
@@ -23,10 +24,6 @@ from .batch import rows_by_pattern
 from .programs import CachedProgram
 from .runner import Runner, soft_of, with_sets
 from .workspace import Workspace, extended_weights
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 _Entries = TypeVar("_Entries", "NDArray[np.float64]", "NDArray[np.int64]")
 

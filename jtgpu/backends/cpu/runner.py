@@ -5,25 +5,20 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import ImpossibleEvidence, JtgpuError
 from ...plans.program import Program
 from ...util.loops import loops
 from ...util.system import cores, new_lock, reset_in_child
 from ..base import Evidence, slice_of
-from ..state_map import NOTHING
+from ..state_map import NOTHING, StateMap
 from .parallel import run_tasks
 from .programs import CachedProgram, ProgramCache
 from .records import IMPOSSIBLE
 from .workspace import ROOM, ModelNumbers, Workspace, extended_weights, scaled_weights
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..state_map import StateMap
 
 _sweep, _extended = loops("jtgpu.backends.cpu.loops.sweep"), loops("jtgpu.backends.cpu.loops.extended")
 

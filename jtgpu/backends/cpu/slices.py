@@ -9,23 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...util.loops import loops
 from ..slices import Between, Side, observed
 from .batch import MOST_MEMORY
 from .costs import Config
 from .lanes import config_of, memory_of, weight_columns
+from .programs import CachedProgram
 from .records import LaneMemory
 from .runner import Runner, on_all_cores
 from .slice_records import Choices, LaneCounts, Marginals, Passing, Slices
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from .programs import CachedProgram
 
 _loops, _counts = loops("jtgpu.backends.cpu.loops.slices"), loops("jtgpu.backends.cpu.loops.slice_counts")
 _choices = loops("jtgpu.backends.cpu.loops.slice_choices")
@@ -172,7 +169,7 @@ class CpuSliceTable:
     def leave_room(self, n_bytes: int) -> None:
         raise NotImplementedError
 
-    def run_all(self, work: Callable[[Any], None], parts: Sequence[Any], each: int) -> None:
+    def run_all(self, work: Callable[[Any], None], parts: Sequence[object], each: int) -> None:
         """Call a function with every part, on all cores; each call takes so many bytes."""
         on_all_cores([partial(work, part) for part in parts], self._runner, max(MOST_MEMORY // max(each, 1), 1))
 

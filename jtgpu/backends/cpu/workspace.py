@@ -5,14 +5,15 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...plans.arrays import POSTERIOR
 from ...plans.program import Program
 from ...util.loops import loops
-from ..base import slice_of
+from ..base import Evidence, slice_of
 from ..reference import exponents_of
 from .records import (
     ALIGNMENT,
@@ -27,11 +28,6 @@ from .records import (
     ExtendedArena,
     ExtendedWeights,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..base import Evidence
 
 _kernels = loops("jtgpu.backends.cpu.loops.kernels")
 

@@ -215,13 +215,13 @@ class Writer(Protocol):
     def start(self) -> bytes:
         """First bytes of the file."""
 
-    def encode(self, table: Any) -> EncodedChunk:
+    def encode(self, table: object) -> EncodedChunk:
         """Encode a table, independently of its place in the file; from any thread."""
 
     def place(self, chunk: EncodedChunk, at: int) -> tuple[list[Any], dict[str, Any]]:
         """The bytes of a chunk at position `at`, in pieces, and its entry for the journal."""
 
-    def restore(self, entry: Mapping[str, Any]) -> None:
+    def restore(self, entry: Mapping[str, object]) -> None:
         """Account for a chunk that an earlier run wrote, by its entry in the journal."""
 
     def end(self, schema: Any) -> bytes:
@@ -278,7 +278,7 @@ class _CsvWriter:
             return memoryview(arrow().compress(data, codec="zstd"))
         return memoryview(data)
 
-    def restore(self, entry: Mapping[str, Any]) -> None:
+    def restore(self, entry: Mapping[str, object]) -> None:
         self._begun = True
 
     def end(self, schema: Any) -> bytes:

@@ -182,7 +182,7 @@ class ResumableFile:
         """The cases with which a later run continues, for messages."""
         return f"{self.safe:,} cases are saved in {self.folder}" if self.safe else None
 
-    def encode(self, table: Any) -> EncodedChunk:
+    def encode(self, table: object) -> EncodedChunk:
         """Encode a table for `append`; from any thread, in any order."""
         return self._writer.encode(table)
 
@@ -230,7 +230,7 @@ class ResumableFile:
             self._pending.clear()
             self._synced, self.safe = time.monotonic(), self.done.rows
 
-    def finish(self, schema: Any) -> None:
+    def finish(self, schema: object) -> None:
         """Complete the file, rename it to the output and delete the folder."""
         self.sync()
         try:

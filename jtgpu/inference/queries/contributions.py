@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,12 +12,15 @@ from ...backends.base import Evidence
 from ...columns import at_row
 from ...errors import ArgumentError, EvidenceError, ImpossibleEvidence
 from ...model.discrete import DiscreteModel
-from ...model.states import present_state
+from ...model.states import CodesByVariable, present_state
 from ...plans.compiler import model_factors
 from ...util.arguments import choice
 from ...util.arrays import Bools, Floats
 from ...util.elementary import exps, logs
-from ..evidence import read_known
+from ...util.options import Explained as Quantity
+from ...util.options import OnProblem
+from ..compiled import CompiledModel
+from ..evidence import Cases, Findings, read_known
 from ..evidence_table import BatchEvidence, naming_rows, read_known_cases
 from ..results.contributions import (
     MAX_EXACT,
@@ -31,13 +34,6 @@ from ..results.contributions import (
 from .findings import as_table, findings_of, log_small, run_rows, subset_rows
 from .information import TINY
 from .variable_elimination import ancestors
-
-if TYPE_CHECKING:
-    from ...model.states import CodesByVariable
-    from ...util.options import Explained as Quantity
-    from ...util.options import OnProblem
-    from ..compiled import CompiledModel
-    from ..evidence import Cases, Findings
 
 MAX_CELLS = 1 << 24  # of a table of cases that is passed at once
 MAX_VALUES = 1 << 22  # of subsets of several cases
@@ -117,8 +113,9 @@ def contributions(  # noqa: PLR0913
 
 def contributions_batch(  # noqa: PLR0913
     self: CompiledModel, cases: Cases, target: str | int | None = None, *, of: Quantity = "probability",
-    state: str | int | None = None, likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
-    on_error: OnProblem = "error", codes: CodesByVariable | None = None, max_exact: int = MAX_EXACT,
+    state: str | int | None = None, likelihood: Mapping[Any, object] | None = None,
+    do: Mapping[Any, object] | None = None, on_error: OnProblem = "error",
+    codes: CodesByVariable | None = None, max_exact: int = MAX_EXACT,
     permutations: int = 500, seed: int = 0,
 ) -> CaseContributions:  # fmt: skip
     """Compute what each finding of B cases contributes to a posterior; see `contributions`.

@@ -51,7 +51,7 @@ MIN_EQUAL = 0.05  # share of cases that must equal earlier ones for merging them
 
 
 def counting_backend(
-    name: str, plan: Plan, factors: Sequence[Floats], threads: int | None = None, devices: Any = None
+    name: str, plan: Plan, factors: Sequence[Floats], threads: int | None = None, devices: object = None
 ) -> Backend:
     """A backend that makes expected counts: ``"reference"`` in NumPy, ``"gpu"`` on one GPU or several, all others in
     compiled loops on the CPU."""
@@ -83,7 +83,7 @@ def case_weights(weights: ArrayLike | None, n: int) -> Floats:
 def expected_counts(  # noqa: PLR0913
     self: CompiledModel, cases: Cases, *, weights: Any = None, likelihood: Mapping[Any, Any] | None = None,
     variables: str | int | Iterable[str | int] | None = None, on_error: OnProblem = "error",
-    cluster: Any = None, codes: CodesByVariable | None = None,
+    cluster: object = None, codes: CodesByVariable | None = None,
 ) -> ExpectedCounts:  # fmt: skip
     """Compute the expected counts of every family over a table of B cases: the E-step of the EM algorithm.
 
@@ -177,7 +177,7 @@ def counts_of_case(sweep: Sweep, factors: Sequence[Floats], case: Evidence) -> l
 
 
 def _counted_on_cluster(
-    tree: CompiledModel, resolved: Intervened, cluster: Any, states: NDArray[np.int32], weights: Floats,
+    tree: CompiledModel, resolved: Intervened, cluster: object, states: NDArray[np.int32], weights: Floats,
     likelihood: Mapping[int, Floats],
 ) -> CountSums:  # fmt: skip
     """Counts of parts of the table on a cluster, added in the order of the parts."""
@@ -279,7 +279,7 @@ def sensitivity(
     )
 
 
-def _target(model: DiscreteModel, target: Any, case: Evidence) -> tuple[int, int]:
+def _target(model: DiscreteModel, target: object, case: Evidence) -> tuple[int, int]:
     """Numbers of the target's variable and state."""
     if not isinstance(target, (tuple, list)) or len(target) != 2:
         raise EvidenceError(

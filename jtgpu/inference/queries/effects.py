@@ -64,7 +64,7 @@ class Effect(Result):
     def _table(self) -> Columns:
         return self.table._table()
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> Any:
         return self.table.__array__(dtype, copy)
 
     def __getitem__(self, state: str | int) -> Posterior:
@@ -185,14 +185,14 @@ def effect(self: CompiledModel, outcome: str, *, of: str, given: Findings | None
     return Effect(table, shown, ends_of(self.model, last))
 
 
-def _states_text(model: DiscreteModel, variable: str, states: Any) -> str:
+def _states_text(model: DiscreteModel, variable: str, states: object) -> str:
     """An observed state, or several, by name."""
     listed = several(states)
     names = [model.states(variable)[model.state_position(variable, s)] for s in listed or [states]]
     return names[0] if len(names) == 1 else f"{{{', '.join(names)}}}"
 
 
-def pair(message: str, value: Any) -> list[Any]:
+def pair(message: str, value: object) -> list[Any]:
     """The two elements of an argument; the message says what they are."""
     listed = several(value)
     if listed is None or len(listed) != 2:
@@ -316,7 +316,7 @@ class _Twin(NamedTuple):
         return self.outcome, frozenset(self.done.items())
 
 
-def _twin(self: CompiledModel, outcome: str, do: Mapping[str, Any]) -> _Twin:
+def _twin(self: CompiledModel, outcome: str, do: Mapping[str, object]) -> _Twin:
     model = self.model
     if not isinstance(model, BayesianNetwork):
         raise ArgumentError(f"counterfactuals need a BayesianNetwork, not {described(model)}")
@@ -372,7 +372,7 @@ def _both_worlds(self: CompiledModel, twin: _Twin) -> CompiledModel:
 
 
 def counterfactual(
-    self: CompiledModel, outcome: str, evidence: Findings | None = None, *, do: Mapping[str, Any]
+    self: CompiledModel, outcome: str, evidence: Findings | None = None, *, do: Mapping[str, object]
 ) -> Posterior:
     """Compute what the outcome would have been had variables been set, given what was observed.
 
@@ -422,7 +422,7 @@ def counterfactual(
 
 
 def counterfactual_batch(
-    self: CompiledModel, cases: TableLike, outcome: str, *, do: Mapping[str, Any], on_error: OnProblem = "error"
+    self: CompiledModel, cases: TableLike, outcome: str, *, do: Mapping[str, object], on_error: OnProblem = "error"
 ) -> CasePosteriors:
     """Compute `counterfactual` for each row of a table of cases.
 

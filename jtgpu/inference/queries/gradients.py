@@ -145,7 +145,7 @@ class EvidenceFunction:
 
     def gradient(
         self, weights: ArrayLike | None = None, cpts: Mapping[Any, ArrayLike] | None = None,
-        likelihood: Mapping[Any, Any] | None = None, *, variables: Sequence[str | int] | None = None,
+        likelihood: Mapping[Any, object] | None = None, *, variables: Sequence[str | int] | None = None,
     ) -> Gradients:  # fmt: skip
         """Differentiate the weighted sum of ln P over the cases.
 
@@ -165,7 +165,7 @@ class EvidenceFunction:
 
     def posterior_gradient(
         self, weights: Mapping[Any, ArrayLike], cpts: Mapping[Any, ArrayLike] | None = None,
-        likelihood: Mapping[Any, Any] | None = None, *, variables: Sequence[str | int] | None = None,
+        likelihood: Mapping[Any, object] | None = None, *, variables: Sequence[str | int] | None = None,
     ) -> Gradients:  # fmt: skip
         """Differentiate a weighted sum of posterior probabilities.
 
@@ -234,7 +234,7 @@ class EvidenceFunction:
         ends = np.cumsum([int(cards[v]) for v in targets])
         return [np.ascontiguousarray(part) for part in np.split(posterior, ends[:-1], axis=1)] if targets else []
 
-    def _named(self, by_cpt: Likelihoods, by_likelihood: Likelihoods, likelihood: Any) -> Gradients:
+    def _named(self, by_cpt: Likelihoods, by_likelihood: Likelihoods, likelihood: object) -> Gradients:
         names, sets = self.model.variables, self.tree.plan.sets
         of_sets = {}  # a smaller set's weights are repeated in those of the plan's set: the derivatives add up
         for scope, _ in of_sets_in(self.model, likelihood):

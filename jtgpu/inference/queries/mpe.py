@@ -124,8 +124,8 @@ def evidence_of(tree: CompiledModel, resolved: ResolvedEvidence) -> Callable[[],
 
 
 def mpe_batch(
-    self: CompiledModel, cases: Cases, *, likelihood: Mapping[Any, Any] | None = None,
-    do: Mapping[Any, Any] | None = None, on_error: OnProblem = "error",
+    self: CompiledModel, cases: Cases, *, likelihood: Mapping[Any, object] | None = None,
+    do: Mapping[Any, object] | None = None, on_error: OnProblem = "error",
     codes: CodesByVariable | None = None,
 ) -> CaseExplanations:  # fmt: skip
     """Find the most probable explanations of a table of B cases.
@@ -173,7 +173,7 @@ def raise_if_impossible(tree: CompiledModel, known: BatchEvidence, impossible: B
 ALWAYS_FREE = 1 << 24  # bytes that are allocated without a look at the free memory
 
 
-def _uniforms(seed: Any, n_variables: int) -> Uniforms:
+def _uniforms(seed: object, n_variables: int) -> Uniforms:
     generator = random_generator(seed)
     return lambda n: generator.random((n, n_variables))
 
@@ -197,7 +197,7 @@ def _check_memory(n: int, n_variables: int) -> None:
 
 
 def sample(
-    self: CompiledModel, n: int, evidence: Findings | None = None, *, seed: Any = None, numbers: bool = False,
+    self: CompiledModel, n: int, evidence: Findings | None = None, *, seed: object = None, numbers: bool = False,
     **more: Unpack[EvidenceOptions],
 ) -> Samples:  # fmt: skip
     """Draw n exact samples from P(all variables | evidence).
@@ -233,7 +233,7 @@ def sample(
 
 def impute(  # noqa: PLR0913
     self: CompiledModel, cases: Cases, *, how: ImputeMethod = "sample", seed: Any = None, numbers: bool = False,
-    likelihood: Mapping[Any, Any] | None = None, do: Mapping[Any, Any] | None = None,
+    likelihood: Mapping[Any, object] | None = None, do: Mapping[Any, object] | None = None,
     on_error: OnProblem = "error", codes: CodesByVariable | None = None,
 ) -> Imputed:  # fmt: skip
     """Fill in the missing cells of a table of B cases.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 # The variables of a query, by number.
 
-def as_list(names: Any, what: str) -> list[Any]:
+def as_list(names: object, what: str) -> list[Any]:
     """Names or numbers as a list; a single one makes a list of one."""
     # raises EvidenceError: If `names` is neither a name, a number, nor a collection.
     if isinstance(names, (str, int, np.integer)):
@@ -53,7 +53,7 @@ def as_list(names: Any, what: str) -> list[Any]:
     return listed
 
 
-def check_single(variable: Any) -> None:
+def check_single(variable: object) -> None:
     """Raise `UnknownVariable` for several variables where a query takes one."""
     if isinstance(variable, (list, tuple, set, frozenset)):
         raise UnknownVariable(
@@ -161,9 +161,9 @@ def posteriors_batch(  # noqa: PLR0913
     self: CompiledModel,
     cases: Cases,
     *,
-    likelihood: Mapping[Any, Any] | None = None,
-    soft: Mapping[Any, Any] | None = None,
-    do: Mapping[Any, Any] | None = None,
+    likelihood: Mapping[Any, object] | None = None,
+    soft: Mapping[Any, object] | None = None,
+    do: Mapping[Any, object] | None = None,
     targets: str | int | Iterable[str | int] | None = None,
     joints: Iterable[Sequence[str | int]] | None = None,
     on_error: OnProblem = "error",
@@ -245,7 +245,7 @@ def posteriors_batch(  # noqa: PLR0913
 
 
 def posteriors_on_device(
-    self: CompiledModel, cases: Cases, *, likelihood: Mapping[Any, Any] | None = None,
+    self: CompiledModel, cases: Cases, *, likelihood: Mapping[Any, object] | None = None,
     targets: str | int | Iterable[str | int] | None = None,
     joints: Iterable[Sequence[str | int]] | None = None, codes: CodesByVariable | None = None,
 ) -> DevicePosteriors:  # fmt: skip

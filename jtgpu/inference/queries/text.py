@@ -29,7 +29,7 @@ import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -39,6 +39,7 @@ from ...model.discrete import DiscreteModel
 from ...model.states import StateNumber
 from ...util import late_imports
 from ...util.arguments import described
+from ..compiled import CompiledModel
 from ..evidence import read_known
 from ..results.marginals import Posterior
 from ..results.tables import Conditional, Joint
@@ -49,9 +50,6 @@ from .joint import conditional, joint
 from .map import map as marginal_map
 from .mpe import mpe
 from .posteriors import posteriors
-
-if TYPE_CHECKING:
-    from ..compiled import CompiledModel
 
 States = int | frozenset[int]  # the number of a state, or of several states one of which holds
 
@@ -104,7 +102,7 @@ class Scanner:
             here = repr(self.text[self.at]) if self.at < len(self.text) else "the end"
             self.fail(f"expected {mark!r} {where}, found {here}")
 
-    def listed(self, read: Callable[[], Any]) -> list[Any]:
+    def listed(self, read: Callable[[], object]) -> list[Any]:
         """Read one or more items, separated by commas."""
         items = [read()]
         while self.take(","):
@@ -218,7 +216,7 @@ class ParsedQuestion:
     k: int = 1  # of MPE
     known: dict[str, Any] = field(default_factory=dict)  # evidence, likelihood, soft, do: by name
 
-    def also(self, model: Any, evidence: dict[str, Any]) -> ParsedQuestion:
+    def also(self, model: object, evidence: dict[str, Any]) -> ParsedQuestion:
         """The same question with additional observations."""
         for name in evidence:
             if name in self.given or any(name in given for given in self.known.values()):

@@ -43,12 +43,12 @@ class CaseStates(CaseResult, ByVariable["NDArray[Any]"]):
         self.states = states
         self.numbers: dict[str, NDArray[np.float64]] = {}
 
-    def with_numbers(self, seed: Any) -> Self:
+    def with_numbers(self, seed: object) -> Self:
         """Draw numbers in the place of states that are intervals."""
         self.numbers = draw_inside(self._model, self.states, seed, self._cases)
         return self
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> NDArray[Any]:
         if dtype is None:  # called by pandas.DataFrame, too
             raise ArgumentError(
                 f"an array of {type(self).__name__} would lose the names of variables and states: use .to_frame() for "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +15,8 @@ from ...errors import JtgpuError
 from ...util.arguments import text
 from ...util.text_table import LazySequence
 
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
-
-def make_frame(columns: Mapping[str, Any], backend: str | None = None, *, cases: Table | None = None) -> Any:
+def make_frame(columns: Mapping[str, object], backend: str | None = None, *, cases: Table | None = None) -> Any:
     """A data frame of some columns."""
     # columns: mapping of str to columns: Arrays (cells that are masked are null), lists, lazy sequences, or columns of
     #     `cases`
@@ -55,7 +52,7 @@ def make_frame(columns: Mapping[str, Any], backend: str | None = None, *, cases:
     return frame.cast({k: polars.Enum(cells) for k, cells in enums.items()})  # only these keep their order
 
 
-def table_like(cases: Any, table: Table, columns: Mapping[str, Any], index: Any = None) -> Any:
+def table_like(cases: object, table: Table, columns: Mapping[str, Any], index: object = None) -> Any:
     """Columns as a table of the kind of some cases: a frame of their library, a list of mappings, or a mapping."""
     # table: of the cases; index: of the pandas frame
     if table.library is None and table.index is None:
@@ -86,7 +83,7 @@ def _pandas() -> Any:
     return pandas
 
 
-def _for_pandas(column: Any) -> Any:
+def _for_pandas(column: object) -> Any:
     if isinstance(column, LazySequence):
         return column.whole()
     if isinstance(column, Column):

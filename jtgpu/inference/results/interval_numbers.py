@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...columns import Table, as_numbers
 from ...errors import ArgumentError, shown
+from ...model.discrete import DiscreteModel
 from ...util.arguments import random_generator, whole_number
 from ...util.arrays import Floats
 from ...util.text_table import intervals_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...model.discrete import DiscreteModel
 
 
 def ends_of(model: DiscreteModel, variable: str) -> tuple[float, float] | None:

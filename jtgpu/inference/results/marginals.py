@@ -74,7 +74,7 @@ class Posterior(Result, Mapping[str, float]):
         self.states = states
         self.probabilities = probabilities
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> NDArray[Any]:
         return as_array(self.probabilities, dtype, copy)
 
     def __getitem__(self, state: str | int) -> float:

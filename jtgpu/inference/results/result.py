@@ -48,7 +48,7 @@ class _ToFrameMethod(Protocol):
     def __get__(self, instance: object, owner: type | None = None) -> _ToFrame: ...
 
 
-def to_frame_method(method: Callable[..., Any]) -> _ToFrameMethod:
+def to_frame_method(method: Callable[..., object]) -> _ToFrameMethod:
     """Type a method ``to_frame(backend=None)`` by the library that is named; pandas is the default."""
     return cast(_ToFrameMethod, check_keywords_of()(method))
 

@@ -85,7 +85,7 @@ class _AxisTable(Result):
     def _model(self) -> DiscreteModel:
         return DiscreteModel(dict(zip(self.variables, self.states, strict=True)))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> NDArray[Any]:
         return as_array(self.probabilities, dtype, copy)
 
     @property
@@ -115,7 +115,7 @@ class _AxisTable(Result):
         names = [*self.variables[:-1], *(f"{self.variables[-1]}={s}" for s in last)]
         return Columns(names, [*configurations(others), *rows.T], len(others))
 
-    def _index(self, key: Any, n: int) -> tuple[int, ...]:
+    def _index(self, key: object, n: int) -> tuple[int, ...]:
         """Numbers of the states that `key` gives for the first n variables."""
         expected = f"expected one state for each of {', '.join(map(repr, self.variables[:n]))}"
         if isinstance(key, Mapping):
@@ -168,7 +168,7 @@ class Joint(_AxisTable):
         super().__init__(variables, states, table)
         self.log_evidence = log_evidence
 
-    def __getitem__(self, key: Any) -> float:
+    def __getitem__(self, key: object) -> float:
         """Return the probability of one configuration."""
         # key: One state for each variable, by name or number
         return float(self.probabilities[self._index(key, len(self.variables))])
@@ -244,7 +244,7 @@ class Conditional(_AxisTable):
         possible.flags.writeable = False
         self.given, self.targets, self.possible = given, targets, possible
 
-    def __getitem__(self, key: Any) -> Posterior | Joint:
+    def __getitem__(self, key: object) -> Posterior | Joint:
         """Return the distribution of the targets for one configuration of `given`."""
         # raises ImpossibleEvidence: If the configuration has probability zero.
         at = self._index(key, len(self.given))

@@ -13,8 +13,8 @@ from ...errors import NetworkError, TableTooLarge, format_bytes
 from ...util.arrays import Floats, Ints
 from ...util.loops import loops
 from ...util.system import cores, free_memory
-from .scores.candidate_scores import candidate_scores
 from .scores.coded import CodedTable
+from .scores.given_scores import candidate_scores
 from .scores.ranks import parent_index, parent_masks, parent_members
 from .scores.rules import ScoreRule
 from .scores.set_values import MAX_CELLS

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,22 +20,20 @@ from ...options.tables import CsvDialect, ReadOptions
 from ...util.arguments import described, having, several, whole_number
 from ...util.arrays import Bools, Floats, Ints
 from ...util.calls import outside
+from ...util.options import Devices, LearnBackend
 from ...util.system import free_memory, parse_bytes
 from ...util.text_table import counted
 from .best_graph import BestGraph, TimeLimit, best_by_orders
 from .candidate_tables import MAX_CANDIDATES, CandidateTables, candidate_tables, choose_candidates, family_weights
 from .constraints import ArcLimits, StructurePrior, make_constraints, make_prior, variable_number
 from .graphs import start_graph, topological_order
-from .scores.candidate_scores import require_kind
 from .scores.coded import DRAWN, CodedTable
+from .scores.given_scores import require_kind
 from .scores.gpu_device import gpu_can_score
 from .scores.numeric_table import NumericTable, table_of
 from .scores.ranks import n_parent_sets
 from .scores.rules import GIVEN, ScoreFunction, ScoreRule
 from .scores.score_table import ScoreTable, learn_backend, score_families, table_of_function
-
-if TYPE_CHECKING:
-    from ...util.options import Devices, LearnBackend
 
 MAX_SCREENED = 30_000_000  # families that are scored to choose candidates
 SHARE_OF_SCORING = 0.15  # of a limited time, for each of at most three tables of scores
@@ -244,8 +242,8 @@ class LearningTask:
 
 
 def learning_task(  # noqa: PLR0913
-    data: Any, *, score: str | ScoreFunction, ess: float, graph_prior: Any, max_parents: Any, states: Any,
-    continuous: Any, missing: str, weights: Any, interventions: Any, seed: int, seconds: float | None,
+    data: object, *, score: str | ScoreFunction, ess: float, graph_prior: object, max_parents: Any, states: object,
+    continuous: object, missing: str, weights: object, interventions: object, seed: int, seconds: float | None,
     constraints: options.Constraints, search: options.Search, read: ReadOptions, compute: Compute,
 ) -> LearningTask:  # fmt: skip
     """Read and check the arguments that `learn.structure` and `learn.posterior` have in common; called by them only."""
@@ -284,7 +282,8 @@ def learning_task(  # noqa: PLR0913
 
 
 def require_feasible(
-    data: Any, memory_limit: float | str | None = None, time: TimeLimit | None = None, dialect: CsvDialect | None = None
+    data: object, memory_limit: float | str | None = None, time: TimeLimit | None = None,
+    dialect: CsvDialect | None = None,
 ) -> None:
     """Refuse a file above the limit, and so many columns that not even their pairs can be scored, before it is read."""
     if files := files_of(data):

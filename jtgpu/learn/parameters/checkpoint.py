@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...util.iteration import Iteration
 from ..state_file import DAMAGED, StateFile
 from .em import EMState
-from .expectation import Evaluation
+from .expectation import PassResult
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 INTERVAL = 2.0  # seconds between two writes
 
-NOTHING = Evaluation([], 0.0, [])
+NOTHING = PassResult([], 0.0, [])
 
 
 def fingerprints(setup: Setup, data: str) -> dict[str, str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ...columns.names import evidence_columns
 from ...errors import DataError, closest
@@ -20,16 +21,13 @@ from ...util.system import free_memory
 from ...util.text_table import counted
 from .sources import CaseSource, CodedChunk
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
 MIN_EQUAL = 0.02  # share of rows that must equal earlier ones for merging them to pay
 BLOCK_CELLS = 1 << 22  # cells that one step of a pass takes, and one part on a cluster
 COUNT_CELLS = 1 << 18  # cells that are counted at a time: they stay in the CPU's cache
 MEMORY_SHARE = 0.25  # of the free memory that coded rows may take; more go to a temporary file
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Rows of a table."""
 
     # (n, V) integers: State of every variable, -1 if missing, -2 and below for a likelihood; see `LikelihoodCells`
@@ -37,12 +35,12 @@ class Block(NamedTuple):
     weights: Floats  # (n,) float64
     rows: Ints  # (n,) int64: Number of each row in the table; of equal rows that were merged, the first
 
-    def parts(self, cells: int = 0) -> Iterator[Block]:
+    def parts(self, cells: int = 0) -> Iterator[RowBlock]:
         """The block in pieces of at most so many cells; default: `BLOCK_CELLS`."""
         step = max((cells or BLOCK_CELLS) // max(self.states.shape[1], 1), 1024)
         for at in range(0, len(self.states), step):
             some = slice(at, at + step)
-            yield Block(self.states[some], self.weights[some], self.rows[some])
+            yield RowBlock(self.states[some], self.weights[some], self.rows[some])
 
 
 class CodedCases:
@@ -60,7 +58,7 @@ class CodedCases:
 
     def __init__(self, model: DirectedModel, source: CaseSource, was_set: Bools | None = None):
         self.model, self.source, self.was_set = model, source, was_set
-        self.blocks: list[Block] = []
+        self.blocks: list[RowBlock] = []
         self.n_rows, self.n_dropped, self.n_weightless, self.total_weight = 0, 0, 0, 0.0
         self.n_missing, self.n_absent = np.zeros((2, len(model)), np.int64)
         self.seen = [np.zeros(int(c), np.bool_) for c in model.cardinality]
@@ -78,7 +76,7 @@ class CodedCases:
         """Whether no cell of any variable is missing."""
         return not self.n_missing.any()
 
-    def note(self, block: Block) -> None:
+    def note(self, block: RowBlock) -> None:
         """Count rows and missing cells of a block that is not stored."""
         self.n_rows += len(block.states)
         self.total_weight += float(block.weights.sum())
@@ -93,21 +91,21 @@ class CodedCases:
             self.n_missing[v] += counts[at - 1]
             self.seen[v] |= counts[at : at + int(cards[v])] > 0
 
-    def without_weightless(self, block: Block) -> Block:
+    def without_weightless(self, block: RowBlock) -> RowBlock:
         """The rows whose weight is above 0: the others say nothing, and must not make a model fail."""
         used = block.weights > 0
         if used.all():
             return block
         self.n_weightless += int((~used).sum())
-        return Block(*(np.ascontiguousarray(part[used]) for part in block))
+        return RowBlock(*(np.ascontiguousarray(part[used]) for part in block))
 
-    def add(self, block: Block) -> None:
+    def add(self, block: RowBlock) -> None:
         """Add rows."""
         self.note(block)
         self._bytes += block.states.nbytes
         self.blocks.append(block if self._bytes <= self._limit else self._on_disk(block))
 
-    def _on_disk(self, block: Block) -> Block:
+    def _on_disk(self, block: RowBlock) -> RowBlock:
         """The block with its states in a temporary file."""
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="jtgpu-cases-")  # noqa: SIM115
@@ -120,7 +118,7 @@ class CodedCases:
     def merge_equal_rows(self) -> None:
         """Replace equal rows by one with the sum of their weights, where they are in memory and that pays."""
         if self._file is None and len(self.blocks) > 1:
-            joined = Block(*(np.concatenate(parts) for parts in zip(*self.blocks, strict=True)))
+            joined = RowBlock(*(np.concatenate(parts) for parts in zip(*self.blocks, strict=True)))
             self.blocks = [joined]
         self.blocks = [_merged(b) for b in self.blocks]
 
@@ -130,7 +128,7 @@ class CodedCases:
         for i, (block, out) in enumerate(zip(self.blocks, impossible, strict=True)):
             if out.any():
                 n += int(out.sum())
-                self.blocks[i] = Block(np.asarray(block.states)[~out], block.weights[~out], block.rows[~out])
+                self.blocks[i] = RowBlock(np.asarray(block.states)[~out], block.weights[~out], block.rows[~out])
         self.total_weight = float(sum(b.weights.sum() for b in self.blocks))
         return n
 
@@ -151,14 +149,14 @@ class CodedCases:
             self._file.close()
 
 
-def _merged(block: Block) -> Block:
+def _merged(block: RowBlock) -> RowBlock:
     if isinstance(block.states, np.memmap) or len(block.states) < 2:
         return block
     equal = find_equal_rows(np.ascontiguousarray(block.states), min_saving=MIN_EQUAL)
     if equal is None:
         return block
     weights = np.asarray(np.bincount(equal.kind, block.weights, len(equal.first)), np.float64)
-    return Block(np.ascontiguousarray(block.states[equal.first]), weights, block.rows[equal.first])
+    return RowBlock(np.ascontiguousarray(block.states[equal.first]), weights, block.rows[equal.first])
 
 
 def table_columns(model: DirectedModel, source: CaseSource, hidden: Sequence[str], weights: str | None) -> list[str]:
@@ -186,7 +184,7 @@ def table_columns(model: DirectedModel, source: CaseSource, hidden: Sequence[str
 
 def weighted_chunks(
     model: DirectedModel, source: CaseSource, columns: Sequence[str], weights: ArrayLike | str | None
-) -> Iterator[tuple[Block, CodedChunk]]:
+) -> Iterator[tuple[RowBlock, CodedChunk]]:
     """The rows with their weights, chunk by chunk."""
     # raises DataError: If a weight is negative or not finite, or their number differs from that of the rows.
     name = weights if isinstance(weights, str) else None
@@ -213,7 +211,7 @@ def weighted_chunks(
         if (own < 0).any():
             row = int(np.argmax(own < 0))
             raise DataError(f"{source.row_name(first + row)}: the weight {own[row]:g} is negative")
-        yield Block(states, np.ascontiguousarray(own), np.arange(first, first + n)), chunk
+        yield RowBlock(states, np.ascontiguousarray(own), np.arange(first, first + n)), chunk
         first += n
     if given is not None and len(given) != first:
         raise DataError(f"weights has {counted(len(given), 'number')}, but the table has {counted(first, 'row')}")
@@ -257,7 +255,7 @@ def read_cases(
                 )
             cases.n_dropped += int(holes.sum())
             cases.n_absent += (block.states[holes] == -1).sum(axis=0)
-            block = Block(*(np.ascontiguousarray(part[~holes]) for part in block)) if holes.any() else block
+            block = RowBlock(*(np.ascontiguousarray(part[~holes]) for part in block)) if holes.any() else block
         cases.add(block)
     if not cases.n_rows and cases.n_weightless and not cases.n_dropped:
         raise DataError("all weights are zero")

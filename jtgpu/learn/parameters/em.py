@@ -10,18 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ...errors import DataError, ImpossibleEvidence, JtgpuError
+from ...options.learning import EM
 from ...util.arrays import Floats
 from ...util.iteration import Iteration
-from .coded_cases import Block
-from .expectation import Evaluation
-
-if TYPE_CHECKING:
-    from ...options.learning import EM
+from .coded_cases import RowBlock
+from .expectation import PassResult
 
 FALL = 1e-9  # fall of the objective that rounding explains, relative to its size and the weight of the rows
 CALM = 1e-6  # of the weight of the rows: below it, an objective near 0 counts as this much for the tolerance
@@ -51,10 +49,10 @@ class Family(Protocol):
 class Problem:
     """A pass over the rows, and what is estimated."""
 
-    evaluate: Callable[[Theta], Evaluation]
+    evaluate: Callable[[Theta], PassResult]
     families: Sequence[Family]
 
-    def objective(self, evaluation: Evaluation, theta: Theta) -> float:
+    def objective(self, evaluation: PassResult, theta: Theta) -> float:
         """ln P(data) + ln prior of the parameters that are estimated."""
         return evaluation.log_likelihood + log_prior(self.families, theta)
 
@@ -82,7 +80,7 @@ class EMState:
     """CPTs, what a pass with them has shown, and how they were reached."""
 
     tables: Theta
-    evaluation: Evaluation
+    evaluation: PassResult
     objective: float
     history: tuple[Iteration, ...]
     before: Theta | None = None  # CPTs from which one step led to these, for an extrapolation
@@ -93,7 +91,7 @@ class EMState:
     passes: int = field(default=0)
 
 
-def first_state(problem: Problem, tables: Theta, evaluation: Evaluation | None = None) -> EMState:
+def first_state(problem: Problem, tables: Theta, evaluation: PassResult | None = None) -> EMState:
     """The state at the start."""
     begun = time.perf_counter()
     evaluation = problem.evaluate(tables) if evaluation is None else evaluation
@@ -149,7 +147,7 @@ def step(problem: Problem, state: EMState, rule: EM) -> EMState:
 
 
 def _next(
-    state: EMState, tables: Theta, evaluation: Evaluation, objective: float, rule: EM, how: tuple[float, bool]
+    state: EMState, tables: Theta, evaluation: PassResult, objective: float, rule: EM, how: tuple[float, bool]
 ) -> EMState:
     """The state after a step that began at some time, accelerated or not."""
     begun, accelerated = how
@@ -164,7 +162,7 @@ def _next(
     )  # fmt: skip
 
 
-def _any_lost(before: Evaluation, after: Evaluation) -> bool:
+def _any_lost(before: PassResult, after: PassResult) -> bool:
     """Whether a row that was possible is impossible now."""
     return any(a is not b and (b & ~a).any() for a, b in zip(before.impossible, after.impossible, strict=True))
 
@@ -213,8 +211,8 @@ class Passed(NamedTuple):
 
 
 def run_stepwise(
-    evaluate: Callable[[Block, Theta], Evaluation],
-    chunks: Iterable[Block],
+    evaluate: Callable[[RowBlock, Theta], PassResult],
+    chunks: Iterable[RowBlock],
     tables: Theta,
     families: Sequence[Family],
     power: float,

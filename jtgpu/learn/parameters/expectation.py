@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ...backends.base import CountSums
 from ...backends.make import make
 from ...backends.table import Table
 from ...backends.wrappers.questions import Limits
@@ -17,15 +19,10 @@ from ...plans.compiler import MAX_TABLE, MEMORY_SHARE, unplanned
 from ...util import late_imports
 from ...util.arguments import choice
 from ...util.arrays import Bools, Floats, Ints
+from ...util.options import Order
 from ...util.system import free_memory
-from .coded_cases import Block, CodedCases
+from .coded_cases import CodedCases, RowBlock
 from .families import available_counts, family_scopes, network_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ...backends.base import CountSums
-    from ...util.options import Order
 
 BACKENDS = ("auto", "cpu", "gpu", "reference")
 HELD_CELLS = 1 << 28  # cells of rows that are held together
@@ -34,7 +31,7 @@ MAX_LISTED = 20  # findings in a message
 Tables = list[Floats]
 
 
-class Evaluation(NamedTuple):
+class PassResult(NamedTuple):
     """Result of one pass."""
 
     sums: Tables  # expected counts; see `DensityFamily` for numbers
@@ -46,16 +43,16 @@ class Evaluation(NamedTuple):
 class Steps(Protocol):
     """The E-step of some cases, as EM runs it from several starts."""
 
-    def evaluate(self, tables: Tables) -> Evaluation:
+    def evaluate(self, tables: Tables) -> PassResult:
         """Expected counts of all cases under some CPTs."""
 
     def complete_counts(self) -> Tables:
         """Counts of each family over the cases in which it is complete."""
 
-    def error(self, evaluation: Evaluation) -> ImpossibleEvidence | None:
+    def error(self, evaluation: PassResult) -> ImpossibleEvidence | None:
         """The error for the first case of probability 0; None without one."""
 
-    def leave_out(self, evaluation: Evaluation) -> tuple[int, bool]:
+    def leave_out(self, evaluation: PassResult) -> tuple[int, bool]:
         """Leave out the cases of probability 0: how many different ones, and whether others are left."""
 
     def close(self) -> None:
@@ -93,7 +90,7 @@ class Expectation:
         self._none_impossible: dict[int, Bools] = {}
         self._remote: Any = None
 
-    def evaluate(self, tables: Tables) -> Evaluation:
+    def evaluate(self, tables: Tables) -> PassResult:
         """Expected counts of all rows under some CPTs."""
         if self._backend.capabilities.holds_cases and self._cluster is None:
             return self._evaluate_held(tables)
@@ -114,9 +111,9 @@ class Expectation:
                 flags.append(one.impossible[0])
             impossible.append(np.concatenate(flags))
         total = total or [np.zeros(t.shape) for t in tables]
-        return Evaluation(total, log_likelihood, impossible, float(total[0].sum()))
+        return PassResult(total, log_likelihood, impossible, float(total[0].sum()))
 
-    def _evaluate_held(self, tables: Tables) -> Evaluation:
+    def _evaluate_held(self, tables: Tables) -> PassResult:
         """The same with rows that stay in the memory of a device."""
         self._reload(tables)
         if self._held is None:
@@ -139,7 +136,7 @@ class Expectation:
                 else:
                     flags.append(np.broadcast_to(np.False_, len(part.states)))
             impossible.append(self._joined(i, flags))
-        return Evaluation(counts, log_likelihood, impossible, float(counts[0].sum()))
+        return PassResult(counts, log_likelihood, impossible, float(counts[0].sum()))
 
     def _joined(self, block: int, flags: list[Bools]) -> Bools:
         """The flags of a block; where none is set, always the same array."""
@@ -171,7 +168,7 @@ class Expectation:
             self._backend.reload([np.ascontiguousarray(t) for t in tables])
             self._tables = tables
 
-    def evaluate_block(self, block: Block, tables: Tables) -> Evaluation:
+    def evaluate_block(self, block: RowBlock, tables: Tables) -> PassResult:
         """Expected counts of some rows."""
         self._reload(tables)
         return self._combined(block, [*map(self._backend.run, self._pieces(block))])
@@ -180,7 +177,7 @@ class Expectation:
         """Counts of each family over the rows in which it is complete."""
         return available_counts(self._cases)
 
-    def incomplete(self, members: Sequence[int], k: int) -> list[Block] | None:
+    def incomplete(self, members: Sequence[int], k: int) -> list[RowBlock] | None:
         """Rows that miss a part of the family of one of some variables, and may have its parents in configuration k."""
         blocks, scopes = [], family_scopes(self._cases.model)
         for part in (part for block in self._cases.blocks for part in block.parts()):
@@ -192,11 +189,11 @@ class Expectation:
                     gaps &= (part.states[:, u] < 0) | (part.states[:, u] == s)
                 incomplete |= gaps
             if incomplete.any():
-                blocks.append(Block(part.states[incomplete], part.weights[incomplete], part.rows[incomplete]))
+                blocks.append(RowBlock(part.states[incomplete], part.weights[incomplete], part.rows[incomplete]))
         return blocks or None
 
     def some(
-        self, theta: Tables, members: Sequence[int], tables: Sequence[Floats], rows: list[Block]
+        self, theta: Tables, members: Sequence[int], tables: Sequence[Floats], rows: list[RowBlock]
     ) -> Iterator[Tables]:
         """Expected counts of some rows, or of all that stay on a device or a cluster, with each of some tables."""
         for table in tables:
@@ -211,14 +208,14 @@ class Expectation:
         """The weight of each row, and its own expected counts; equal rows are one."""
         for block in self._cases.blocks:
             for r in np.flatnonzero(block.weights > 0).tolist():
-                own = Block(block.states[r : r + 1], np.ones(1), block.rows[r : r + 1])
+                own = RowBlock(block.states[r : r + 1], np.ones(1), block.rows[r : r + 1])
                 yield float(block.weights[r]), self.evaluate_block(own, theta).sums
 
-    def error(self, evaluation: Evaluation) -> ImpossibleEvidence | None:
+    def error(self, evaluation: PassResult) -> ImpossibleEvidence | None:
         """The error for the first row of probability 0."""
         return impossible_row(self._cases, evaluation)
 
-    def leave_out(self, evaluation: Evaluation) -> tuple[int, bool]:
+    def leave_out(self, evaluation: PassResult) -> tuple[int, bool]:
         """Leave out the rows of probability 0."""
         n = self._cases.drop_rows(evaluation.impossible)
         self._rows_changed()
@@ -231,7 +228,7 @@ class Expectation:
             self._remote.close()
             self._remote = None
 
-    def _remotely(self, tables: Tables, parts: Sequence[Sequence[Block]]) -> Iterator[list[CountSums]]:
+    def _remotely(self, tables: Tables, parts: Sequence[Sequence[RowBlock]]) -> Iterator[list[CountSums]]:
         """Counts of the pieces of each part, on a cluster."""
         if self._remote is None:
             pieces = ([*self._pieces(p)] for block in parts for p in block)
@@ -239,7 +236,7 @@ class Expectation:
         coming: Iterator[list[CountSums]] = self._remote.count(tables)
         return coming
 
-    def _split(self, part: Block) -> list[Ints | slice]:
+    def _split(self, part: RowBlock) -> list[Ints | slice]:
         """The rows without and with likelihoods, each of which is counted in one call."""
         cells = self._cases.source.cells
         if cells:
@@ -248,7 +245,7 @@ class Expectation:
                 return [np.flatnonzero(~soft), np.flatnonzero(soft)]
         return [slice(None)]
 
-    def _pieces(self, part: Block) -> Iterator[Table[CountSums]]:
+    def _pieces(self, part: RowBlock) -> Iterator[Table[CountSums]]:
         """The table of each call; states in the type in which they are stored."""
         for rows in self._split(part):
             states: NDArray[Any] = part.states[rows]
@@ -258,7 +255,7 @@ class Expectation:
                 states, likelihood = self._cases.source.cells.decode(states)
             yield Table.counts(states, np.ascontiguousarray(part.weights[rows]), likelihood)
 
-    def _combined(self, part: Block, counts: Sequence[CountSums]) -> Evaluation:
+    def _combined(self, part: RowBlock, counts: Sequence[CountSums]) -> PassResult:
         """The counts of the pieces of a part, added."""
         n = len(self._cases.model)
         log_evidence, dead = np.zeros(len(part.states)), np.zeros(len(part.states), np.bool_)
@@ -267,7 +264,7 @@ class Expectation:
             log_evidence[rows], dead[rows] = one.log_evidence, one.impossible
         for one in counts[1:]:
             total = [a + b for a, b in zip(total, one.families[:n], strict=True)]
-        return Evaluation(total, float((part.weights[~dead] * log_evidence[~dead]).sum()), [dead])
+        return PassResult(total, float((part.weights[~dead] * log_evidence[~dead]).sum()), [dead])
 
     def close(self) -> None:
         """Free the memory."""
@@ -275,9 +272,9 @@ class Expectation:
         self._backend.close()
 
 
-def impossible_row(cases: CodedCases, evaluation: Evaluation) -> ImpossibleEvidence | None:
+def impossible_row(cases: CodedCases, evaluation: PassResult) -> ImpossibleEvidence | None:
     """The error for the first row of probability zero, which names the row and its states; None without one."""
-    first: tuple[int, Block, int] | None = None
+    first: tuple[int, RowBlock, int] | None = None
     for block, dead in zip(cases.blocks, evaluation.impossible, strict=True):
         at = np.flatnonzero(dead & (block.weights > 0))
         for i in at[np.argsort(block.rows[at])][:1].tolist():

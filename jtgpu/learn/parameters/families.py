@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...backends.base import Evidence
 from ...backends.table import Table
@@ -22,10 +23,7 @@ from ...util.arrays import Bools, Floats, Ints
 from ...util.calls import outside
 from ...util.elementary import exp, logs
 from ...util.system import free_memory, parse_bytes
-from .coded_cases import Block, CodedCases
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from .coded_cases import CodedCases, RowBlock
 
 COPIES = 7  # of all CPTs, while they are fitted: counts, prior, shares, network, posterior and what is between
 SPARSE_ENTRIES, SPARSE = 100_000, 20  # entries, and configurations for each row of data, above which there is a warning
@@ -99,7 +97,7 @@ def available_counts(cases: CodedCases) -> Tables:
 
 
 def _add_complete(
-    block: Block, scopes: Sequence[tuple[int, ...]], shapes: Sequence[tuple[int, ...]], counts: Tables,
+    block: RowBlock, scopes: Sequence[tuple[int, ...]], shapes: Sequence[tuple[int, ...]], counts: Tables,
     was_set: Bools | None,
 ) -> None:  # fmt: skip
     """Add the complete rows of a block to flat counts."""
@@ -233,7 +231,7 @@ class GivenStructure(NamedTuple):
     network: BayesianNetwork | None
 
 
-def read_structure(structure: Any, *, may_be_empty: bool = False) -> GivenStructure:
+def read_structure(structure: object, *, may_be_empty: bool = False) -> GivenStructure:
     """Read a structure."""
     # structure: BayesianNetwork, mapping, networkx.DiGraph, or object of pgmpy or pyAgrum: A mapping gives the parents
     #     of each child; variables that are parents only need no entry. An object with a method ``to_networkx`` or
@@ -263,7 +261,7 @@ def _given(structure: Any) -> GivenStructure:
     )
 
 
-def _of_mapping(given: Mapping[Any, Any]) -> dict[str, tuple[str, ...]]:
+def _of_mapping(given: Mapping[Any, object]) -> dict[str, tuple[str, ...]]:
     parents: dict[str, tuple[str, ...]] = {}
     for child, above in given.items():
         names = several(above)

@@ -32,8 +32,7 @@ from .runs import FitRun, fit_rows, fit_stepwise
 from .setup import Columns, Model, set_up
 from .slices import fit_sequences
 from .sources import open_source
-from .template import converted, is_template, with_codes
-from .unfolded import Unfolded
+from .template import Unfolded, converted, is_template, with_codes
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -208,7 +207,7 @@ def fit(  # noqa: PLR0913
 
 
 def _fit_states(
-    structure: Any, cases: Any, columns: Columns, asked: Model, run: FitRun, interventions: Any
+    structure: object, cases: object, columns: Columns, asked: Model, run: FitRun, interventions: object
 ) -> Fit[Any]:  # fmt: skip
     """`fit` of a network of states from rows."""
     read, missing, weights, em = columns.dialect, columns.missing, columns.weights, run.em
@@ -246,7 +245,7 @@ def _fit_states(
     return made if unfolded is None else unfolded.folded(made)
 
 
-def _rows_set(given: Any, table: Table, variables: list[str], read: ReadOptions) -> Bools:
+def _rows_set(given: object, table: Table, variables: list[str], read: ReadOptions) -> Bools:
     """The rows in which each variable of the structure was set, (V, N); other columns may be set, too."""
     if isinstance(given, str) and (given not in table.names or given in variables):
         raise DataError(f"interventions={given!r} must name a column that is no variable")

@@ -12,16 +12,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ...errors import ArgumentError
+from ...util.arrays import Bools, Floats
 from ...util.calls import outside
 from .em import Family, Theta
-
-if TYPE_CHECKING:
-    from ...util.arrays import Bools, Floats
 
 STEP = 1e-5  # of a parameter in units of its complete-data scale
 SINGULAR = 1e-6  # relative: information below this is rounding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,30 +17,26 @@ from ...model.editing import coefficient_name
 from ...model.gaussian import Gaussian
 from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...util.arguments import choice, mapping, names
+from ...util.arrays import Floats, Ints
 from ...util.cells import MissingReport
 from .checkpoint import digest, fingerprints
+from .em import EMState, Theta
+from .expectation import PassResult
 from .information import standard_errors
 from .result import Fit
 from .runs import FitRun, best_of_starts
-from .slice_steps import FirstSlices, SliceExpectation
+from .setup import Columns, Model, Setup, hidden_states
+from .slice_steps import FirstSlices, SliceExpectation, Tables
 from .slices import holes_of, result_of, set_up, weights_of, without_order
-from .states import hidden_states
 from .template import known_states, mixed_template
-from .value_steps import Density, no_errors
-
-if TYPE_CHECKING:
-    from ...util.arrays import Floats, Ints
-    from .em import EMState, Theta
-    from .expectation import Evaluation
-    from .setup import Columns, Model, Setup
-    from .slice_steps import Tables
+from .value_steps import DensityEstimate, no_errors
 
 FEW = 1e-6  # weight of rows below which a configuration keeps its regression
 ROUNDED = 1e-12  # of the values: a range that rounding makes meaningless
 LEAST = 1e-3  # of the standard deviation of all values: what a density keeps
 
 
-class _SliceDensity(Density):
+class _SliceDensity(DensityEstimate):
     """The density of a number in slices, of columns less their means in units of their standard deviations."""
 
     def maximise(self, sums: Theta, old: Floats) -> Floats:
@@ -154,7 +150,7 @@ class SliceValues(SliceExpectation):
             made.setdefault(y, []).append(family.density(theta[family.members[0]], centre))
         return made
 
-    def evaluate(self, tables: Tables) -> Evaluation:
+    def evaluate(self, tables: Tables) -> PassResult:
         """Expected counts and sums of all sequences under some parameters."""
         offset = self._read(tables)
         evaluation = super().evaluate(tables)

@@ -6,10 +6,11 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ...columns import Table as Cells
 from ...columns import as_numbers, open_table, read_column
 from ...columns.files import in_memory
 from ...columns.memory import first_text
@@ -21,28 +22,24 @@ from ...mixed.regressions import warn_of_errors
 from ...model.directed import DirectedModel
 from ...model.mixed import MixedNetwork
 from ...util.arguments import choice, mapping, names, number
+from ...util.arrays import Floats, Ints
 from ...util.calls import outside
 from ...util.cells import MissingReport, is_likelihood, is_missing, warn_of_few
 from ..columns import sample_weights
 from .families import check_sizes, read_structure
 from .result import Fit
 from .runs import FitRun, best_of_starts
-from .setup import read_sharing, sample_size
+from .setup import Columns, Model, hidden_states, of_discretiser, read_sharing, sample_size, without_states
 from .sources import require_rows
-from .states import hidden_states, of_discretiser, without_states
 from .value_steps import Values, errors_of
-
-if TYPE_CHECKING:
-    from ...columns import Table as Cells
-    from ...util.arrays import Floats, Ints
-    from .setup import Columns, Model
 
 KINDS = ("gaussian", "intervals", "states")
 DEFAULT_BINS = 5
 
 
 def fit_numbers(
-    structure: Any, cases: Any, numbers: str | Mapping[str, str] | None, columns: Columns, model: Model, run: FitRun
+    structure: object, cases: object, numbers: str | Mapping[str, str] | None, columns: Columns, model: Model,
+    run: FitRun,
 ) -> Fit[MixedNetwork]:
     """Fit a network with numbers; see `jtgpu.learn.fit`."""
     choice("missing", columns.missing, ("em", "error", "drop"))
@@ -164,7 +161,7 @@ def _fixed(given: Any, net: MixedNetwork) -> tuple[str, ...]:
     return fixed
 
 
-def column_weights(table: Cells, weights: Any) -> Any:
+def column_weights(table: Cells, weights: object) -> Any:
     """The weights of rows that a column has if this is its name."""
     if not isinstance(weights, str):
         return weights
@@ -178,7 +175,7 @@ def column_weights(table: Cells, weights: Any) -> Any:
 
 
 def column_kinds(
-    table: Cells, variables: Iterable[str], numbers: str | Mapping[str, str], states: Mapping[str, Any]
+    table: Cells, variables: Iterable[str], numbers: str | Mapping[str, str], states: Mapping[str, object]
 ) -> dict[str, str]:
     """Kind of each variable: "gaussian", "intervals" or "states"."""
     variables = [*variables]
@@ -215,7 +212,7 @@ def column_kinds(
     return {v: given.get(v, "states") for v in variables}
 
 
-def _is_numeric(column: Any) -> bool:
+def _is_numeric(column: object) -> bool:
     x = as_numbers(column)
     return x is not None and bool((~np.isnan(x)).any())
 

@@ -13,9 +13,9 @@ import numpy as np
 from ...util.arrays import Floats
 from ...util.iteration import Iteration
 from .checkpoint import Checkpoint, fingerprints
-from .coded_cases import Block, CodedCases
+from .coded_cases import CodedCases, RowBlock
 from .em import EMState, Family, Problem, first_state, log_prior, maximise, run_em, run_stepwise
-from .expectation import Evaluation, Expectation, Steps
+from .expectation import Expectation, PassResult, Steps
 from .families import available_counts, family_shapes, log_score, network_of
 from .information import Passes, standard_errors
 from .result import Fit
@@ -60,10 +60,10 @@ def counted(setup: Setup, complete_counts: Callable[[], Tables], seed: int) -> E
     log_likelihood = log_score(counts, tables, range(len(tables)))
     objective = log_likelihood + log_prior(setup.families, tables)
     history = (Iteration(0, objective, log_likelihood, 0.0, 0.0, False),)
-    return EMState(tables, Evaluation(counts, log_likelihood, []), objective, history, converged=True)
+    return EMState(tables, PassResult(counts, log_likelihood, []), objective, history, converged=True)
 
 
-def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more: Any) -> Fit[BayesianNetwork]:
+def _result(setup: Setup, cases: CodedCases, state: EMState, method: str, **more: object) -> Fit[BayesianNetwork]:
     """The fit of some CPTs and counts."""
     model = setup.model
     estimated = sorted(v for group in setup.sharing.groups for v in group)
@@ -171,7 +171,7 @@ def best_of_starts(
     return best, {"restarts": tuple(objectives) or (best.objective,), "n_impossible": n_left_out}
 
 
-def _possible(engine: Steps, tables: Tables, leave_out: bool) -> tuple[Evaluation, int]:
+def _possible(engine: Steps, tables: Tables, leave_out: bool) -> tuple[PassResult, int]:
     """A pass over the cases, without those of probability zero; how many of these were left out now."""
     # raises ImpossibleEvidence: For the first such case, unless `leave_out`; also if no other one is left.
     evaluation = engine.evaluate(tables)
@@ -186,16 +186,16 @@ def _possible(engine: Steps, tables: Tables, leave_out: bool) -> tuple[Evaluatio
     return engine.evaluate(tables), n
 
 
-def _in_chunks(blocks: Iterator[Block], rows: int) -> Iterator[Block]:
+def _in_chunks(blocks: Iterator[RowBlock], rows: int) -> Iterator[RowBlock]:
     """Blocks of at most so many rows."""
     for block in blocks:
         for at in range(0, len(block.states), rows):
             some = slice(at, at + rows)
-            yield Block(block.states[some], block.weights[some], block.rows[some])
+            yield RowBlock(block.states[some], block.weights[some], block.rows[some])
 
 
 def fit_stepwise(
-    setup: Setup, cases: CodedCases, blocks: Iterator[Block], chunk: tuple[int, float], run: FitRun
+    setup: Setup, cases: CodedCases, blocks: Iterator[RowBlock], chunk: tuple[int, float], run: FitRun
 ) -> Fit[BayesianNetwork]:
     """Stepwise EM in one pass; CPTs that `start` would count are uniform at the start."""
     # cases: Without rows: those of the blocks are noted there
@@ -204,7 +204,7 @@ def fit_stepwise(
     tables = setup.start_tables(partial(available_counts, cases), run.em.seed, 0)
     engine = Expectation(cases, tables, run.backend, run.em.order, run.compute.threads, run.compute.devices)
 
-    def noted() -> Iterator[Block]:
+    def noted() -> Iterator[RowBlock]:
         for block in _in_chunks(map(cases.without_weightless, blocks), rows):
             cases.note(block)
             yield block
@@ -218,7 +218,7 @@ def fit_stepwise(
         engine.close()
     objective = outcome.log_likelihood + log_prior(setup.families, outcome.tables)
     state = EMState(
-        outcome.tables, Evaluation(outcome.counts, outcome.log_likelihood, []), objective, outcome.history,
+        outcome.tables, PassResult(outcome.counts, outcome.log_likelihood, []), objective, outcome.history,
         interrupted=outcome.interrupted,
     )  # fmt: skip
     return _result(setup, cases, state, "stepwise", n_impossible=outcome.n_impossible, restarts=(objective,))

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...columns.schema import warn_of_near_equal
-from ...errors import ArgumentError, closest
+from ...errors import ArgumentError, DataError, closest
 from ...model.cpt import with_labels
 from ...model.directed import DirectedModel
+from ...model.discrete import DiscreteModel
 from ...model.network import BayesianNetwork
-from ...util.arguments import choice, described, names, several, whole_number
+from ...model.states import CodesByVariable
+from ...options.learning import Keys
+from ...util.arguments import choice, described, mapping, names, several, whole_number
 from ...util.arrays import Bools, Floats
+from ..discretisation import Discretiser
 from .coded_cases import table_columns
-from .families import CptFamily, Sharing, check_sizes, expected_prior_counts, family_scopes, family_shapes
+from .families import (
+    CptFamily,
+    GivenStructure,
+    Sharing,
+    check_sizes,
+    expected_prior_counts,
+    family_scopes,
+    family_shapes,
+)
 from .sources import CaseSource
-from .states import hidden_states, of_discretiser, states_given, without_states
 
-if TYPE_CHECKING:
-    from ...model.states import CodesByVariable
-    from ...options.learning import Keys
-    from .families import GivenStructure
 
 class Columns(NamedTuple):
     """How a table of sequences is read."""
@@ -95,7 +102,7 @@ def read_prior(prior: Any, model: DirectedModel, network: BayesianNetwork | None
 
 
 def tied_prior(
-    counts: list[Floats], prior: Any, model: DirectedModel, groups: Sequence[tuple[int, ...]]
+    counts: list[Floats], prior: object, model: DirectedModel, groups: Sequence[tuple[int, ...]]
 ) -> list[Floats]:
     """The prior of each CPT that several variables share, at the first variable of its group.
 
@@ -126,7 +133,7 @@ def sample_size(prior: str, text: str) -> float:
     return size
 
 
-def _entries(name: str, value: Any, shape: tuple[int, ...]) -> Floats:
+def _entries(name: str, value: object, shape: tuple[int, ...]) -> Floats:
     """Finite numbers >= 0 of the shape of a CPT."""
     where = f"the pseudo-counts of {name!r}" if name else "pseudo_counts"
     try:
@@ -273,7 +280,7 @@ class Setup:
 
 
 def set_up(
-    given: GivenStructure, source: CaseSource, asked: Model, weights: Any, memory_limit: float | str | None
+    given: GivenStructure, source: CaseSource, asked: Model, weights: object, memory_limit: float | str | None
 ) -> Setup:
     """Check the arguments that concern the model."""
     variables = tuple(given.parents)
@@ -313,7 +320,7 @@ def set_up(
 
 
 def kept_prior(
-    prior: Any, model: DirectedModel, network: BayesianNetwork | None, sharing: Sharing, *, keeps: bool
+    prior: object, model: DirectedModel, network: BayesianNetwork | None, sharing: Sharing, *, keeps: bool
 ) -> Tables:
     """The prior of every CPT; `keeps`: none where the network has an entry of 0."""
     counts = tied_prior(read_prior(prior, model, network), prior, model, sharing.groups)
@@ -322,7 +329,7 @@ def kept_prior(
     return [np.asarray(c, np.float64) for c in counts]
 
 
-def read_sharing(model: DirectedModel, network: BayesianNetwork | None, fixed: Any, tied: Any) -> Sharing:
+def read_sharing(model: DirectedModel, network: BayesianNetwork | None, fixed: object, tied: object) -> Sharing:
     """Groups of tied variables, and fixed ones."""
     held = []
     for v in names("fixed", fixed):
@@ -359,3 +366,71 @@ def read_sharing(model: DirectedModel, network: BayesianNetwork | None, fixed: A
         groups.append(numbers)
     alone = [(v,) for v in range(len(model)) if v not in group_of and v not in held]
     return Sharing(sorted([*groups, *alone]), tuple(sorted(set(held))))
+
+
+# The states of every variable of a fit: given, of the network, or those in the data.
+
+def hidden_states(
+    hidden: object, network: DiscreteModel | None, variables: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
+    """States of the hidden variables."""
+    # hidden: mapping, name, or iterable of names: Variable to its number of states or their names; None, or a name
+    #     alone: the states of the network
+    # raises ArgumentError: If a variable or its states are unknown, differ from the network's, or are fewer than 2.
+    given = dict(hidden) if isinstance(hidden, Mapping) else dict.fromkeys(names("hidden", hidden))
+    labels = {}
+    for v, states in given.items():
+        if v not in variables:
+            raise ArgumentError(f"hidden: there is no variable {v!r}{closest(str(v), variables)}")
+        known = network.states(v) if network is not None else None
+        if isinstance(states, int) and not isinstance(states, bool):
+            own: tuple[str, ...] = tuple(map(str, range(states)))
+            if known is not None and len(known) == states:
+                own = known
+        elif states is None:
+            if known is None:
+                raise ArgumentError(f"hidden variable {v!r}: give its number of states, as in hidden={{{v!r}: 2}}")
+            own = known
+        else:
+            own = tuple(map(str, several(states) or ()))
+        if known is not None and own != known:
+            raise ArgumentError(f"hidden variable {v!r} has {len(known)} states in the network, not {states!r}")
+        if len(own) < 2 or len(set(own)) < len(own):
+            wrong = f"the network's {list(own)}" if states is None else repr(states)
+            raise ArgumentError(f"hidden variable {v!r} needs at least 2 different states, not {wrong}")
+        labels[v] = own
+    return labels
+
+
+def states_given(
+    states: Mapping[str, Iterable[object]] | None, network: BayesianNetwork | None, variables: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
+    """States that need no data: of the network, replaced by those of `states`."""
+    # raises ArgumentError: If `states` names another variable, or gives a variable no or repeated states.
+    labels = {v: network.states(v) for v in variables} if network is not None else {}
+    for v, given in mapping("states", states).items():
+        if v not in variables:
+            raise ArgumentError(f"states: there is no variable {v!r}{closest(str(v), variables)}")
+        own = tuple(map(str, several(given) or ()))
+        if not own or len(set(own)) < len(own):
+            raise ArgumentError(f"states: {v!r} needs different names of states, not {described(given)}")
+        labels[v] = own
+    return labels
+
+
+def without_states(v: str) -> DataError:
+    """The error for a variable of likelihoods alone."""
+    return DataError(
+        f"{v!r} has likelihoods and no column, so its states must be given: states={{{v!r}: [...]}}"
+    )
+
+
+def of_discretiser(states: object, variables: Iterable[str]) -> tuple[Any, dict[str, tuple[float, float]]]:
+    """The argument `states`, and the ends of intervals of numbers if it is a `Discretiser`."""
+    if not isinstance(states, Discretiser):
+        return states, {}
+    labels, scales = states.states, states.scales_
+    known = [v for v in variables if v in labels]
+    return {v: labels[v] for v in known}, {
+        v: (scales[v].least, scales[v].greatest) for v in known if scales[v].kind == "numbers"
+    }

@@ -16,7 +16,7 @@ from ...dynamic.counts import SliceCounts, complete_counts, expected_counts
 from ...dynamic.step import Step
 from ...errors import ArgumentError, ImpossibleEvidence, closest
 from ...model.dynamic import DynamicNetwork, with_tables
-from .expectation import Evaluation
+from .expectation import PassResult
 
 if TYPE_CHECKING:
     from ...dynamic.sequences import Sequences
@@ -117,7 +117,7 @@ class SliceExpectation:
         self._step = Step.of_families(slices.dyn, backend, threads)
         self._loaded: Tables | None = [np.asarray(slices.network.cpt(v)) for v in slices.network]
 
-    def evaluate(self, tables: Tables) -> Evaluation:
+    def evaluate(self, tables: Tables) -> PassResult:
         """Expected counts of all sequences under some CPTs."""
         if self._loaded is None or not all(map(np.array_equal, tables, self._loaded)):  # most starts are those of `dyn`
             self._step.reload(self._slices.of_pass(tables))
@@ -127,13 +127,13 @@ class SliceExpectation:
         used = (counts.failed < 0) & (self.weights > 0)
         log_likelihood = float((self.weights[used] * counts.log_evidence[used]).sum())
         tables = self._slices.tables_of(counts)
-        return Evaluation(tables, log_likelihood, [dead], float(tables[0].sum()))
+        return PassResult(tables, log_likelihood, [dead], float(tables[0].sum()))
 
     def complete_counts(self) -> Tables:
         """Counts of each family over the slices in which it is complete."""
         return self._slices.tables_of(complete_counts(self._step, self._sequences, self.weights))
 
-    def incomplete(self, members: Any, k: int) -> bool:
+    def incomplete(self, members: object, k: int) -> bool:
         """Any sequence may depend on any parameter."""
         return True
 
@@ -150,7 +150,7 @@ class SliceExpectation:
             counts = expected_counts(self._step, self._sequences.some(np.array([i])), np.ones(1))
             yield float(self.weights[i]), self._slices.tables_of(counts)
 
-    def error(self, evaluation: Evaluation) -> ImpossibleEvidence | None:
+    def error(self, evaluation: PassResult) -> ImpossibleEvidence | None:
         """The error for the first sequence of probability 0."""
         dead = np.flatnonzero(evaluation.impossible[0])
         if not len(dead):
@@ -162,7 +162,7 @@ class SliceExpectation:
             'start (on_error="flag" leaves such sequences out; zeros="free" lets zeros of the network change)'
         )
 
-    def leave_out(self, evaluation: Evaluation) -> tuple[int, bool]:
+    def leave_out(self, evaluation: PassResult) -> tuple[int, bool]:
         """Leave out the sequences of probability 0."""
         dead = evaluation.impossible[0]
         self.weights = np.where(dead, 0.0, self.weights)

@@ -6,33 +6,28 @@ import warnings
 from collections.abc import Mapping
 from contextlib import closing
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...columns import as_numbers, is_frame, open_table
 from ...columns.files import in_memory
-from ...dynamic.sequences import read_sequences
+from ...dynamic.sequences import Sequences, read_sequences
 from ...errors import ArgumentError, DataError, closest
 from ...model.directed import DirectedModel
 from ...model.dynamic import DynamicNetwork
 from ...util.arguments import choice, mapping, names, several
+from ...util.arrays import Bools, Floats
 from ...util.calls import outside
 from ...util.cells import MissingReport
 from .checkpoint import fingerprints
-from .families import check_sizes
+from .em import EMState
+from .families import Sharing, check_sizes
 from .result import Fit
 from .runs import FitRun, best_of_starts, counted, named_errors
-from .setup import STARTS, Columns, Model, Setup, kept_prior, read_sharing
+from .setup import STARTS, Columns, Model, Setup, hidden_states, kept_prior, read_sharing
 from .slice_steps import FirstSlices, SliceExpectation
-from .states import hidden_states
 from .template import known_states, template_of
-
-if TYPE_CHECKING:
-    from ...dynamic.sequences import Sequences
-    from ...util.arrays import Bools, Floats
-    from .em import EMState
-    from .families import Sharing
 
 
 def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, run: FitRun) -> Fit[DynamicNetwork]:
@@ -75,7 +70,7 @@ def fit_sequences(structure: Any, cases: Any, columns: Columns, model: Model, ru
     return result_of(slices, setup, state, method, sequences, engine.weights, {**more, **weightless})
 
 
-def without_order(order: Any) -> None:
+def without_order(order: object) -> None:
     """Raise if an elimination order is given."""
     if not isinstance(order, str) or order != "auto":
         raise ArgumentError("order= is for networks without slices: the plan of a slice keeps its interfaces together")
@@ -96,7 +91,7 @@ def set_up(slices: FirstSlices, has_numbers: bool, given: Model, hidden: tuple[s
     return Setup(model, network, [], concealed, (), prior, sharing, start, given.zeros == "keep", {})
 
 
-def _tied(slices: FirstSlices, given: Any, fixed: list[str]) -> list[list[str]]:
+def _tied(slices: FirstSlices, given: object, fixed: list[str]) -> list[list[str]]:
     """Groups of names that share a CPT: those of later slices, and those of variables that are tied."""
     listed = [] if given is None else several(given)
     if listed is None or any(several(members) is None for members in listed):
@@ -133,7 +128,7 @@ def _prior(slices: FirstSlices, given: Any) -> Any:
 # Sequences.
 
 
-def weights_of(given: Any, sequences: Sequences, cases: Any) -> Floats:
+def weights_of(given: object, sequences: Sequences, cases: object) -> Floats:
     """Weights of the sequences, (N,)."""
     if given is None:
         return np.ones(sequences.n)

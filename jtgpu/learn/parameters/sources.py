@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...columns import (
     Table,
@@ -35,9 +36,6 @@ from ...options.tables import CsvDialect
 from ...util.arrays import Floats
 from ...util.cells import UNDECIDED, Marks, is_likelihood, is_na_word, na_words
 from ...util.rows import extremes
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @dataclass
@@ -72,7 +70,7 @@ class CaseSource(Protocol):
 
 def open_source(
     cases: Any, variables: Sequence[str], dialect: CsvDialect | None = None, chunk: int = 100_000,
-    na_values: Any = None, likelihood: Mapping[str, Any] | None = None,
+    na_values: Any = None, likelihood: Mapping[str, object] | None = None,
 ) -> CaseSource:  # fmt: skip
     """Open a table of cases: a table in memory, or a path or several paths of files."""
     # cases: table, path, or list of paths: A folder stands for the files in it with a suffix of cases, by name
@@ -269,7 +267,7 @@ def _note_words(source: TableSource | FileSource, encoder: Encoder) -> None:
             source.na_found.setdefault(lookup.name, set()).update(lookup.na_found)
 
 
-def _numbers(source: CaseSource, name: str, column: Any, first: int) -> Floats:
+def _numbers(source: CaseSource, name: str, column: object, first: int) -> Floats:
     """Cells of a column as numbers."""
     read = distinct(name, column)
     codes, values = read.index, read.cells

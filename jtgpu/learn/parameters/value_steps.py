@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ...columns import Table as Cells
 from ...columns import at_row
 from ...errors import ImpossibleEvidence
+from ...mixed.components import Densities
+from ...mixed.evidence import MixedCases
 from ...mixed.fitting import (
     Strength,
     density_of,
@@ -26,27 +29,22 @@ from ...mixed.fitting import (
 )
 from ...mixed.regressions import FamilyRows
 from ...mixed.tree import MixedTree
+from ...model.gaussian import Gaussian
+from ...model.mixed import MixedNetwork
+from ...util.arrays import Bools, Floats, Ints
 from ...util.elementary import exp, exps, logs
+from ...util.iteration import Iteration
 from .checkpoint import digest
 from .em import EMState, Problem, Theta, first_state, maximise
-from .expectation import Evaluation
+from .expectation import PassResult
 from .families import LEAST_ROWS, CptFamily, Sharing
 from .information import GaussianErrors, standard_errors
-
-if TYPE_CHECKING:
-    from ...columns import Table as Cells
-    from ...mixed.components import Densities
-    from ...mixed.evidence import MixedCases
-    from ...model.gaussian import Gaussian
-    from ...model.mixed import MixedNetwork
-    from ...util.arrays import Bools, Floats, Ints
-    from ...util.iteration import Iteration
 
 LEAST_SD = 0.1  # of a standard deviation: what an extrapolation leaves of it
 
 
 @dataclass(frozen=True, eq=False)
-class Density:
+class DensityEstimate:
     """The density of a number, as EM estimates it: (K, m + 2) intercept, slopes and sd, scaled."""
 
     members: tuple[int, ...]
@@ -117,7 +115,7 @@ class Density:
 
 
 @dataclass(frozen=True, eq=False)
-class DensityFamily(Density):
+class DensityFamily(DensityEstimate):
     """The density of a number of rows."""
 
     numbers: Densities
@@ -198,7 +196,7 @@ class Values:
             np.asarray(start.cpt(v)) for v in start
         ]  # fmt: skip
 
-    def start_tables(self, complete_counts: Any, seed: int, n: int) -> Theta:
+    def start_tables(self, complete_counts: object, seed: int, n: int) -> Theta:
         """The n-th start: the network's, and random ones."""
         if n == 0 and not self._is_random:
             return self.first
@@ -232,14 +230,14 @@ class Values:
         """The network with some parameters, in the units of the rows."""
         return moved(self._network(theta), self._far)
 
-    def evaluate(self, theta: Theta) -> Evaluation:
+    def evaluate(self, theta: Theta) -> PassResult:
         """Expected counts and sums of all rows under some parameters."""
         net, weights = self._network(theta), self.weights
         self.tree.reload(net)
         sums = one_pass(self.tree, self.cases, weights)
         own = [sums.moments[net.numbers.index(v)] if net.is_number(v) else sums.counts[v] for v in net]
         dead = sums.impossible & (weights > 0)
-        return Evaluation(own, sums.log_likelihood, [dead], float(weights[~dead].sum()))
+        return PassResult(own, sums.log_likelihood, [dead], float(weights[~dead].sum()))
 
     def incomplete(self, members: Sequence[int], k: int) -> Ints | None:
         """Rows that miss a part of the family of one of some variables, and may have its parents in configuration k."""
@@ -286,7 +284,7 @@ class Values:
         """Not needed: starts are the network, or random."""
         return []
 
-    def error(self, evaluation: Evaluation) -> ImpossibleEvidence | None:
+    def error(self, evaluation: PassResult) -> ImpossibleEvidence | None:
         """The error for the first row of probability 0."""
         row = next(iter(np.flatnonzero(evaluation.impossible[0]).tolist()), None)
         if row is None:
@@ -297,7 +295,7 @@ class Values:
             reason = at_row(self._source[0], int(self._source[1][row]), reason)
         return ImpossibleEvidence(reason)
 
-    def leave_out(self, evaluation: Evaluation) -> tuple[int, bool]:
+    def leave_out(self, evaluation: PassResult) -> tuple[int, bool]:
         """Leave out the rows of probability 0."""
         dead = evaluation.impossible[0]
         self.weights = np.where(dead, 0.0, self.weights)

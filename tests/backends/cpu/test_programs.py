@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import jtgpu
 from jtgpu.backends.base import Evidence
-from jtgpu.backends.cpu import Cpu, programs, reuse
+from jtgpu.backends.cpu import Cpu, programs
 from jtgpu.backends.cpu.queries import CpuSweep
 from jtgpu.backends.cpu.records import OUT
 from jtgpu.backends.wrappers.pattern_cache import PatternCache
@@ -109,8 +109,8 @@ def dense_network() -> MarkovNetwork:
 @pytest.mark.parametrize("name", ["alarm", "hailfinder", "water", "barley", ""])
 def test_tables_take_the_cells_of_others_with_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "LOOK", 2)
-    monkeypatch.setattr(reuse, "LARGE", 16)
-    monkeypatch.setattr(reuse, "LEAST", 1)
+    monkeypatch.setattr(programs, "LARGE", 16)
+    monkeypatch.setattr(programs, "LEAST", 1)
     net: BayesianNetwork | MarkovNetwork = bundled(name) if name else dense_network()
     backend, other = backend_of(net), backend_of(net)
     observed = patterns(net, 2, 0.2) if isinstance(net, BayesianNetwork) else []
@@ -124,9 +124,9 @@ def test_tables_take_the_cells_of_others_with_the_same_bits(name: str, monkeypat
             np.testing.assert_array_equal(result.posterior, expected.posterior)
     records = backend.runner.model.programs.get(np.zeros(len(net.variables), np.bool_)).dense
     if not name:
-        assert any(same >= 0 for same in reuse._Graph(records).same)
+        assert any(same >= 0 for same in programs._Graph(records).same)
     if name == "barley":
-        made = reuse.reuse_cells(records)
+        made = programs.reuse_cells(records)
         assert len(np.unique(made.records[made.record_ptr[:-1] + OUT])) < len(records.record_ptr) - 20
 
 
@@ -134,9 +134,9 @@ def test_programs_never_take_more_cells_than_before(monkeypatch: pytest.MonkeyPa
     """What munin1 frees is in pieces, none of which has room for its largest table: the arena grew by half."""
     net = bundled("munin1")
     records = backend_of(net).runner.model.programs.get(np.zeros(len(net), np.bool_)).dense
-    graph = reuse._Graph(records)
+    graph = programs._Graph(records)
     assert graph.places(graph.order(), records.cells)[1] > records.cells
-    assert reuse.reuse_cells(records) is records
+    assert programs.reuse_cells(records) is records
 
 
 def test_repeated_explanations_leave_out_zeros(monkeypatch: pytest.MonkeyPatch) -> None:

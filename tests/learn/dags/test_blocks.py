@@ -43,10 +43,10 @@ def test_blocks_alone_have_the_exact_posterior(graph_prior: Any) -> None:
     start = exact._source.graphs()[0, :4]
     state = partitions.start_chains(start, tables.candidates)
     sums, n = np.zeros((6, 6)), 0
-    from jtgpu.learn.dags.chains.blocks import _Graph
+    from jtgpu.learn.dags.chains.blocks import _BitGraph
 
     for c, own in enumerate(state.parents):
-        rng, graph = np.random.default_rng([7, c]), _Graph(own, tables.candidates)
+        rng, graph = np.random.default_rng([7, c]), _BitGraph(own, tables.candidates)
         for i in range(600):
             mover._draw(graph, rng)
             if i >= 50:
@@ -78,12 +78,12 @@ def test_what_blocks_do_not_go_with(options: dict[str, Any]) -> None:
 
 def test_dependence_by_paths() -> None:
     """Variables that depend on members of a block through others, by enumeration of paths."""
-    from jtgpu.learn.dags.chains.blocks import _Graph
+    from jtgpu.learn.dags.chains.blocks import _BitGraph
 
     candidates = np.array([[u for u in range(5) if u != v] for v in range(5)])
     arcs = {(0, 1), (1, 2), (2, 3), (0, 4)}
     bits = np.array([sum(1 << j for j, u in enumerate(row) if (int(u), v) in arcs) for v, row in enumerate(candidates)])
-    reached = _Graph(bits, candidates).reached([0, 3])
+    reached = _BitGraph(bits, candidates).reached([0, 3])
     for w in (1, 2, 4):
         by_paths = any(
             all(arc in arcs for arc in itertools.pairwise((0, *path, w)))

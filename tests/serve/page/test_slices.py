@@ -12,7 +12,7 @@ import pytest
 import jtgpu
 from jtgpu.draw.svg import percent
 from jtgpu.serve.registry import Form
-from jtgpu.serve.slices import Smooth
+from jtgpu.serve.slices import SmoothQuestion
 from tests.cli.test_dynamic_numbers import machine
 from tests.serve.page.conftest import Site, Visit
 from tests.serve.test_slices import clinic, umbrella
@@ -93,7 +93,7 @@ def test_links_have_the_evidence_of_all_slices(visit: Visit) -> None:
     page.locator(".head-tools button", has_text="Export").click()
     command = str(page.locator(".share pre", has_text="curl").text_content())
     assert "/clinic/smooth" in command
-    body = msgspec.json.decode(command.partition("-d '")[2].rpartition("'")[0], type=Smooth)
+    body = msgspec.json.decode(command.partition("-d '")[2].rpartition("'")[0], type=SmoothQuestion)
     reply: Any = body.answer(clinic().compile("cpu"), Form())
     np.testing.assert_allclose(reply["posteriors"]["stage"], found["stage"][0], atol=1e-12)
 

@@ -68,13 +68,13 @@ class BlockMover(PartitionMover):
         parents = state.parents.copy()
         for c, own in enumerate(parents):
             rng = np.random.default_rng([self._seed, self._first_chain + c, state.n_steps])
-            graph = _Graph(own, self._tables.candidates)
+            graph = _BitGraph(own, self._tables.candidates)
             for _ in range(self._n_blocks):
                 self._draw(graph, rng)
             parents[c] = graph.bits
         return state._replace(parents=parents, part=partitions.parts_of(parents, self._tables.candidates)), block
 
-    def _draw(self, graph: _Graph, rng: np.random.Generator) -> None:
+    def _draw(self, graph: _BitGraph, rng: np.random.Generator) -> None:
         """Draw the families of a block given the others."""
         v = int(rng.integers(len(self._near)))
         others = self._near[v]
@@ -109,7 +109,7 @@ def _place(weights: Floats, rng: np.random.Generator) -> int:
     return int(np.searchsorted(ends, rng.random() * ends[-1], side="right").clip(0, np.flatnonzero(weights)[-1]))
 
 
-class _Graph:
+class _BitGraph:
     """A graph as bits of the possible parents, and as lists."""
 
     def __init__(self, bits: Ints, candidates: Ints):

@@ -62,7 +62,7 @@ class Mover:
         """The first state, from that of other chains."""
         return first
 
-    def sample(self, state: Any, n_steps: int, n_blocks: int) -> tuple[Any, list[Block]]:
+    def sample(self, state: object, n_steps: int, n_blocks: int) -> tuple[Any, list[Block]]:
         """Continue by some blocks of so many steps each."""
         blocks = []
         for _ in range(n_blocks):
@@ -78,7 +78,7 @@ class Mover:
         """The present graph of each chain, (C, n) bits of the possible parents."""
         return np.asarray(state.parents, np.int64)
 
-    def after_round(self, state: Any, n_rounds: int) -> Any:
+    def after_round(self, state: object, n_rounds: int) -> Any:
         """The state after a round in the burn-in, which may adapt the chains."""
         return state
 
@@ -170,7 +170,7 @@ COMMON = ("betas",)  # arrays of states that all chains share
 _of_worker: dict[str, Mover] = {}  # the mover of the present run, in a worker
 
 
-def _run_task(shared: tuple[str, Mover], task: tuple[int, Any, int, int], threads: int) -> tuple[Any, list[Block]]:
+def _run_task(shared: tuple[str, Mover], task: tuple[int, object, int, int], threads: int) -> tuple[Any, list[Block]]:
     (key, mover), (first_chain, state, n_steps, n_blocks) = shared, task
     if key not in _of_worker:
         _of_worker.clear()
@@ -207,7 +207,7 @@ class ClusterMover(Mover):
     def graphs(self, state: Any) -> Ints:
         return self._here.graphs(state)
 
-    def after_round(self, state: Any, n_rounds: int) -> Any:
+    def after_round(self, state: object, n_rounds: int) -> Any:
         return self._here.after_round(state, n_rounds)
 
     def sample(self, state: Any, n_steps: int, n_blocks: int) -> tuple[Any, list[Block]]:

@@ -7,21 +7,17 @@ progress and checkpoints belong to the caller.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....util.arrays import Floats, Ints
 from ....util.elementary import exps, log, logs
 from ....util.loops import loops
 from ....util.system import cores
-from ..chain_records import Ladder
+from ..chain_records import Ladder, SetTables
 from .diagnostics import Block
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..chain_records import SetTables
 
 _partitions = loops("jtgpu.learn.dags.loops.partitions")
 

@@ -12,9 +12,10 @@ import math
 import warnings
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....errors import ArgumentError, DataError
 from ....model.network import BayesianNetwork
@@ -23,20 +24,15 @@ from ....util.calls import outside
 from ..best_graph import BestGraph
 from ..chains import partitions
 from ..chains.diagnostics import MAX_R_HAT, effective_samples, r_hat, standard_errors
-from ..chains.run import ONE
+from ..chains.run import ONE, Stop
 from ..graphs import adjacency, topological_order
 from ..scores.coded import NO_STATE
 from ..scores.numeric_table import NumericTable
 from ..set_tables import set_tables
+from ..task import LearningTask
 from .averaging import PROPERTIES, arcs_of
-from .records import Cells, Diagnostics, PosteriorRecord, data_summary
+from .records import Diagnostics, MissingCells, PosteriorRecord, data_summary
 from .result import StructurePosterior
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..chains.run import Stop
-    from ..task import LearningTask
 
 SCORES = ("bdeu", "k2", "bdj")  # marginal likelihoods of a Dirichlet prior, from which CPTs are drawn
 CHAINS = 4
@@ -229,12 +225,12 @@ class AugmentedSource:
     def _trace(self) -> Floats:
         return np.array([[s.log_weight for s in steps] for steps in self._used])
 
-    def _cells(self) -> Cells:
+    def _cells(self) -> MissingCells:
         drawn = np.concatenate([[s.cells for s in steps] for steps in self._used])
         columns, rows = np.nonzero(self._chains[0].gaps)
         card = int(self._task.coded.cardinality.max())
         shares = np.stack([(drawn == s).mean(axis=0) for s in range(card)], axis=1)
-        return Cells(self._task.coded.names, self._rows[rows], columns, shares)
+        return MissingCells(self._task.coded.names, self._rows[rows], columns, shares)
 
     def posterior(self) -> StructurePosterior:
         """The posterior that the chains estimate."""

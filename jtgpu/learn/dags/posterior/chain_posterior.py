@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....errors import ArgumentError, NetworkError
 from ....util.arguments import whole_number
@@ -21,6 +22,7 @@ from ....util.elementary import log
 from ...state_file import StateFile
 from ..best_graph import BestGraph, graph_of_order
 from ..candidate_tables import CandidateTables
+from ..chain_records import SetTables
 from ..chains import orders, partitions
 from ..chains.blocks import BlockMover
 from ..chains.diagnostics import Estimate, effective_samples
@@ -30,15 +32,10 @@ from ..chains.run import MAX_STEPS, ChainRun, Stop
 from ..graphs import adjacency
 from ..set_tables import covered_shares, outer_sets, set_tables, table_bytes
 from ..structure import named_candidates
+from ..task import LearningTask
 from .averaging import PROPERTIES
 from .records import CandidateCoverage, DataSummary, Diagnostics, PosteriorRecord, data_summary
 from .result import StructurePosterior
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from ..chain_records import SetTables
-    from ..task import LearningTask
 
 MAX_CANDIDATES = 12  # by default; of the search for the best graph: 16
 
@@ -128,7 +125,7 @@ def replicas_of(tempering: object, prior: object, backend: str) -> int | str:
 
 
 def chain_source(  # noqa: PLR0913
-    task: LearningTask, candidates: object, stop: Stop, *, n_chains: int, replicas: int | str, cluster: Any,
+    task: LearningTask, candidates: object, stop: Stop, *, n_chains: int, replicas: int | str, cluster: object,
     checkpoint: str | Path | None, n_blocks: int = 0,
 ) -> ChainSource:  # fmt: skip
     """Tables and first states of the chains, which continue from a checkpoint if there is one."""
@@ -154,7 +151,7 @@ def chain_source(  # noqa: PLR0913
 
 
 def _cpu_run(
-    task: LearningTask, sets: ChainSets, first: orders.OrderChains, replicas: int | str, cluster: Any, n_blocks: int
+    task: LearningTask, sets: ChainSets, first: orders.OrderChains, replicas: int | str, cluster: object, n_blocks: int
 ) -> ChainRun:
     """Chains on this machine or a cluster, from chains over orders."""
     tables, seed, threads = sets.chain_tables, task.seed, task.threads

@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ....util.arrays import Floats, Ints
-from ..structure import named_candidates, structure_of
-
-if TYPE_CHECKING:
-    from ..best_graph import BestGraph
-    from ..candidate_tables import CandidateTables
-    from ..scores.coded import CodedTable
-    from ..structure import Structure
-    from ..task import LearningTask
+from ..best_graph import BestGraph
+from ..candidate_tables import CandidateTables
+from ..scores.coded import CodedTable
+from ..structure import Structure, named_candidates, structure_of
+from ..task import LearningTask
 
 MIN_COVERAGE = 0.99
 
@@ -98,7 +95,7 @@ class Diagnostics(NamedTuple):
         return [*lines, *self.notes]
 
 
-class Cells(NamedTuple):
+class MissingCells(NamedTuple):
     """Missing cells, and the probabilities of their states.
 
     Attributes

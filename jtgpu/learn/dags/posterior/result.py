@@ -24,7 +24,7 @@ from ..scores.numeric_table import NumericTable, cases_like, with_states
 from .arcs import ArcProbabilities, ArcTable
 from .averaging import AveragedNetworks, arcs_of, clique_entries, distinct, evenly, fewest_errors, most_probable_first
 from .effects import effect_over_graphs
-from .records import Cells, GraphSource, PosteriorRecord
+from .records import GraphSource, MissingCells, PosteriorRecord
 
 if TYPE_CHECKING:
     import networkx
@@ -85,7 +85,7 @@ class StructurePosterior(ArcProbabilities):
         With ``missing="augment"``, the probabilities of the missing cells: ``cells.missing_mean``. None if loaded.
     """
 
-    cells: Cells | None = None
+    cells: MissingCells | None = None
 
     def __init__(self, record: PosteriorRecord, source: GraphSource):
         table, d = record.table, record.diagnostics

@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ....columns.column import Column
 from ....columns.schema import MAX_STATES, Schema
@@ -20,10 +20,6 @@ from ....util.arguments import described, several
 from ....util.arrays import Bools, Ints
 from ....util.calls import outside
 from ....util.cells import MissingReport, few_left, is_na_word
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 NO_STATE = 255  # in place of the state of a missing cell
 MISSING_CHOICES = ("error", "drop", "available")

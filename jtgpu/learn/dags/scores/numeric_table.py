@@ -171,8 +171,9 @@ def _counts_rows(x: Floats) -> bool:
 
 def code_table(  # noqa: PLR0913
     data: Data | CodedTable, *, numbers: object = None, only_numbers: bool = False,
-    states: Mapping[str, Sequence[Any]] | BayesianNetwork | None = None, missing: str = "error", weights: object = None,
-    na_values: object = None, dialect: CsvDialect | None = None, constant: str = "error", interventions: object = None,
+    states: Mapping[str, Sequence[object]] | BayesianNetwork | None = None, missing: str = "error",
+    weights: object = None, na_values: object = None,
+    dialect: CsvDialect | None = None, constant: str = "error", interventions: object = None,
 ) -> CodedTable:  # fmt: skip
     """Convert a table to state numbers, and the columns of numbers as they are."""
     # data: data frame, mapping of columns, list of mappings, (N, n) array, path of a CSV or Parquet file, or

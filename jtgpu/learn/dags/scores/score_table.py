@@ -21,9 +21,16 @@ from ....util.arrays import Floats, Ints
 from ....util.options import Data, Devices, Interventions, LearnBackend, MissingCells
 from ....util.system import free_memory, parse_bytes
 from ...state_file import DAMAGED, archive, read_arrays
-from .candidate_scores import numeric_scores, require_kind
 from .coded import MISSING_CHOICES
-from .given_scores import SUFFIXES, empty_scores, function_scores, read_scores, scores_text
+from .given_scores import (
+    SUFFIXES,
+    empty_scores,
+    function_scores,
+    numeric_scores,
+    read_scores,
+    require_kind,
+    scores_text,
+)
 from .gpu_device import MAX_PARENTS, gpu_can_score
 from .gpu_numbers import gpu_bge_scores
 from .gpu_scores import gpu_scores
@@ -305,7 +312,7 @@ def table_of_function(
 def score_families(  # noqa: PLR0913
     coded: CodedTable, rule: ScoreRule, max_parents: int, *, max_cells: int = MAX_CELLS,
     memory_limit: int | None = None, threads: int | None = None, backend: LearnBackend = "cpu", devices: Devices = None,
-    cluster: Any = None,
+    cluster: object = None,
 ) -> ScoreTable:  # fmt: skip
     """`score_table` of coded data."""
     choice("backend", backend, ("cpu", "gpu"))

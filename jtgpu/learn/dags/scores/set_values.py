@@ -284,7 +284,7 @@ class _Job(NamedTuple):
 
 
 def set_values_on(  # noqa: PLR0913
-    cluster: Any, table: CodedTable, functions: CellFunctions, max_parents: int, *, ess: float, max_cells: int,
+    cluster: object, table: CodedTable, functions: CellFunctions, max_parents: int, *, ess: float, max_cells: int,
     memory_limit: int | None = None, threads: int | None = None,
 ) -> list[Floats]:  # fmt: skip
     """`set_values`, bit-identical: the sets of ``max_parents + 1`` variables are counted on a cluster."""
