@@ -138,19 +138,17 @@ LARGE = 1 << 14  # cases of such a chunk
 class ChunkKernels:
     """A chunk's kernels: a graph for the most cases that it has had, or queued one by one for fewer."""
     # queue: Queues the kernels of the first cases on the stream
-    # n: Cases of the first chunk
     # case_us: Microseconds of a case of the last chunk
 
-    def __init__(self, device: Device, queue: Callable[[int], None], stream: Any, n: int):
-        self._device, self._queue, self._stream = device, queue, stream
+    def __init__(self, device: Device, queue: Callable[[int], None], stream: Any):
+        self.queue, self._device, self._stream = queue, device, stream
         self.case_us = 0.0
         self._graph: Graph | None = None
-        self._capture(n)
 
     def _capture(self, n: int) -> Graph:
         self.close()
         start = time.perf_counter()
-        self._graph = graph = self._device.capture(self._stream, partial(self._queue, n))
+        self._graph = graph = self._device.capture(self._stream, partial(self.queue, n))
         self._n, self._us = n, 1e6 * (time.perf_counter() - start)
         return graph
 
@@ -161,7 +159,7 @@ class ChunkKernels:
         if graph is None or n > self._n:
             graph = self._capture(n)
         if (self._n - n) * self.case_us > self._us:  # queueing them is quicker than computing unused cases
-            self._queue(n)
+            self.queue(n)
         else:
             graph.launch(self._stream)
 
@@ -248,9 +246,10 @@ class Buffers:
         """See `chunk_size`: of n cases in the memory that is free."""
         n_variables, n_weights = len(table.weights.first), table.weights.values.shape[1]
         io = 8 * (table.targets.n_out + 1) + table.state_bytes + 8 * n_weights
-        each = program.case_bytes + (SLOTS + 1) * io + 4 * n_variables
+        each = program.case_bytes + (2 if table.on_device else SLOTS + 1) * io + 4 * n_variables
         free = int(MEMORY_SHARE * self.device.free_memory())
-        fits = min(free // each, program.most_cases, max(PINNED // io, GROUP)) // GROUP * GROUP
+        most = program.most_cases if table.on_device else min(program.most_cases, max(PINNED // io, GROUP))
+        fits = min(free // each, most) // GROUP * GROUP
         if fits < GROUP:
             raise TableTooLarge(
                 f"{GROUP} cases take {format_bytes(GROUP * each)} of GPU memory, of which {format_bytes(free)} may be "
@@ -262,7 +261,8 @@ class Buffers:
 
     def _allocated(self, memory: Memory, program: Program, table: TableJob, n: int) -> tuple[Slot, ...]:
         size, n_out, n_weights = self.size, table.targets.n_out, table.weights.values.shape[1]
-        n_variables, stream = len(table.weights.first), self.streams[0]
+        n_variables, stream, on_device = len(table.weights.first), self.streams[0], table.on_device
+        around = loaded_kernels(self.device, "batch/batch", TRANSPOSING)  # not while kernels are captured
         scratch = program.scratch(memory, stream, size)
         if table.width:  # variables without a column are never observed
             state = memory.put(np.full((n_variables, size), -1, np.int32), stream)
@@ -270,35 +270,34 @@ class Buffers:
             state = memory.empty(4 * n_variables * size)
         weight, weight_row = memory.empty(8 * n_weights * size), memory.put(table.weights.first, stream)
         columns = memory.put(table.variables, stream)
-        by_column = 0 if table.width else memory.empty(8 * n_out * size)  # answers before they are transposed
+        # answers before they are transposed
+        by_column = 0 if table.width or on_device else memory.empty(8 * n_out * size)
+
+        def queue(bound: Bound, chunk: Chunk, lane: Any, n: int) -> None:
+            groups, rows = -(-n // GROUP), answers_to_rows(chunk, n_out)
+            is_direct = program.is_direct or on_device
+            if not is_direct:
+                enter_evidence(chunk, n_variables).queue(around, groups, lane)
+            program.queue(bound, lane, n)
+            if rows is not None and not is_direct:
+                rows.queue(around, groups, lane)
+
         slots = []
-        for lane in self.streams[: min(-(-n // size), SLOTS)]:
+        for lane in self.streams[: 1 if on_device else min(-(-n // size), SLOTS)]:
+            states, weights = 0, 0
+            if not on_device:
+                states, weights = memory.empty(table.state_bytes * size), memory.empty(8 * n_weights * size)
             chunk = Chunk(
-                size, n_weights, memory.empty(table.state_bytes * size), memory.empty(8 * n_weights * size), state,
-                weight, weight_row, by_column or memory.empty(8 * n_out * size),
-                memory.empty(8 * n_out * size) if by_column else 0, memory.empty(8 * size), columns,
-                len(table.variables), table.width,
+                size, n_weights, states, weights, state, weight, weight_row,
+                by_column or memory.empty(8 * n_out * size), memory.empty(8 * n_out * size) if by_column else 0,
+                memory.empty(8 * size), columns, len(table.variables), table.width,
             )  # fmt: skip
             bound = program.bind(chunk, scratch, table.targets.variables, memory, stream)
-            queue = partial(self._queue, program, bound, chunk, (n_variables, n_out), lane)
-            kernels = ChunkKernels(self.device, queue, lane, min(size, -(-n // GROUP) * GROUP))
+            kernels = ChunkKernels(self.device, partial(queue, bound, chunk, lane), lane)
             self._kernels.append(kernels)
             start, stop = self.device.event(timing=True), self.device.event(timing=True)
             slots.append(Slot(lane, start, stop, table.host_chunk(size, memory.host), chunk, kernels))
         return tuple(slots)
-
-    def _queue(
-        self, program: Program, bound: Bound, chunk: Chunk, numbers: tuple[int, int], stream: Any, n: int
-    ) -> None:
-        """Queue the kernels of a chunk's first n cases."""
-        # numbers: Of variables and of columns of answers
-        groups, rows = -(-n // GROUP), answers_to_rows(chunk, numbers[1])
-        around = loaded_kernels(self.device, "batch/batch", TRANSPOSING)
-        if not program.is_direct:
-            enter_evidence(chunk, numbers[0]).queue(around, groups, stream)
-        program.queue(bound, stream, n)
-        if rows is not None and not program.is_direct:
-            rows.queue(around, groups, stream)
 
     def drop(self) -> None:
         """Free the memory."""
