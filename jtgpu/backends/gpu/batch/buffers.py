@@ -14,6 +14,7 @@ from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels, loaded_kernels
 from ....device.graph import Graph
 from ....errors import TableTooLarge, format_bytes
+from ..programs import Program
 from .table import HostChunk, TableJob
 
 if TYPE_CHECKING:
@@ -69,26 +70,14 @@ class Bound(NamedTuple):
     n_answers: int
 
 
-class Program(Protocol):
-    """A plan and a model's numbers on one GPU, as kernels for tables of cases."""
+class TableProgram(Program, Protocol):
+    """Kernels that answer cases."""
 
-    kind: str
     is_direct: bool  # whether kernels read evidence as it comes and write answers as they leave: nothing is transposed
-
-    @property
-    def case_bytes(self) -> int:
-        """Scratch memory of a case."""
-
-    @property
-    def most_cases(self) -> int:
-        """Of a chunk."""
 
     @property
     def wave(self) -> int:
         """Cases that the GPU runs at the same time; a chunk is best a multiple of it."""
-
-    def takes(self, smallest: float) -> bool:
-        """Whether weights as small as this (log2) leave every number in range."""
 
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, int]:
         """Scratch memory that all chunks of a size use one after another."""
@@ -100,9 +89,6 @@ class Program(Protocol):
 
     def queue(self, bound: Bound, stream: Any, n: int) -> None:
         """Queue the kernels of a chunk's first n cases, or of a few more."""
-
-    def close(self) -> None:
-        """Unload the kernels."""
 
 
 def enter_evidence(chunk: Chunk, n_variables: int) -> Launch:
@@ -197,7 +183,7 @@ def chunk_size(n: int, fits: int, wave: int) -> tuple[int, bool]:
     return -(-n // n_chunks // unit) * unit, fits < wanted
 
 
-def _layout(program: Program, table: TableJob) -> bytes:
+def _layout(program: TableProgram, table: TableJob) -> bytes:
     """Key of the slots: program, targets, weighted variables and columns."""
     layout = [id(program), table.width, len(table.variables), *table.variables.tolist(), *table.targets.variables]
     return np.array(layout, np.int64).tobytes() + table.weights.first.tobytes()
@@ -220,13 +206,13 @@ class Buffers:
         self._kernels: list[ChunkKernels] = []
         self._memory: Memory | None = None
 
-    def fit(self, program: Program, table: TableJob, n: int) -> bool:
+    def fit(self, program: TableProgram, table: TableJob, n: int) -> bool:
         """Whether the last call's slots fit a table of which this GPU answers about n cases."""
         is_large_enough = self._is_full or n <= 2 * PIPELINE * self.size
         is_small_enough = self.size <= max(2 * n, GROUP)
         return bool(self._slots) and self._key == _layout(program, table) and is_small_enough and is_large_enough
 
-    def slots(self, program: Program, table: TableJob, n: int) -> tuple[Slot, ...]:
+    def slots(self, program: TableProgram, table: TableJob, n: int) -> tuple[Slot, ...]:
         """Slots for a table of which this GPU answers about n cases: the last call's if they fit."""
         # raises TableTooLarge: If not even 32 cases fit.
         if self.fit(program, table, n):
@@ -242,7 +228,7 @@ class Buffers:
         self._key = _layout(program, table)
         return self._slots
 
-    def chunk_size(self, program: Program, table: TableJob, n: int) -> tuple[int, bool]:
+    def chunk_size(self, program: TableProgram, table: TableJob, n: int) -> tuple[int, bool]:
         """See `chunk_size`: of n cases in the memory that is free."""
         n_variables, n_weights = len(table.weights.first), table.weights.values.shape[1]
         io = 8 * (table.targets.n_out + 1) + table.state_bytes + 8 * n_weights
@@ -259,7 +245,7 @@ class Buffers:
             )
         return chunk_size(n, fits, program.wave)
 
-    def _allocated(self, memory: Memory, program: Program, table: TableJob, n: int) -> tuple[Slot, ...]:
+    def _allocated(self, memory: Memory, program: TableProgram, table: TableJob, n: int) -> tuple[Slot, ...]:
         size, n_out, n_weights = self.size, table.targets.n_out, table.weights.values.shape[1]
         n_variables, stream, on_device = len(table.weights.first), self.streams[0], table.on_device
         around = loaded_kernels(self.device, "batch/batch", TRANSPOSING)  # not while kernels are captured

@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from ....device.context import Device, Memory
-from ....errors import BackendUnavailable, JtgpuError, TableTooLarge
+from ....errors import JtgpuError, TableTooLarge
 from ....plans.plan import Plan
 from ...table import ON_DEVICE, DeviceAnswer, Table
 from ...wrappers.row_queue import RowQueue
 from ..host import Host
 from ..lower import lowered
 from ..program.layout import MIN_LOG2, smallest_entries
-from .buffers import SLOTS, Buffers, Program, Slot
+from ..programs import Programs
+from .buffers import SLOTS, Buffers, Slot, TableProgram
 from .generated import GeneratedProgram, can_generate
 from .on_device import DeviceJob, OnDevice
 from .records import RecordProgram
 from .sparsity import find_sparsity
-from .table import Room, TableJob, Targets
+from .table import Room, TableJob, Targets, scale_weights
 from .warps import WarpKernels
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ LEAST = 8  # an eighth of a chunk that has memory enough
 class Kernels(NamedTuple):
     """Kernels of a warp a case for one room, and their memory."""
 
-    program: Program
+    program: TableProgram
     buffers: Buffers
     memory: Memory  # of the records
 
@@ -66,12 +67,20 @@ class BatchEngine:
         self._exact: BatchEngine | None = None
         self._on_device: OnDevice | None = None
         self._factors, self.host = list(factors), Host(plan, factors)
-        self._programs: dict[str, Program] = {}
         self.by_room: OrderedDict[Room, Kernels] = OrderedDict()  # those used last at the end
         flops = plan.cost().flops
         self._worth = SEARCH_FLOPS / max(flops, 1)  # least share of equal rows for which merging them pays
-        self._sparsity = find_sparsity(lowered(plan), factors) if flops <= GENERATED_FLOPS else None
-        self._generates = self._sparsity is not None and can_generate(self._sparsity)
+        sparsity = find_sparsity(lowered(plan), factors) if flops <= GENERATED_FLOPS else None
+
+        def records() -> TableProgram:
+            return RecordProgram(plan, self._factors, device, self._memory, self._streams[0], self.real)
+
+        def generate(weights: bool) -> TableProgram:
+            assert sparsity is not None
+            return GeneratedProgram(sparsity, device, self._streams[0], weights=weights)
+
+        generates = sparsity is not None and can_generate(sparsity)
+        self.programs = Programs(records, generate if generates else None)
         self._copying: list[Future[None]] = []
         self._smallest = 0.0
         if real == "float32":
@@ -86,7 +95,7 @@ class BatchEngine:
             try:
                 self._streams = [device.stream() for _ in range(SLOTS)]
                 self._buffers, self._device_buffers = (Buffers(device, self._streams) for _ in range(2))
-                program = self.program(weights=False, smallest=0.0)
+                program = self.programs.of(scale_weights(None, 0, plan.cardinality))
                 if isinstance(program, RecordProgram) and self.real == "float64":
                     self._warps = WarpKernels(program)
             except BaseException:
@@ -204,7 +213,7 @@ class BatchEngine:
     def _slots(self, table: TableJob, n: int) -> tuple[Slot, ...]:
         """Memory for chunks of a table of which this GPU answers about n cases."""
         if table.room is None:
-            program = self.program(weights=table.weights.values.shape[1] > 0, smallest=table.weights.smallest)
+            program = self.programs.of(table.weights)
             buffers = self._device_buffers if table.on_device else self._buffers
         else:
             program, buffers, _ = self._of_room(table.room)
@@ -241,28 +250,10 @@ class BatchEngine:
             for stream in self._streams:
                 stream.synchronize()
 
-    def program(self, *, weights: bool, smallest: float) -> Program:
-        """The kernels of a call: generated ones if there are any and numbers stay in range."""
-        name = "weighted" if weights else "plain"
-        stream = self._streams[0]
-        if self._generates and self._sparsity is not None and name not in self._programs:
-            try:
-                self._programs[name] = GeneratedProgram(self._sparsity, self.device, stream, weights=weights)
-            except BackendUnavailable:  # no compiler: the other kernels may be in the cache
-                self._generates = False
-        program = self._programs.get(name)
-        if program is not None and program.takes(smallest):
-            return program
-        if "tables" not in self._programs:
-            self._programs["tables"] = RecordProgram(
-                self.plan, self._factors, self.device, self._memory, stream, self.real
-            )
-        return self._programs["tables"]
-
     @property
     def kind(self) -> str:
-        """Kernels that answer cases without weights: ``"lanes"``, generated for the network, or ``"tables"``."""
-        return next(iter(self._programs.values())).kind
+        """Kernels that answer cases without weights; see `Program.kind`."""
+        return self.programs.kind
 
     def _finish(self, slot: Slot, first: int, last: int, table: TableJob) -> None:
         """Wait for a chunk and copy its answers out, on several threads: fresh memory is slow to touch."""
@@ -287,12 +278,10 @@ class BatchEngine:
         if self._on_device is not None:
             self._on_device.memory.close()
             self._on_device = None  # its stream must be destroyed here, too
-        for program in self._programs.values():
-            program.close()
+        self.programs.close()
         while self.by_room:
             _close(self.by_room.popitem()[1])
         self._memory.close()
-        self._programs = {}
         self._streams.clear()  # they must be destroyed while the context is current
         self._buffers.streams.clear()
         self._device_buffers.streams.clear()

@@ -161,3 +161,4 @@ class DeviceJob(TableJob):
         self._on.stream.synchronize()
         self._memory.close()
         self._answers.close()
+        self._start = self._stop = None  # events must be destroyed while the context is current

@@ -97,6 +97,9 @@ def scale_weights(
     return Weights(values, first, log_scale, smallest)
 
 
+_NONE = np.zeros(0)
+
+
 class Cases(NamedTuple):
     """Cases on the host, by rows or by columns."""
 
@@ -104,6 +107,7 @@ class Cases(NamedTuple):
     weights: Weights
     given: Mapping[int, NDArray[np.float64]]  # variable to weights that have not been scaled, (n, card)
     variables: Sequence[int] | None = None  # those of the columns; None: by rows
+    of_case: NDArray[np.float64] = _NONE  # (n,) weights of the cases, if these are counted
 
     @property
     def n(self) -> int:
@@ -119,7 +123,8 @@ class Cases(NamedTuple):
             return self._replace(states=take_columns(self.states, rows))
         w, given = self.weights, {v: x[rows] for v, x in self.given.items()}
         some = w._replace(values=w.values[rows], log_scale=w.log_scale[rows])
-        return Cases(take_rows(self.states, rows), some, given)
+        of_case = self.of_case[rows] if len(self.of_case) else self.of_case
+        return Cases(take_rows(self.states, rows), some, given, None, of_case)
 
     def by_host(self, host: Host, targets: Sequence[int]) -> TableAnswer:
         """Answers as the kernels give them, computed on the host."""
