@@ -6,14 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ....device.context import Device, Memory
-from ....device.driver import Arguments, Kernels
+from ....device.driver import Arguments, Kernels, loaded_kernels
 from ....device.graph import Graph
 from ....errors import TableTooLarge, format_bytes
+from ..programs import Program
 from .table import HostChunk, TableJob
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 GROUP = 32  # cases of a warp
 THREADS = 256  # of a block
 TILE = 32  # cells a side of what a block transposes
-TRANSPOSING = ("batch_transpose", "batch_scatter", "batch_rows")  # kernels that every program loads
+TRANSPOSING = ("batch_transpose", "batch_scatter", "batch_rows")  # kernels around those of a program
 
 
 @dataclass(frozen=True)
@@ -62,35 +63,21 @@ class Launch:
             kernels.launch(self.name, n_blocks, THREADS, stream, Arguments(self.struct))
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(NamedTuple):
     """The parameters of a chunk's kernels."""
 
-    evidence: Launch
-    struct: NDArray[np.uint64]
+    struct: NDArray[Any]
     n_answers: int
-    rows: Launch | None
 
 
-class Program(Protocol):
-    """A plan and a model's numbers on one GPU, as kernels for tables of cases."""
+class TableProgram(Program, Protocol):
+    """Kernels that answer cases."""
 
-    kind: str
-
-    @property
-    def case_bytes(self) -> int:
-        """Scratch memory of a case."""
-
-    @property
-    def most_cases(self) -> int:
-        """Of a chunk."""
+    is_direct: bool  # whether kernels read evidence as it comes and write answers as they leave: nothing is transposed
 
     @property
     def wave(self) -> int:
         """Cases that the GPU runs at the same time; a chunk is best a multiple of it."""
-
-    def takes(self, smallest: float) -> bool:
-        """Whether weights as small as this (log2) leave every number in range."""
 
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, int]:
         """Scratch memory that all chunks of a size use one after another."""
@@ -98,13 +85,10 @@ class Program(Protocol):
     def bind(
         self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], memory: Memory, stream: Any
     ) -> Bound:
-        """The kernels' parameters for a chunk; no target may be repeated."""
+        """The kernels' parameters for a chunk, whose evidence is in case-minor order; no target may be repeated."""
 
     def queue(self, bound: Bound, stream: Any, n: int) -> None:
         """Queue the kernels of a chunk's first n cases, or of a few more."""
-
-    def close(self) -> None:
-        """Unload the kernels."""
 
 
 def enter_evidence(chunk: Chunk, n_variables: int) -> Launch:
@@ -140,19 +124,17 @@ LARGE = 1 << 14  # cases of such a chunk
 class ChunkKernels:
     """A chunk's kernels: a graph for the most cases that it has had, or queued one by one for fewer."""
     # queue: Queues the kernels of the first cases on the stream
-    # n: Cases of the first chunk
     # case_us: Microseconds of a case of the last chunk
 
-    def __init__(self, device: Device, queue: Callable[[int], None], stream: Any, n: int):
-        self._device, self._queue, self._stream = device, queue, stream
+    def __init__(self, device: Device, queue: Callable[[int], None], stream: Any):
+        self.queue, self._device, self._stream = queue, device, stream
         self.case_us = 0.0
         self._graph: Graph | None = None
-        self._capture(n)
 
     def _capture(self, n: int) -> Graph:
         self.close()
         start = time.perf_counter()
-        self._graph = graph = self._device.capture(self._stream, partial(self._queue, n))
+        self._graph = graph = self._device.capture(self._stream, partial(self.queue, n))
         self._n, self._us = n, 1e6 * (time.perf_counter() - start)
         return graph
 
@@ -163,7 +145,7 @@ class ChunkKernels:
         if graph is None or n > self._n:
             graph = self._capture(n)
         if (self._n - n) * self.case_us > self._us:  # queueing them is quicker than computing unused cases
-            self._queue(n)
+            self.queue(n)
         else:
             graph.launch(self._stream)
 
@@ -201,7 +183,7 @@ def chunk_size(n: int, fits: int, wave: int) -> tuple[int, bool]:
     return -(-n // n_chunks // unit) * unit, fits < wanted
 
 
-def _layout(program: Program, table: TableJob) -> bytes:
+def _layout(program: TableProgram, table: TableJob) -> bytes:
     """Key of the slots: program, targets, weighted variables and columns."""
     n = len(table.variables)
     layout = [id(program), table.width, table.lent, n, *table.variables.tolist(), *table.targets.variables]
@@ -225,13 +207,13 @@ class Buffers:
         self._kernels: list[ChunkKernels] = []
         self._memory: Memory | None = None
 
-    def fit(self, program: Program, table: TableJob, n: int) -> bool:
+    def fit(self, program: TableProgram, table: TableJob, n: int) -> bool:
         """Whether the last call's slots fit a table of which this GPU answers about n cases."""
         is_large_enough = self._is_full or n <= 2 * PIPELINE * self.size
         is_small_enough = self.size <= max(2 * n, GROUP)
         return bool(self._slots) and self._key == _layout(program, table) and is_small_enough and is_large_enough
 
-    def slots(self, program: Program, table: TableJob, n: int) -> tuple[Slot, ...]:
+    def slots(self, program: TableProgram, table: TableJob, n: int) -> tuple[Slot, ...]:
         """Slots for a table of which this GPU answers about n cases: the last call's if they fit."""
         # raises TableTooLarge: If not even 32 cases fit.
         if self.fit(program, table, n):
@@ -247,13 +229,14 @@ class Buffers:
         self._key = _layout(program, table)
         return self._slots
 
-    def chunk_size(self, program: Program, table: TableJob, n: int) -> tuple[int, bool]:
+    def chunk_size(self, program: TableProgram, table: TableJob, n: int) -> tuple[int, bool]:
         """See `chunk_size`: of n cases in the memory that is free."""
         n_variables, n_weights = len(table.weights.first), table.weights.values.shape[1]
         io = 8 * (table.targets.n_out + 1) + table.state_bytes + 8 * n_weights
-        each = program.case_bytes + (SLOTS + 1) * io + 4 * n_variables
+        each = program.case_bytes + (2 if table.on_device else SLOTS + 1) * io + 4 * n_variables
         free = int(MEMORY_SHARE * self.device.free_memory())
-        fits = min(free // each, program.most_cases, max(PINNED // io, GROUP)) // GROUP * GROUP
+        most = program.most_cases if table.on_device else min(program.most_cases, max(PINNED // io, GROUP))
+        fits = min(free // each, most) // GROUP * GROUP
         if fits < GROUP:
             raise TableTooLarge(
                 f"{GROUP} cases take {format_bytes(GROUP * each)} of GPU memory, of which {format_bytes(free)} may be "
@@ -263,9 +246,10 @@ class Buffers:
             )
         return chunk_size(n, fits, program.wave)
 
-    def _allocated(self, memory: Memory, program: Program, table: TableJob, n: int) -> tuple[Slot, ...]:
+    def _allocated(self, memory: Memory, program: TableProgram, table: TableJob, n: int) -> tuple[Slot, ...]:
         size, n_out, n_weights = self.size, table.targets.n_out, table.weights.values.shape[1]
-        n_variables, stream = len(table.weights.first), self.streams[0]
+        n_variables, stream, on_device = len(table.weights.first), self.streams[0], table.on_device
+        around = loaded_kernels(self.device, "batch/batch", TRANSPOSING)  # not while kernels are captured
         scratch = program.scratch(memory, stream, size)
         if table.width:  # variables without a column are never observed
             state = memory.put(np.full((n_variables, size), -1, np.int32), stream)
@@ -273,18 +257,30 @@ class Buffers:
             state = memory.empty(4 * n_variables * size)
         weight, weight_row = memory.empty(8 * n_weights * size), memory.put(table.weights.first, stream)
         columns = memory.put(table.variables, stream)
-        by_column = 0 if table.width else memory.empty(8 * n_out * size)  # answers before they are transposed
+        # answers before they are transposed
+        by_column = 0 if table.width or on_device else memory.empty(8 * n_out * size)
+
+        def queue(bound: Bound, chunk: Chunk, lane: Any, n: int) -> None:
+            groups, rows = -(-n // GROUP), answers_to_rows(chunk, n_out)
+            is_direct = program.is_direct or on_device
+            if not is_direct:
+                enter_evidence(chunk, n_variables).queue(around, groups, lane)
+            program.queue(bound, lane, n)
+            if rows is not None and not is_direct:
+                rows.queue(around, groups, lane)
+
         slots = []
-        for lane in self.streams[: min(-(-n // size), SLOTS)]:
+        for lane in self.streams[: 1 if on_device else min(-(-n // size), SLOTS)]:
+            states, weights = 0, 0
+            if not on_device:
+                states, weights = memory.empty(table.state_bytes * size), memory.empty(8 * n_weights * size)
             chunk = Chunk(
-                size, n_weights, memory.empty(table.state_bytes * size), memory.empty(8 * n_weights * size), state,
-                weight, weight_row, by_column or memory.empty(8 * n_out * size),
-                memory.empty(8 * n_out * size) if by_column else 0, memory.empty(8 * size), columns,
-                len(table.variables), table.width,
+                size, n_weights, states, weights, state, weight, weight_row,
+                by_column or memory.empty(8 * n_out * size), memory.empty(8 * n_out * size) if by_column else 0,
+                memory.empty(8 * size), columns, len(table.variables), table.width,
             )  # fmt: skip
             bound = program.bind(chunk, scratch, table.targets.variables, memory, stream)
-            queue = partial(program.queue, bound, lane)
-            kernels = ChunkKernels(self.device, queue, lane, min(size, -(-n // GROUP) * GROUP))
+            kernels = ChunkKernels(self.device, partial(queue, bound, chunk, lane), lane)
             self._kernels.append(kernels)
             start, stop = self.device.event(timing=True), self.device.event(timing=True)
             slots.append(Slot(lane, start, stop, table.host_chunk(size, memory.host), chunk, kernels))
