@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .context import Device
 
-_loaded: WeakKeyDictionary[Device, dict[tuple[str, str], Kernels]] = WeakKeyDictionary()
+_loaded: WeakKeyDictionary[Device, dict[tuple[str, ...], Kernels]] = WeakKeyDictionary()
 
 
 def _bindings() -> Any:
@@ -51,11 +51,11 @@ def most_shared(device: Device) -> int:
 
 
 def loaded_kernels(device: Device, file: str, names: Sequence[str], *, real: str = "float64") -> Kernels:
-    """The kernels of a file on a device, loaded once and never unloaded. Used inside ``device.active()``."""
-    of_device = _loaded.setdefault(device, {})
-    if (file, real) not in of_device:
-        of_device[file, real] = Kernels(device, file, names, real=real)
-    return of_device[file, real]
+    """Some kernels of a file on a device, loaded once and never unloaded. Used inside ``device.active()``."""
+    of_device, key = _loaded.setdefault(device, {}), (file, real, *names)
+    if key not in of_device:
+        of_device[key] = Kernels(device, file, names, real=real)
+    return of_device[key]
 
 
 def _attribute(device: Device, name: str) -> int:

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ....device.context import Device, Memory
-from ....device.driver import Arguments, Kernels
+from ....device.driver import Arguments, Kernels, loaded_kernels
 from ....device.graph import Graph
 from ....errors import TableTooLarge, format_bytes
 from .table import HostChunk, TableJob
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 GROUP = 32  # cases of a warp
 THREADS = 256  # of a block
 TILE = 32  # cells a side of what a block transposes
-TRANSPOSING = ("batch_transpose", "batch_scatter", "batch_rows")  # kernels that every program loads
+TRANSPOSING = ("batch_transpose", "batch_scatter", "batch_rows")  # kernels around those of a program
 
 
 @dataclass(frozen=True)
@@ -62,20 +62,18 @@ class Launch:
             kernels.launch(self.name, n_blocks, THREADS, stream, Arguments(self.struct))
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(NamedTuple):
     """The parameters of a chunk's kernels."""
 
-    evidence: Launch
-    struct: NDArray[np.uint64]
+    struct: NDArray[Any]
     n_answers: int
-    rows: Launch | None
 
 
 class Program(Protocol):
     """A plan and a model's numbers on one GPU, as kernels for tables of cases."""
 
     kind: str
+    is_direct: bool  # whether kernels read evidence as it comes and write answers as they leave: nothing is transposed
 
     @property
     def case_bytes(self) -> int:
@@ -98,7 +96,7 @@ class Program(Protocol):
     def bind(
         self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], memory: Memory, stream: Any
     ) -> Bound:
-        """The kernels' parameters for a chunk; no target may be repeated."""
+        """The kernels' parameters for a chunk, whose evidence is in case-minor order; no target may be repeated."""
 
     def queue(self, bound: Bound, stream: Any, n: int) -> None:
         """Queue the kernels of a chunk's first n cases, or of a few more."""
@@ -282,12 +280,25 @@ class Buffers:
                 len(table.variables), table.width,
             )  # fmt: skip
             bound = program.bind(chunk, scratch, table.targets.variables, memory, stream)
-            queue = partial(program.queue, bound, lane)
+            queue = partial(self._queue, program, bound, chunk, (n_variables, n_out), lane)
             kernels = ChunkKernels(self.device, queue, lane, min(size, -(-n // GROUP) * GROUP))
             self._kernels.append(kernels)
             start, stop = self.device.event(timing=True), self.device.event(timing=True)
             slots.append(Slot(lane, start, stop, table.host_chunk(size, memory.host), chunk, kernels))
         return tuple(slots)
+
+    def _queue(
+        self, program: Program, bound: Bound, chunk: Chunk, numbers: tuple[int, int], stream: Any, n: int
+    ) -> None:
+        """Queue the kernels of a chunk's first n cases."""
+        # numbers: Of variables and of columns of answers
+        groups, rows = -(-n // GROUP), answers_to_rows(chunk, numbers[1])
+        around = loaded_kernels(self.device, "batch/batch", TRANSPOSING)
+        if not program.is_direct:
+            enter_evidence(chunk, numbers[0]).queue(around, groups, stream)
+        program.queue(bound, stream, n)
+        if rows is not None and not program.is_direct:
+            rows.queue(around, groups, stream)
 
     def drop(self) -> None:
         """Free the memory."""

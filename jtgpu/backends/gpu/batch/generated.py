@@ -16,7 +16,7 @@ from ....device.structs import filled, struct
 from ....errors import BackendUnavailable
 from ..lower import placed
 from ..program.records import NONE
-from .buffers import GROUP, TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
+from .buffers import Bound, Chunk
 from .codegen import LANE_THREADS, Kernel, generate_kernels
 from .parts import code_lines
 from .sparsity import Sparsity
@@ -39,9 +39,8 @@ def can_generate(sparsity: Sparsity) -> bool:
 
 
 class LaneKernels:
-    """Kernels generated for a network, and those around them, on one GPU. Used inside ``device.active()``."""
+    """Kernels generated for a network, on one GPU. Used inside ``device.active()``."""
     # kernels, cells: Of `jtgpu.backends.gpu.batch.codegen.write_kernels`
-    # around: File and names of the others
     # flat: The factors' entries
     # raises BackendUnavailable: If nvcc is missing and the kernels are not in the cache, or if constant memory is too
     #     small.
@@ -49,13 +48,12 @@ class LaneKernels:
     kind = "lanes"
 
     def __init__(
-        self, kernels: Sequence[Kernel], cells: int, around: tuple[str, Sequence[str]], flat: Sequence[NDArray[Any]],
-        device: Device, stream: Any,
-    ):  # fmt: skip
+        self, kernels: Sequence[Kernel], cells: int, flat: Sequence[NDArray[Any]], device: Device, stream: Any
+    ):
         self.kernels, self.cells, self.device = kernels, cells, device
         if max(len(kernel.entries) for kernel in kernels) > MOST_CONSTANTS:
             raise BackendUnavailable("the generated kernels need more constants than a GPU has memory for")
-        self.around, self._loaded = Kernels(device, *around), list[Kernels]()
+        self._loaded: list[Kernels] = []
         try:
             for image in compile_kernels(kernels, device.arch):
                 self._loaded.append(Kernels(device, "", ("batch_lane",), image))
@@ -83,7 +81,7 @@ class LaneKernels:
 
     def close(self) -> None:
         """Unload the kernels."""
-        for made in (self.around, *self._loaded):
+        for made in self._loaded:
             made.close()
 
 
@@ -91,11 +89,13 @@ class GeneratedProgram(LaneKernels):
     """A plan and a model's numbers on one GPU, as generated kernels. Used inside ``device.active()``."""
     # weights: Whether some variables may have weights
 
+    is_direct = False
+
     def __init__(self, sparsity: Sparsity, device: Device, stream: Any, *, weights: bool):
         self.plan = sparsity.program.plan
         self._lower, self._multiprocessors = sparsity.lower, device.multiprocessors
         made = generate_kernels(sparsity, weights=weights, blocks=BLOCKS)
-        super().__init__(*made, ("batch/batch", TRANSPOSING), sparsity.factors, device, stream)
+        super().__init__(*made, sparsity.factors, device, stream)
 
     @property
     def case_bytes(self) -> int:
@@ -122,15 +122,10 @@ class GeneratedProgram(LaneKernels):
         column = np.full(self.plan.n_variables, NONE, np.uint32)
         column[list(targets)], n_out = placed(self.plan.cardinality[list(targets)].tolist())
         lane = lane_struct(chunk, scratch[0], memory.put(column, stream), chunk.posterior, n_out)
-        evidence = enter_evidence(chunk, self.plan.n_variables)
-        return Bound(evidence, lane, len(targets), answers_to_rows(chunk, n_out))
+        return Bound(lane, len(targets))
 
     def queue(self, bound: Bound, stream: Any, n: int) -> None:
-        groups = -(-n // GROUP)
-        bound.evidence.queue(self.around, groups, stream)
         self.queue_lanes(n, stream, bound.struct, answers=bool(bound.n_answers))
-        if bound.rows is not None:
-            bound.rows.queue(self.around, groups, stream)
 
 
 def lane_struct(chunk: Any, arena: int, column: int, posterior: int, n_out: int) -> NDArray[Any]:

@@ -162,8 +162,7 @@ class _Scratch:
                 self.memory.empty(8 * n_weights * size), self.memory.put(weights.first, stream),
                 self.memory.empty(8 * targets.n_out * size), 0, self.memory.empty(8 * size),
             )  # fmt: skip
-            bound = program.bind(self.chunk, tables, targets.variables, self.memory, stream)
-            self.bound: Bound = replace(bound, evidence=replace(bound.evidence, n_blocks=0), rows=None)
+            self.bound: Bound = program.bind(self.chunk, tables, targets.variables, self.memory, stream)
         except BaseException:
             self.memory.close()
             raise

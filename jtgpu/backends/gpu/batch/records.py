@@ -18,7 +18,7 @@ from ....plans.lowering import SLIM, relowered
 from ....plans.plan import Plan
 from ..lower import Lowered, lowered, placed, split_sums
 from ..program.layout import TablePlaces, load_factors, make_places
-from .buffers import GROUP, THREADS, TRANSPOSING, Bound, Chunk, answers_to_rows, enter_evidence
+from .buffers import GROUP, THREADS, Bound, Chunk
 from .levels import Level, LevelKernels, level_tiles, most_cases
 from .sparsity import Sparsity, find_sparsity
 
@@ -188,6 +188,8 @@ class RecordKernels:
 class RecordProgram(RecordKernels):
     """A plan and a model's numbers on one GPU, as records. Used inside ``device.active()``."""
 
+    is_direct = False
+
     def __init__(
         self, plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device, memory: Memory, stream: Any,
         real: str = "float64",
@@ -202,7 +204,7 @@ class RecordProgram(RecordKernels):
         checks["table"], checks["root"] = posteriors, [program.component[t] for t in posteriors]
         checks["cell"], checks["card"] = layout.table_cell[list(posteriors)], plan.cardinality
         self._n_checks = len(checks) if real == "float32" else 0
-        super().__init__(layout, checks, factors, device, memory, stream, (*TRANSPOSING, "batch_check"))
+        super().__init__(layout, checks, factors, device, memory, stream, ("batch_check",))
 
     @property
     def wave(self) -> int:
@@ -213,21 +215,17 @@ class RecordProgram(RecordKernels):
         self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], memory: Memory, stream: Any
     ) -> Bound:
         cards = [int(self.plan.cardinality[v]) for v in targets]
-        at, n_out = placed(cards)
+        at, _ = placed(cards)
         cells = self.layout.table_cell[self.plan.posterior_table[list(targets)]].tolist()
         answers = np.array([(*x, 0) for x in zip(cells, cards, at, strict=True)], ANSWER)
         struct = self.struct(scratch, chunk, chunk.posterior, memory.put(answers, stream), len(answers))
-        evidence = enter_evidence(chunk, self.plan.n_variables)
-        return Bound(evidence, struct, len(answers), answers_to_rows(chunk, n_out))
+        return Bound(struct, len(answers))
 
     def queue(self, bound: Bound, stream: Any, n: int) -> None:
         groups = -(-n // GROUP)
         struct: Any = bound.struct.copy()
         struct["n_cases"] = groups * GROUP
-        bound.evidence.queue(self._kernels, groups, stream)
         self.contract(struct, groups, stream)
         if self._n_checks:
             records = np.array([self.more_records], np.uint64)
             self.launch("batch_check", self._n_checks * groups, stream, struct, records, self._n_checks)
-        if bound.rows is not None:
-            bound.rows.queue(self._kernels, groups, stream)

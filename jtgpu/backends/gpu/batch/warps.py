@@ -20,7 +20,7 @@ from ....plans.plan import Plan
 from ..lower import Contraction, Lowered, lowered
 from ..program.layout import scaled_factors
 from ..program.records import NONE
-from .buffers import GROUP, THREADS, Bound, Chunk, Launch
+from .buffers import GROUP, THREADS, Bound, Chunk
 from .records import RecordProgram
 from .table import Room
 
@@ -187,6 +187,7 @@ class WarpTables:
     """
 
     kind = "warps"
+    is_direct = True
 
     def __init__(
         self, steps: TableSteps, room: Room, factors: Sequence[NDArray[np.float64]], device: Device, memory: Memory,
@@ -247,7 +248,7 @@ class WarpTables:
             stride=chunk.size, n_answers=len(answers), n_out=n_out, n_down=self._n_levels[1], words=steps.shared,
         )  # fmt: skip
         both = np.array((cases, of), [("cases", cases.dtype), ("wanted", of.dtype)])
-        return Bound(Launch("", np.zeros(0, np.uint64), 0), both, len(answers), None)
+        return Bound(both, len(answers))
 
     def queue(self, bound: Bound, stream: Any, n: int) -> None:
         both: Any = bound.struct

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....device.context import Device, Memory
-from ....device.driver import Arguments
+from ....device.driver import Arguments, Kernels
 from ....device.structs import filled, struct
 from ....plans.plan import Plan
 from ..batch.buffers import GROUP, THREADS
@@ -137,7 +137,8 @@ class GeneratedCounts(LaneKernels):
         self.plan, self._sparsity, self._n_out = sparsity.program.plan, sparsity, len(families.place)
         self._column = memory.put(np.full(self.plan.n_variables, NONE, np.uint32), stream)
         made = generate_counting(sparsity, families, weights=weights, blocks=BLOCKS)
-        super().__init__(*made, ("batch/counts", (*CODES_KERNELS, "count_columns")), sparsity.factors, device, stream)
+        self.around = Kernels(device, "batch/counts", (*CODES_KERNELS, "count_columns"))
+        super().__init__(*made, sparsity.factors, device, stream)
 
     def write(self, flat: Sequence[NDArray[np.float64]], stream: Any) -> None:
         """Write the constants, and find the range of the numbers."""
@@ -175,3 +176,7 @@ class GeneratedCounts(LaneKernels):
         threads = self._n_out * chunk.n_blocks * GROUP
         self.around.launch("count_columns", -(-threads // THREADS), THREADS, stream, Arguments(counting))
         fold(self.around, chunk, counting, self._n_out, stream)
+
+    def close(self) -> None:
+        super().close()
+        self.around.close()
