@@ -239,7 +239,7 @@ class CaseWarps:
 
 
 class WarpTables(CaseWarps):
-    """See `Program`.
+    """Tables of cases of a model on one GPU; see `Program`.
 
     A case that takes more than its `room` gets a block; one that takes much more gets NaN for ln P(e).
     """

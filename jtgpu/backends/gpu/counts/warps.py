@@ -17,7 +17,7 @@ from ....device.driver import Arguments, loaded_kernels
 from ....plans.plan import Plan
 from ....plans.program import UNIT
 from ..batch.buffers import THREADS
-from ..batch.warps import TABLE_BYTES, Sizes, CaseWarps, WarpSteps
+from ..batch.warps import TABLE_BYTES, CaseWarps, Sizes, WarpSteps
 from ..lower import count_program
 from ..program.records import NONE
 from .chunk import CountChunk, fold
@@ -70,7 +70,7 @@ class WarpProgram(WarpSteps):
 
 
 class WarpCounts(CaseWarps):
-    """See `CountKernels`."""
+    """Expected counts of a model on one GPU; see `CountKernels`."""
 
     def __init__(
         self, steps: WarpProgram, factors: Sequence[NDArray[np.float64]], families: FamilyCells, device: Device,
