@@ -164,7 +164,7 @@ def _numbers(
     scaled: Sequence[NDArray[np.float64]], shifts: Sequence[int], bound: float, pristine: Iterable[NDArray[np.float64]],
     cells: tuple[NDArray[np.int64], int],
 ) -> DataflowNumbers:  # fmt: skip
-    """What the device has before the first run."""
+    """The device's numbers before the first run."""
     # cells: First ones of the factors, and that of the constant 1
     arena = np.zeros(cells[1] + 1)
     for at, table in zip(cells[0].tolist(), scaled, strict=True):
