@@ -97,24 +97,24 @@ def test_chunks_that_were_not_answered_are_put_back(monkeypatch: pytest.MonkeyPa
     """A GPU that fails during a table: the other one answers the rows that it had taken."""
     monkeypatch.setattr("jtgpu.backends.gpu.batch.buffers.LARGE", 512)
     monkeypatch.setattr("jtgpu.backends.gpu.batch.buffers.PINNED", 1 << 20)
-    from jtgpu.backends.gpu.batch.engine import BatchEngine
+    from jtgpu.backends.gpu.batch.table import TableJob
 
     net, backend = several("alarm.net", [0, 0])
     states = evidence(net, 50_000, 7)[0]
     expected = backend.run(Table.of(states))
-    send, sent = BatchEngine._upload, [0]
-    broken: list[Any] = []
+    send, sent = TableJob.enter, [0]
+    broken: list[Any] = []  # a stream of that GPU
 
-    def failing(self: Any, *arguments: Any) -> None:
+    def failing(self: Any, slot: Any, *arguments: Any) -> None:
         if not broken:
-            broken.append(self)
-        if self is broken[0]:
+            broken.append(slot.stream)
+        if slot.stream is broken[0]:
             sent[0] += 1
             if sent[0] > 3:
                 raise RuntimeError("unspecified launch failure")
-        send(self, *arguments)
+        send(self, slot, *arguments)
 
-    monkeypatch.setattr(BatchEngine, "_upload", failing)
+    monkeypatch.setattr(TableJob, "enter", failing)
     found = backend.run(Table.of(states))
     np.testing.assert_array_equal(found.posterior, expected.posterior)
     np.testing.assert_array_equal(found.log_evidence, expected.log_evidence)

@@ -26,11 +26,11 @@ from jtgpu.backends.gpu.batch import tiling as batch_tiles
 from jtgpu.backends.gpu.batch.buffers import Buffers, Chunk, answers_to_rows, enter_evidence
 from jtgpu.backends.gpu.batch.codegen import generate_kernels
 from jtgpu.backends.gpu.batch.sparsity import count_products, find_sparsity
-from jtgpu.backends.gpu.batch.table import ColumnJob, RowJob, Targets, scale_weights
+from jtgpu.backends.gpu.batch.table import TableJob, Targets, scale_weights
 from jtgpu.backends.gpu.lower import MOST_SUM, Loop, lowered, offsets, split_sums
 from jtgpu.backends.gpu.program import layout
 from jtgpu.backends.gpu.program.records import NONE
-from jtgpu.backends.table import ColumnCases, Table
+from jtgpu.backends.table import Table
 from jtgpu.backends.wrappers.row_queue import RowQueue
 from jtgpu.device import nvcc
 from jtgpu.device.context import Device
@@ -70,7 +70,8 @@ def answers(
     engine: batch.BatchEngine, states: np.ndarray, soft: dict[int, np.ndarray], targets: list[int] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Posteriors and ln P(e) of every row, equal rows included; NaN or -inf where float32 lost P(e)."""
-    table = RowJob.read(Table.of(states, soft or None), Targets.of(engine.plan, targets), engine.plan.cardinality, 1.0)
+    plan = engine.plan
+    table = TableJob.read(Table.of(states, soft or None), Targets.of(plan, targets), plan.cardinality, 1.0)
     engine.answer(table, RowQueue(table.n))
     posterior = table.posterior.copy()
     posterior[np.isneginf(table.log_evidence)] = 0.0
@@ -218,20 +219,27 @@ EVERY = Targets([0], 2, None)
 CARD = np.array([2, 3, 4])
 
 
+def columns(
+    variables: list[int], codes: np.ndarray, n_variables: int, worth: float = 1.0, targets: Targets = EVERY
+) -> TableJob:
+    """Cases by columns."""
+    return TableJob.read(Table.by_columns(variables, codes, n_variables), targets, CARD, worth)
+
+
 def test_equal_rows_are_merged() -> None:
     rng = np.random.default_rng(1)
     few = rng.integers(-1, 2, (5, 3), np.int32)
     pick = rng.integers(0, 5, 3000)
-    table = RowJob.read(Table.of(few[pick], None), EVERY, CARD, 0.5)
+    table = TableJob.read(Table.of(few[pick], None), EVERY, CARD, 0.5)
     assert table.kind is not None
     assert table.n <= 5
-    np.testing.assert_array_equal(table.states[table.kind], few[pick])
+    np.testing.assert_array_equal(table.cases.states[table.kind], few[pick])
     soft = {1: rng.random((3000, 3))}  # all different: no rows are equal
-    table = RowJob.read(Table.of(few[pick], soft), EVERY, CARD, 0.0)
+    table = TableJob.read(Table.of(few[pick], soft), EVERY, CARD, 0.0)
     assert table.kind is None
     assert table.n == 3000
     soft = {1: soft[1][pick]}
-    table = RowJob.read(Table.of(few[pick], soft), EVERY, CARD, 0.0)
+    table = TableJob.read(Table.of(few[pick], soft), EVERY, CARD, 0.0)
     assert table.kind is not None
     assert table.n == 5
     np.testing.assert_array_equal(table.weights.values[table.kind], scale_weights(soft, 3000, CARD).values)
@@ -240,23 +248,24 @@ def test_equal_rows_are_merged() -> None:
 def test_equal_columns_are_merged() -> None:
     rng = np.random.default_rng(1)
     codes = rng.integers(-1, 2, (3, 5)).astype(np.int8)[:, rng.integers(0, 5, 3000)]
-    table = ColumnJob.read(ColumnCases([0, 1, 2], codes, 3), EVERY, 0.5)
+    table = columns([0, 1, 2], codes, 3, 0.5)
     assert table.kind is not None
     assert table.n <= 5
-    np.testing.assert_array_equal(table.codes[:, table.kind], codes)
+    np.testing.assert_array_equal(table.cases.states[:, table.kind], codes)
     table.posterior[:] = np.arange(table.n) + np.array([[0.0], [0.5]])
-    table.log_evidence[:], table.impossible[:] = np.arange(table.n), np.arange(table.n) == 1
+    table.log_evidence[:] = np.where(np.arange(table.n) == 1, -np.inf, np.arange(table.n))
     found = table.result()
-    np.testing.assert_array_equal(found.log_evidence, table.kind)
+    np.testing.assert_array_equal(found.log_evidence, np.where(table.kind == 1, -np.inf, table.kind))
+    np.testing.assert_array_equal(found.impossible, table.kind == 1)
     np.testing.assert_array_equal(found.posterior[1], np.where(table.kind == 1, 0.0, table.kind + 0.5))
-    assert ColumnJob.read(ColumnCases([0, 1, 2], codes, 3), EVERY, 1.0).kind is None  # a search that cannot pay
+    assert columns([0, 1, 2], codes, 3).kind is None  # a search that cannot pay
 
 
 def test_different_rows_stay_as_they_are() -> None:
     states = np.arange(64, dtype=np.int32).reshape(-1, 1)
-    table = RowJob.read(Table.of(states, None), EVERY, np.array([64]), 0.0)
+    table = TableJob.read(Table.of(states, None), EVERY, np.array([64]), 0.0)
     assert table.kind is None
-    np.testing.assert_array_equal(table.states, states)
+    np.testing.assert_array_equal(table.cases.states, states)
     assert table.weights.first.tolist() == [NONE]
     assert table.weights.smallest == 0.0
 
@@ -274,11 +283,11 @@ def test_weights_are_scaled_by_powers_of_two() -> None:
 
 def test_float32_recomputes_what_it_lost() -> None:
     """Rows whose ln P(e) is not finite are answered again, and only those."""
-    table = RowJob.read(Table.of(np.arange(12, dtype=np.int32).reshape(4, 3), None), EVERY, CARD, 1.0)
+    table = TableJob.read(Table.of(np.arange(12, dtype=np.int32).reshape(4, 3), None), EVERY, CARD, 1.0)
     table.posterior[:], table.log_evidence[:] = 0.5, [-1.0, np.nan, -np.inf, -2.0]
 
     def again(part: Any) -> None:
-        np.testing.assert_array_equal(part.states, table.states[1:3])
+        np.testing.assert_array_equal(part.cases.states, table.cases.states[1:3])
         part.posterior[:], part.log_evidence[:] = 0.25, [-7.0, -np.inf]
 
     table.recompute = again
@@ -301,9 +310,9 @@ def test_repeated_targets() -> None:
 
 def test_tables_of_another_shape() -> None:
     with pytest.raises(EvidenceError, match="shape"):
-        RowJob.read(Table.of(np.zeros((2, 2), np.int32), None), EVERY, CARD, 0.0)
+        TableJob.read(Table.of(np.zeros((2, 2), np.int32), None), EVERY, CARD, 0.0)
     with pytest.raises(EvidenceError, match="shape"):
-        ColumnJob.read(ColumnCases([0], np.zeros((3, 2), np.int8), 3), EVERY, 0.0)
+        columns([0], np.zeros((3, 2), np.int8), 3)
 
 
 @needs_compiler
@@ -331,7 +340,7 @@ def test_columns_are_scattered(dtype: Any) -> None:
 def test_columns_are_copied_in_and_out() -> None:
     rng = np.random.default_rng(4)
     codes = rng.integers(-1, 2, (3, 1000)).astype(np.int8)
-    cases = ColumnJob([2, 0, 1], codes, Targets([0, 1, 3], 6, None), 4)
+    cases = columns([2, 0, 1], codes, 4, targets=Targets([0, 1, 3], 6, None))
     host = cases.host_chunk(320, lambda cells, dtype: np.zeros(cells, dtype))
     assert cases.state_bytes == 3
     posterior, log_evidence = rng.random((6, 1000)), np.where(rng.random(1000) < 0.1, -np.inf, -1.0)
@@ -346,13 +355,12 @@ def test_columns_are_copied_in_and_out() -> None:
             work()
     np.testing.assert_array_equal(cases.posterior, posterior)
     np.testing.assert_array_equal(cases.log_evidence, log_evidence)
-    np.testing.assert_array_equal(cases.impossible, np.isneginf(log_evidence))
 
 
 def test_rows_behind_a_chunk_are_the_last_one() -> None:
     """Rows that observe nothing would take a warp a case longest."""
     states = np.arange(15, dtype=np.int32).reshape(5, 3)
-    table = RowJob(Table.of(states), states, scale_weights(None, 5, np.array([2, 2, 2])), Targets([0], 2, None))
+    table = TableJob.read(Table.of(states), Targets([0], 2, None), np.array([2, 2, 2]), 1.0)
     host = table.host_chunk(32, lambda cells, dtype: np.full(cells, -7, dtype))
     table.fill(host, 1, 4, 32)
     np.testing.assert_array_equal(host.states[:3], states[1:4])
@@ -365,7 +373,7 @@ def test_chunks_are_whole_waves_or_even(n: int, most: int, wave: int) -> None:
     """As large as allowed and never larger; whole waves if one fits."""
     device: Any = SimpleNamespace(free_memory=lambda: 1 << 36)
     buffers = Buffers(device, [])
-    table = ColumnJob([0], np.zeros((1, n), np.int8), Targets(list(range(8)), 16, None), 8)
+    table = columns([0], np.zeros((1, n), np.int8), 8, targets=Targets(list(range(8)), 16, None))
     program: Any = SimpleNamespace(case_bytes=1000, most_cases=most, wave=wave)
     size, full = buffers.chunk_size(program, table, n)
     assert size % 32 == 0
@@ -380,9 +388,9 @@ def test_chunks_are_whole_waves_or_even(n: int, most: int, wave: int) -> None:
 
 def test_columns_of_any_integers() -> None:
     small = np.zeros((1, 2), np.int8)
-    assert ColumnJob.read(ColumnCases([0], small, 3), EVERY, 1.0).codes is small
-    assert ColumnJob.read(ColumnCases([0], small.astype(np.int64), 3), EVERY, 1.0).codes.dtype == np.int32
-    assert ColumnJob.read(ColumnCases([], np.zeros((0, 5), np.int8), 3), EVERY, 1.0).n == 5
+    assert columns([0], small, 3).cases.states is small
+    assert columns([0], small.astype(np.int64), 3).cases.states.dtype == np.int32
+    assert columns([], np.zeros((0, 5), np.int8), 3).n == 5
 
 
 @pytest.mark.slow

@@ -251,7 +251,7 @@ def test_too_little_memory(
     with net.compile("gpu") as tree:
         with emulated_gpu.active():
             free = emulated_gpu.free_memory()
-        monkeypatch.setattr("jtgpu.backends.gpu.batch.on_device.MEMORY_SHARE", 2000 / free)
-        with pytest.raises(TableTooLarge, match="the answers of 40 cases take"):
+        monkeypatch.setattr("jtgpu.backends.gpu.batch.buffers.MEMORY_SHARE", 2000 / free)
+        with pytest.raises(TableTooLarge, match="32 cases take"):
             tree.posteriors_on_device(random_states(net, 40, 0.4, 3))
 

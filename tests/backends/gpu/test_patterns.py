@@ -16,7 +16,7 @@ from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu
 from jtgpu.backends.gpu import patterns
-from jtgpu.backends.gpu.batch.table import ColumnJob
+from jtgpu.backends.gpu.batch import table
 from jtgpu.backends.gpu.dataflow.graph import RestrictedFactors
 from jtgpu.backends.gpu.patterns import GpuPatternCache, RestrictedBackend, call_microseconds
 from jtgpu.backends.table import Table
@@ -250,15 +250,15 @@ def test_tables_go_to_the_gpu_and_not_a_row_a_launch(emulated_gpu: Device, monke
     def refuse(*_: Any) -> Any:
         raise AssertionError("a row is answered by a launch of its own")
 
-    def by_columns(table: Any, *arguments: Any) -> Any:
-        read.append(len(arguments))
-        return original(table, *arguments)
+    def by_columns(feed: Any) -> Any:
+        read.append(len(feed.variables))
+        return original(feed)
 
     read: list[int] = []
-    original = ColumnJob.host_chunk
+    original = table.read_columns
     with monkeypatch.context() as patched:
         patched.setattr(RestrictedBackend, "run_case", refuse)
-        patched.setattr(ColumnJob, "host_chunk", by_columns)
+        patched.setattr(table, "read_columns", by_columns)
         for found in (cache.run(Table.of(states)), cache.run(Table.of(states, recurs=False))):
             np.testing.assert_array_equal(found.posterior, expected.posterior)
         assert not read

@@ -14,6 +14,7 @@ from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels, loaded_kernels
 from ....device.graph import Graph
 from ....errors import TableTooLarge, format_bytes
+from ..programs import Program
 from .table import HostChunk, TableJob
 
 if TYPE_CHECKING:
@@ -69,26 +70,14 @@ class Bound(NamedTuple):
     n_answers: int
 
 
-class Program(Protocol):
-    """A plan and a model's numbers on one GPU, as kernels for tables of cases."""
+class TableProgram(Program, Protocol):
+    """Kernels that answer cases."""
 
-    kind: str
     is_direct: bool  # whether kernels read evidence as it comes and write answers as they leave: nothing is transposed
-
-    @property
-    def case_bytes(self) -> int:
-        """Scratch memory of a case."""
-
-    @property
-    def most_cases(self) -> int:
-        """Of a chunk."""
 
     @property
     def wave(self) -> int:
         """Cases that the GPU runs at the same time; a chunk is best a multiple of it."""
-
-    def takes(self, smallest: float) -> bool:
-        """Whether weights as small as this (log2) leave every number in range."""
 
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, int]:
         """Scratch memory that all chunks of a size use one after another."""
@@ -100,9 +89,6 @@ class Program(Protocol):
 
     def queue(self, bound: Bound, stream: Any, n: int) -> None:
         """Queue the kernels of a chunk's first n cases, or of a few more."""
-
-    def close(self) -> None:
-        """Unload the kernels."""
 
 
 def enter_evidence(chunk: Chunk, n_variables: int) -> Launch:
@@ -138,19 +124,17 @@ LARGE = 1 << 14  # cases of such a chunk
 class ChunkKernels:
     """A chunk's kernels: a graph for the most cases that it has had, or queued one by one for fewer."""
     # queue: Queues the kernels of the first cases on the stream
-    # n: Cases of the first chunk
     # case_us: Microseconds of a case of the last chunk
 
-    def __init__(self, device: Device, queue: Callable[[int], None], stream: Any, n: int):
-        self._device, self._queue, self._stream = device, queue, stream
+    def __init__(self, device: Device, queue: Callable[[int], None], stream: Any):
+        self.queue, self._device, self._stream = queue, device, stream
         self.case_us = 0.0
         self._graph: Graph | None = None
-        self._capture(n)
 
     def _capture(self, n: int) -> Graph:
         self.close()
         start = time.perf_counter()
-        self._graph = graph = self._device.capture(self._stream, partial(self._queue, n))
+        self._graph = graph = self._device.capture(self._stream, partial(self.queue, n))
         self._n, self._us = n, 1e6 * (time.perf_counter() - start)
         return graph
 
@@ -161,7 +145,7 @@ class ChunkKernels:
         if graph is None or n > self._n:
             graph = self._capture(n)
         if (self._n - n) * self.case_us > self._us:  # queueing them is quicker than computing unused cases
-            self._queue(n)
+            self.queue(n)
         else:
             graph.launch(self._stream)
 
@@ -199,7 +183,7 @@ def chunk_size(n: int, fits: int, wave: int) -> tuple[int, bool]:
     return -(-n // n_chunks // unit) * unit, fits < wanted
 
 
-def _layout(program: Program, table: TableJob) -> bytes:
+def _layout(program: TableProgram, table: TableJob) -> bytes:
     """Key of the slots: program, targets, weighted variables and columns."""
     layout = [id(program), table.width, len(table.variables), *table.variables.tolist(), *table.targets.variables]
     return np.array(layout, np.int64).tobytes() + table.weights.first.tobytes()
@@ -222,13 +206,13 @@ class Buffers:
         self._kernels: list[ChunkKernels] = []
         self._memory: Memory | None = None
 
-    def fit(self, program: Program, table: TableJob, n: int) -> bool:
+    def fit(self, program: TableProgram, table: TableJob, n: int) -> bool:
         """Whether the last call's slots fit a table of which this GPU answers about n cases."""
         is_large_enough = self._is_full or n <= 2 * PIPELINE * self.size
         is_small_enough = self.size <= max(2 * n, GROUP)
         return bool(self._slots) and self._key == _layout(program, table) and is_small_enough and is_large_enough
 
-    def slots(self, program: Program, table: TableJob, n: int) -> tuple[Slot, ...]:
+    def slots(self, program: TableProgram, table: TableJob, n: int) -> tuple[Slot, ...]:
         """Slots for a table of which this GPU answers about n cases: the last call's if they fit."""
         # raises TableTooLarge: If not even 32 cases fit.
         if self.fit(program, table, n):
@@ -244,13 +228,14 @@ class Buffers:
         self._key = _layout(program, table)
         return self._slots
 
-    def chunk_size(self, program: Program, table: TableJob, n: int) -> tuple[int, bool]:
+    def chunk_size(self, program: TableProgram, table: TableJob, n: int) -> tuple[int, bool]:
         """See `chunk_size`: of n cases in the memory that is free."""
         n_variables, n_weights = len(table.weights.first), table.weights.values.shape[1]
         io = 8 * (table.targets.n_out + 1) + table.state_bytes + 8 * n_weights
-        each = program.case_bytes + (SLOTS + 1) * io + 4 * n_variables
+        each = program.case_bytes + (2 if table.on_device else SLOTS + 1) * io + 4 * n_variables
         free = int(MEMORY_SHARE * self.device.free_memory())
-        fits = min(free // each, program.most_cases, max(PINNED // io, GROUP)) // GROUP * GROUP
+        most = program.most_cases if table.on_device else min(program.most_cases, max(PINNED // io, GROUP))
+        fits = min(free // each, most) // GROUP * GROUP
         if fits < GROUP:
             raise TableTooLarge(
                 f"{GROUP} cases take {format_bytes(GROUP * each)} of GPU memory, of which {format_bytes(free)} may be "
@@ -260,9 +245,10 @@ class Buffers:
             )
         return chunk_size(n, fits, program.wave)
 
-    def _allocated(self, memory: Memory, program: Program, table: TableJob, n: int) -> tuple[Slot, ...]:
+    def _allocated(self, memory: Memory, program: TableProgram, table: TableJob, n: int) -> tuple[Slot, ...]:
         size, n_out, n_weights = self.size, table.targets.n_out, table.weights.values.shape[1]
-        n_variables, stream = len(table.weights.first), self.streams[0]
+        n_variables, stream, on_device = len(table.weights.first), self.streams[0], table.on_device
+        around = loaded_kernels(self.device, "batch/batch", TRANSPOSING)  # not while kernels are captured
         scratch = program.scratch(memory, stream, size)
         if table.width:  # variables without a column are never observed
             state = memory.put(np.full((n_variables, size), -1, np.int32), stream)
@@ -270,35 +256,34 @@ class Buffers:
             state = memory.empty(4 * n_variables * size)
         weight, weight_row = memory.empty(8 * n_weights * size), memory.put(table.weights.first, stream)
         columns = memory.put(table.variables, stream)
-        by_column = 0 if table.width else memory.empty(8 * n_out * size)  # answers before they are transposed
+        # answers before they are transposed
+        by_column = 0 if table.width or on_device else memory.empty(8 * n_out * size)
+
+        def queue(bound: Bound, chunk: Chunk, lane: Any, n: int) -> None:
+            groups, rows = -(-n // GROUP), answers_to_rows(chunk, n_out)
+            is_direct = program.is_direct or on_device
+            if not is_direct:
+                enter_evidence(chunk, n_variables).queue(around, groups, lane)
+            program.queue(bound, lane, n)
+            if rows is not None and not is_direct:
+                rows.queue(around, groups, lane)
+
         slots = []
-        for lane in self.streams[: min(-(-n // size), SLOTS)]:
+        for lane in self.streams[: 1 if on_device else min(-(-n // size), SLOTS)]:
+            states, weights = 0, 0
+            if not on_device:
+                states, weights = memory.empty(table.state_bytes * size), memory.empty(8 * n_weights * size)
             chunk = Chunk(
-                size, n_weights, memory.empty(table.state_bytes * size), memory.empty(8 * n_weights * size), state,
-                weight, weight_row, by_column or memory.empty(8 * n_out * size),
-                memory.empty(8 * n_out * size) if by_column else 0, memory.empty(8 * size), columns,
-                len(table.variables), table.width,
+                size, n_weights, states, weights, state, weight, weight_row,
+                by_column or memory.empty(8 * n_out * size), memory.empty(8 * n_out * size) if by_column else 0,
+                memory.empty(8 * size), columns, len(table.variables), table.width,
             )  # fmt: skip
             bound = program.bind(chunk, scratch, table.targets.variables, memory, stream)
-            queue = partial(self._queue, program, bound, chunk, (n_variables, n_out), lane)
-            kernels = ChunkKernels(self.device, queue, lane, min(size, -(-n // GROUP) * GROUP))
+            kernels = ChunkKernels(self.device, partial(queue, bound, chunk, lane), lane)
             self._kernels.append(kernels)
             start, stop = self.device.event(timing=True), self.device.event(timing=True)
             slots.append(Slot(lane, start, stop, table.host_chunk(size, memory.host), chunk, kernels))
         return tuple(slots)
-
-    def _queue(
-        self, program: Program, bound: Bound, chunk: Chunk, numbers: tuple[int, int], stream: Any, n: int
-    ) -> None:
-        """Queue the kernels of a chunk's first n cases."""
-        # numbers: Of variables and of columns of answers
-        groups, rows = -(-n // GROUP), answers_to_rows(chunk, numbers[1])
-        around = loaded_kernels(self.device, "batch/batch", TRANSPOSING)
-        if not program.is_direct:
-            enter_evidence(chunk, numbers[0]).queue(around, groups, stream)
-        program.queue(bound, stream, n)
-        if rows is not None and not program.is_direct:
-            rows.queue(around, groups, stream)
 
     def drop(self) -> None:
         """Free the memory."""

@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from ....device.context import Device, Memory
-from ....errors import BackendUnavailable, JtgpuError, TableTooLarge
+from ....errors import JtgpuError, TableTooLarge
 from ....plans.plan import Plan
-from ...table import COLUMNS, ON_DEVICE, ColumnCases, DeviceAnswer, Table
+from ...table import ON_DEVICE, DeviceAnswer, Table
 from ...wrappers.row_queue import RowQueue
 from ..host import Host
 from ..lower import lowered
 from ..program.layout import MIN_LOG2, smallest_entries
-from .buffers import GROUP, SLOTS, Buffers, Program, Slot
+from ..programs import Programs
+from .buffers import SLOTS, Buffers, Slot, TableProgram
 from .generated import GeneratedProgram, can_generate
-from .on_device import OnDevice
+from .on_device import DeviceJob, OnDevice
 from .records import RecordProgram
 from .sparsity import find_sparsity
-from .table import ColumnJob, Room, RowJob, TableJob, Targets
+from .table import Room, TableJob, Targets, scale_weights
 from .warps import WarpKernels
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ LEAST = 8  # an eighth of a chunk that has memory enough
 class Kernels(NamedTuple):
     """Kernels of a warp a case for one room, and their memory."""
 
-    program: Program
+    program: TableProgram
     buffers: Buffers
     memory: Memory  # of the records
 
@@ -66,12 +67,20 @@ class BatchEngine:
         self._exact: BatchEngine | None = None
         self._on_device: OnDevice | None = None
         self._factors, self.host = list(factors), Host(plan, factors)
-        self._programs: dict[str, Program] = {}
         self.by_room: OrderedDict[Room, Kernels] = OrderedDict()  # those used last at the end
         flops = plan.cost().flops
         self._worth = SEARCH_FLOPS / max(flops, 1)  # least share of equal rows for which merging them pays
-        self._sparsity = find_sparsity(lowered(plan), factors) if flops <= GENERATED_FLOPS else None
-        self._generates = self._sparsity is not None and can_generate(self._sparsity)
+        sparsity = find_sparsity(lowered(plan), factors) if flops <= GENERATED_FLOPS else None
+
+        def records() -> TableProgram:
+            return RecordProgram(plan, self._factors, device, self._memory, self._streams[0], self.real)
+
+        def generate(weights: bool) -> TableProgram:
+            assert sparsity is not None
+            return GeneratedProgram(sparsity, device, self._streams[0], weights=weights)
+
+        generates = sparsity is not None and can_generate(sparsity)
+        self.programs = Programs(records, generate if generates else None)
         self._copying: list[Future[None]] = []
         self._smallest = 0.0
         if real == "float32":
@@ -82,11 +91,11 @@ class BatchEngine:
         with device.active():
             self._memory = Memory(device)
             self._streams: list[Any] = []
-            self._buffers = Buffers(device, ())
+            self._buffers = self._device_buffers = Buffers(device, ())
             try:
                 self._streams = [device.stream() for _ in range(SLOTS)]
-                self._buffers = Buffers(device, self._streams)
-                program = self.program(weights=False, smallest=0.0)
+                self._buffers, self._device_buffers = (Buffers(device, self._streams) for _ in range(2))
+                program = self.programs.of(scale_weights(None, 0, plan.cardinality))
                 if isinstance(program, RecordProgram) and self.real == "float64":
                     self._warps = WarpKernels(program)
             except BaseException:
@@ -109,20 +118,25 @@ class BatchEngine:
         with self.lock:
             self._check_open()
             with self.device.active():
-                if self._on_device is None:
-                    self._on_device = OnDevice(self.plan, self.device, self._streams[0], self.program, self.host)
-                result = self._on_device.run(table, Targets.of(self.plan, table.targets))
-                self.device_us = result.device_us
-                return result
+                with self._device_job(table) as job:
+                    if job.n:
+                        self._run_chunks(job, RowQueue(job.n))
+                    answer = job.result()
+                self.device_us = answer.device_us
+                return answer
+
+    def _device_job(self, table: Table[Any]) -> DeviceJob:
+        if self._on_device is None:
+            self._on_device = OnDevice(self.plan, self.device, self._streams[0], self.host)
+        targets = Targets.of(self.plan, table.targets)
+        with suppress(TableTooLarge):
+            return DeviceJob(self._on_device, table, targets)
+        self._drop_buffers()
+        return DeviceJob(self._on_device, table, targets)
 
     def share(self, table: Table[Any]) -> TableJob:
         """A table, to be answered by this GPU and others."""
-        targets = Targets.of(self.plan, table.targets)
-        job: TableJob
-        if isinstance(table.feed, ColumnCases) and table.deliver is COLUMNS and not table.likelihood:
-            job = ColumnJob.read(table.feed, targets, self._worth)
-        else:
-            job = RowJob.read(table, targets, self.plan.cardinality, self._worth)
+        job = TableJob.read(table, Targets.of(self.plan, table.targets), self.plan.cardinality, self._worth)
         by_warps = self._warps is not None and self._warps.take(job)
         job.recompute, job.real = self._recompute if by_warps or self.real == "float32" else None, self.real
         job.host = None if self.host.is_exact(job.weights.smallest, self.real) else self.host
@@ -172,7 +186,8 @@ class BatchEngine:
                 # rows are taken only when there is room for them, since another GPU may be idle
                 if len(in_flight) < len(slots) and (rows := queue.take(slots[0].chunk.size, lane, not in_flight)):
                     slot = slots[n_chunks % len(slots)]
-                    in_flight.append((slot, *rows))
+                    if not table.on_device:  # there, nothing waits for a chunk
+                        in_flight.append((slot, *rows))
                     self._start(slot, table, *rows, before)
                     before, n_chunks = slot, n_chunks + 1
                 elif in_flight:
@@ -187,24 +202,24 @@ class BatchEngine:
             raise
 
     def _start(self, slot: Slot, table: TableJob, first: int, last: int, before: Slot | None) -> None:
-        self._upload(slot, table, first, last)
+        table.enter(slot, first, last, self.device)
         if before is not None:  # chunks share the scratch memory
             slot.stream.wait_for_event(before.stop)
         slot.start.record(slot.stream)
-        slot.kernels.launch(last - first)
+        (slot.kernels.queue if table.on_device else slot.kernels.launch)(last - first)
         slot.stop.record(slot.stream)
-        self._download(slot, table, last - first)
+        table.leave(slot, first, last, self.device)
 
     def _slots(self, table: TableJob, n: int) -> tuple[Slot, ...]:
         """Memory for chunks of a table of which this GPU answers about n cases."""
         if table.room is None:
-            program = self.program(weights=table.weights.values.shape[1] > 0, smallest=table.weights.smallest)
-            buffers = self._buffers
+            program = self.programs.of(table.weights)
+            buffers = self._device_buffers if table.on_device else self._buffers
         else:
             program, buffers, _ = self._of_room(table.room)
         if buffers.fit(program, table, n):
             return buffers.slots(program, table, n)
-        if table.by_warps:  # the other kernels, for cases that are too large, keep their memory if enough is left
+        if buffers is not self._buffers:  # the others keep their memory if enough is left
             with suppress(TableTooLarge):
                 slots = buffers.slots(program, table, n)
                 if LEAST * buffers.size >= min(n, program.most_cases):
@@ -235,45 +250,10 @@ class BatchEngine:
             for stream in self._streams:
                 stream.synchronize()
 
-    def program(self, *, weights: bool, smallest: float) -> Program:
-        """The kernels of a call: generated ones if there are any and numbers stay in range."""
-        name = "weighted" if weights else "plain"
-        stream = self._streams[0]
-        if self._generates and self._sparsity is not None and name not in self._programs:
-            try:
-                self._programs[name] = GeneratedProgram(self._sparsity, self.device, stream, weights=weights)
-            except BackendUnavailable:  # no compiler: the other kernels may be in the cache
-                self._generates = False
-        program = self._programs.get(name)
-        if program is not None and program.takes(smallest):
-            return program
-        if "tables" not in self._programs:
-            self._programs["tables"] = RecordProgram(
-                self.plan, self._factors, self.device, self._memory, stream, self.real
-            )
-        return self._programs["tables"]
-
     @property
     def kind(self) -> str:
-        """Kernels that answer cases without weights: ``"lanes"``, generated for the network, or ``"tables"``."""
-        return next(iter(self._programs.values())).kind
-
-    def _upload(self, slot: Slot, table: TableJob, first: int, last: int) -> None:
-        """Send a chunk's evidence, up to the end of a group of cases."""
-        used = -(-(last - first) // GROUP) * GROUP
-        table.fill(slot.host, first, last, slot.chunk.size if table.width else used)
-        states = slot.host.states if table.width else slot.host.states[:used]
-        if states.size:
-            self.device.upload(slot.chunk.states, states, slot.stream)
-        if slot.chunk.n_weights:
-            self.device.upload(slot.chunk.weights, slot.host.weights[:used], slot.stream)
-
-    def _download(self, slot: Slot, table: TableJob, n: int) -> None:
-        """Queue the copy of a chunk's answers to the host."""
-        if table.targets.n_out:
-            posterior = slot.host.posterior if table.width else slot.host.posterior[:n]
-            self.device.download(posterior, slot.chunk.rows or slot.chunk.posterior, slot.stream)
-        self.device.download(slot.host.log_evidence[:n], slot.chunk.log_evidence, slot.stream)
+        """Kernels that answer cases without weights; see `Program.kind`."""
+        return self.programs.kind
 
     def _finish(self, slot: Slot, first: int, last: int, table: TableJob) -> None:
         """Wait for a chunk and copy its answers out, on several threads: fresh memory is slow to touch."""
@@ -290,22 +270,21 @@ class BatchEngine:
                 copied.result()
 
     def _drop_buffers(self) -> None:
-        for buffers in (self._buffers, *(x.buffers for x in self.by_room.values())):
+        for buffers in (self._buffers, self._device_buffers, *(x.buffers for x in self.by_room.values())):
             buffers.drop()
 
     def _release(self) -> None:
         self._drop_buffers()
         if self._on_device is not None:
-            self._on_device.close()
+            self._on_device.memory.close()
             self._on_device = None  # its stream must be destroyed here, too
-        for program in self._programs.values():
-            program.close()
+        self.programs.close()
         while self.by_room:
             _close(self.by_room.popitem()[1])
         self._memory.close()
-        self._programs = {}
         self._streams.clear()  # they must be destroyed while the context is current
         self._buffers.streams.clear()
+        self._device_buffers.streams.clear()
 
     def close(self) -> None:
         """Free the GPU's memory; may be called twice."""

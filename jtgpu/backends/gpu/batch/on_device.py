@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ....device.arrays import CUDA, DeviceArray, Tensor, contiguous_strides, make_capsule, read_cases
+from ....device.arrays import DeviceArray, GpuArray, contiguous_strides, read_cases
 from ....device.context import Device, Memory
-from ....device.driver import Arguments, Kernels
-from ....errors import EvidenceError, TableTooLarge, UnknownState, format_bytes
+from ....device.driver import Arguments, loaded_kernels
+from ....errors import EvidenceError, UnknownState
 from ....plans.plan import Plan
-from ...table import DeviceAnswer, DeviceCases, Likelihood, Table
+from ...table import DeviceAnswer, DeviceCases, Table
 from ..counts.chunk import Codes, enter_codes
 from ..host import LN2
-from .buffers import GROUP, MEMORY_SHARE, THREADS, Bound, Chunk, Program, answers_to_rows, chunk_size
-from .table import Targets, scale_weights
+from .buffers import GROUP, THREADS, TRANSPOSING, Slot, answers_to_rows
+from .table import HostChunk, PinnedMemory, TableJob, Targets, scale_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,331 +25,140 @@ if TYPE_CHECKING:
     from ..host import Host
 
 T = TypeVar("T", bound=np.generic)
-
-# Arrays in device memory that other libraries read without a copy.
-
-class GpuArray:
-    """An array in the memory of a GPU.
-
-    It has ``__dlpack__`` and ``__cuda_array_interface__``: ``torch.from_dlpack(x)``, ``cupy.from_dlpack(x)`` and
-    ``jax.dlpack.from_dlpack(x)`` share its memory. ``numpy.asarray(x)`` copies it to the host. The memory is freed with
-    the last array that shares it. All work on it is complete when the caller gets it.
-    """
-    # strides: tuple of int: Bytes
-
-    def __init__(
-        self, device: Device, owner: Any, address: int, shape: tuple[int, ...], strides: tuple[int, ...] | None = None
-    ):
-        self.device, self._owner, self._address = device, owner, address
-        self.dtype: np.dtype[Any] = np.dtype(np.float64)
-        self.shape = shape
-        self.strides = contiguous_strides(shape, 8) if strides is None else strides
-
-    @classmethod
-    def owning(cls, device: Device, memory: Memory, address: int, shape: tuple[int, ...]) -> GpuArray:
-        """An array whose memory, and everything else of its owner, is freed with it."""
-        owner = _Owner()
-        weakref.finalize(owner, _free, device, memory)
-        return cls(device, owner, address, shape)
-
-    def columns(self, first: int, last: int) -> GpuArray:
-        """Columns of a matrix, in the same memory."""
-        shape, strides = (self.shape[0], last - first), self.strides
-        return GpuArray(self.device, self._owner, self._address + first * strides[1], shape, strides)
-
-    def folded(self, extents: Sequence[int]) -> GpuArray:
-        """A matrix with its columns as axes of these extents, in the same memory."""
-        steps = (self.strides[1] * math.prod(extents[i + 1 :]) for i in range(len(extents)))
-        shape = (self.shape[0], *extents)
-        return GpuArray(self.device, self._owner, self._address, shape, (self.strides[0], *steps))
-
-    def transposed(self, axes: Sequence[int]) -> GpuArray:
-        """The axes in another order, in the same memory."""
-        shape, strides = (tuple(x[i] for i in axes) for x in (self.shape, self.strides))
-        return GpuArray(self.device, self._owner, self._address, shape, strides)
-
-    def sharing(self, address: int, shape: tuple[int, ...]) -> GpuArray:
-        """Another array in memory of the same owner."""
-        return GpuArray(self.device, self._owner, address, shape)
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        strides = None if self._is_contiguous else self.strides
-        return {
-            "shape": self.shape, "typestr": self.dtype.str, "data": (self._address, False), "strides": strides,
-            "version": 3, "stream": None,
-        }  # fmt: skip
-
-    @property
-    def _is_contiguous(self) -> bool:
-        return self.strides == contiguous_strides(self.shape, self.dtype.itemsize)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return CUDA, self.device.ordinal
-
-    def __dlpack__(
-        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
-    ) -> Any:
-        if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
-            raise BufferError("only the memory itself can be exchanged, not a copy of it")
-        tensor = Tensor(
-            self._address, self.shape, self.strides, self.dtype, self.__dlpack_device__(), lambda: None
-        )
-        return make_capsule(tensor, self._owner)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        if copy is False:
-            raise ValueError("an array on a GPU cannot be read without a copy")
-        host = self.to_host()
-        return host if dtype is None else host.astype(dtype)
-
-    def to_host(self) -> NDArray[Any]:
-        """Copy to a NumPy array."""
-        span = 1 + sum((n - 1) * stride // 8 for n, stride in zip(self.shape, self.strides, strict=True))
-        cells = np.empty(span if math.prod(self.shape) else 0)
-        if cells.size:
-            with self.device.active():
-                stream = self.device.stream()
-                self.device.download(cells, self._address, stream)
-                stream.synchronize()
-                del stream
-        strided = np.lib.stride_tricks.as_strided(cells, self.shape, self.strides)
-        return np.array(strided, order="C")
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __repr__(self) -> str:
-        return f"<GpuArray of {self.dtype} {self.shape} on {self.device.name} {self.device.ordinal}>"
-
-
-class _Owner:
-    """Lives as long as some array uses its memory."""
-
-
-def _free(device: Device, memory: Memory) -> None:
-    with suppress(Exception), device.active():  # at the end of the process the context may be gone
-        memory.close()
-
-
 KERNELS = ("count_codes", "count_finish")
 
 
-class _Given(NamedTuple):
-    """Weights in the device's memory; see `Weights`."""
-
-    n_weights: int
-    first: NDArray[np.uint32]
-    smallest: float
-    values: int  # addresses; 0: there are no weights
-    log_scale: int
-
-
-class _Scratch:
-    """Memory of one chunk, and the parameters of its kernels."""
-
-    def __init__(self, owner: OnDevice, program: Program, targets: Targets, weights: _Given, size: int):
-        plan, stream = owner.plan, owner.stream
-        n_weights = weights.n_weights
-        self.size, self.memory = size, Memory(owner.device)
-        try:
-            tables = program.scratch(self.memory, stream, size)
-            self.chunk = Chunk(
-                size, n_weights, 0, 0, self.memory.empty(4 * plan.n_variables * size),
-                self.memory.empty(8 * n_weights * size), self.memory.put(weights.first, stream),
-                self.memory.empty(8 * targets.n_out * size), 0, self.memory.empty(8 * size),
-            )  # fmt: skip
-            self.bound: Bound = program.bind(self.chunk, tables, targets.variables, self.memory, stream)
-        except BaseException:
-            self.memory.close()
-            raise
-
-
 class OnDevice:
-    """Answers tables on the device. Used inside ``device.active()``, by one thread at a time."""
-    # program: The kernels of a call; see `BatchEngine.program`
+    """What the tables of an engine have in common. Used inside ``device.active()``, by one thread at a time."""
     # host: Answers the cases in which numbers were lost
 
-    def __init__(self, plan: Plan, device: Device, stream: Any, program: Callable[..., Program], host: Host):
-        self.plan, self.device, self.stream = plan, device, stream
-        self._program, self._host = program, host
-        self._kernels = Kernels(device, "batch/counts", KERNELS)
-        self._transposing = Kernels(device, "batch/batch", ("batch_rows",))
-        self._memory = Memory(device)
-        self._card = self._memory.put(plan.cardinality.astype(np.uint32), stream)
-        self._bad = self._memory.put(np.zeros(2, np.uint32), stream)  # whether a state is wrong, and a case lost
-        self._scratch: _Scratch | None = None
-        self._key: tuple[Any, ...] = ()
-        self._n = 0  # cases of the call for which the scratch memory was made
+    def __init__(self, plan: Plan, device: Device, stream: Any, host: Host):
+        self.plan, self.device, self.stream, self.host = plan, device, stream, host
+        self.memory = Memory(device)
+        self.card = self.memory.put(plan.cardinality.astype(np.uint32), stream)
+        self.bad = self.memory.put(np.zeros(2, np.uint32), stream)  # whether a state is wrong, and a case lost
 
-    def run(self, table: Table[DeviceAnswer], targets: Targets) -> DeviceAnswer:
-        """Answer a table on the device, as `jtgpu.backends.base.Backend.run` declares."""
-        # raises TableTooLarge: If the answers, or not even 32 cases, fit the memory.
-        likelihood, temporary = table.likelihood, Memory(self.device)
-        try:
-            if isinstance(table.feed, DeviceCases):
-                tensor = read_cases(table.feed.states, self.device, self.stream)
-                self._check(tensor)
-            else:
-                tensor = self._uploaded(table.feed.rows(), temporary)
-            return self._answer(tensor, self._given(likelihood, tensor.shape[0], temporary), targets, likelihood)
-        finally:
-            self.stream.synchronize()
-            temporary.close()
-
-    def _given(self, likelihood: Likelihood | None, n: int, memory: Memory) -> _Given:
-        """The weights of n cases on the device."""
-        w = scale_weights(likelihood, n, self.plan.cardinality)
-        if not w.values.shape[1]:
-            return _Given(0, w.first, w.smallest, 0, 0)
-        put = (memory.put(np.ascontiguousarray(a), self.stream) for a in (w.values, w.log_scale))
-        return _Given(w.values.shape[1], w.first, w.smallest, *put)
-
-    def _uploaded(self, states: NDArray[Any], memory: Memory) -> DeviceArray:
-        """States of the host, which have been checked."""
-        states = np.ascontiguousarray(states)
-        address, shape = memory.put(states, self.stream), (states.shape[0], states.shape[1])
-        return DeviceArray(address, shape, states.strides, states.dtype, self.device.ordinal, None, memory)
-
-    def _check(self, tensor: DeviceArray) -> None:
-        n_variables = self.plan.n_variables
+    def states(self, table: Table[Any], memory: Memory) -> DeviceArray:
+        """The states of a table on the device, checked for shape and type."""
+        if not isinstance(table.feed, DeviceCases):
+            states = np.ascontiguousarray(table.feed.rows())
+            shape = (states.shape[0], states.shape[1])
+            address = memory.put(states, self.stream)
+            return DeviceArray(address, shape, states.strides, states.dtype, self.device.ordinal, None, memory)
+        tensor, n_variables = read_cases(table.feed.states, self.device, self.stream), self.plan.n_variables
         if len(tensor.shape) != 2 or tensor.shape[1] != n_variables:
             raise EvidenceError(f"cases: the tensor has shape {tensor.shape}, expected (B, {n_variables})")
         if tensor.dtype.kind != "i":
             raise EvidenceError(f"cases: tensors on a GPU have states of int8 to int64, not {tensor.dtype}")
         if tensor.shape[0] > 1 and tensor.strides != contiguous_strides(tensor.shape, tensor.dtype.itemsize):
             raise EvidenceError("cases: the tensor is not contiguous; pass tensor.contiguous()")
+        return tensor
 
-    def _answer(
-        self, tensor: DeviceArray, weights: _Given, targets: Targets, likelihood: Likelihood
-    ) -> DeviceAnswer:
-        n, n_out, n_weights = tensor.shape[0], targets.n_out, weights.n_weights
-        program = self._program(weights=n_weights > 0, smallest=weights.smallest)
-        answers = Memory(self.device)
-        try:
-            if not n:
-                empty = GpuArray.owning(self.device, answers, 0, (0, n_out))
-                return DeviceAnswer(empty, empty.sharing(0, (0,)))
-            scratch = self._fitting(program, weights, targets, n)
-            n_chunks = -(-n // scratch.size)
-            rows = answers.empty(8 * n_out * scratch.size * n_chunks)
-            log_evidence = answers.empty(8 * scratch.size * n_chunks)
-            start, stop = self.device.event(timing=True), self.device.event(timing=True)
-            start.record(self.stream)
-            for first in range(0, n, scratch.size):
-                self._queue(
-                    program, scratch, (tensor.address + first * tensor.strides[0], tensor.dtype.itemsize),
-                    weights.values + 8 * first * n_weights, min(scratch.size, n - first),
-                    (rows + 8 * n_out * first, log_evidence + 8 * first, n_out),
-                )  # fmt: skip
-            all_right = self._host.is_exact(weights.smallest)
-            least = np.array([-math.inf if all_right else LN2 * self._host.least()]).view(np.uint64)
-            words = [log_evidence, weights.log_scale, rows, self._bad + 4, least[0], n | n_out << 32]
-            finish = Arguments(np.array(words, np.uint64))
-            self._kernels.launch("count_finish", -(-n // THREADS), THREADS, self.stream, finish)
-            stop.record(self.stream)
-            some_lost = self._raise_if_bad()
-            device_us = float(stop.time_since(start)) * 1e3
-            if some_lost:
-                self._replace_lost(tensor, weights, targets, likelihood, (rows, log_evidence))
-        except BaseException:
-            self.stream.synchronize()
-            answers.close()
-            raise
-        posterior = GpuArray.owning(self.device, answers, rows, (n, n_out))
-        return DeviceAnswer(posterior, posterior.sharing(log_evidence, (n,)), device_us)
-
-    def _queue(
-        self, program: Program, scratch: _Scratch, codes: tuple[int, int], weights: int, n: int,
-        out: tuple[int, int, int],
-    ) -> None:  # fmt: skip
-        """Queue the kernels of a chunk: from states (address, bytes of each) to posteriors and ln P(e)."""
-        chunk, stream = scratch.chunk, self.stream
-        given = Codes(
-            codes[0], weights, chunk.state, chunk.weight, n, chunk.size, chunk.n_weights, codes[1], self._card,
-            self._bad,
-        )  # fmt: skip
-        enter_codes(self._kernels, given, self.plan.n_variables, stream)
-        program.queue(scratch.bound, stream, n)
-        rows = answers_to_rows(replace(chunk, rows=out[0]), out[2])
-        if rows is not None:
-            rows.queue(self._transposing, -(-n // GROUP), stream)
-        self.device.copy(out[1], chunk.log_evidence, 8 * chunk.size, stream)
-
-    def _raise_if_bad(self) -> bool:
-        """Wait, and raise if a state is wrong; whether a case is so improbable that numbers may be lost."""
-        bad = self._read(self._bad, np.zeros(2, np.uint32))
-        if bad.any():
-            self.device.upload(self._bad, np.zeros(2, np.uint32), self.stream)
-            self.stream.synchronize()
-        if bad[0]:
-            raise UnknownState("cases: a state of the tensor is neither -1 nor the number of a state of its variable")
-        return bool(bad[1])
-
-    def _read(self, address: int, to: NDArray[T]) -> NDArray[T]:
+    def read(self, address: int, to: NDArray[T]) -> NDArray[T]:
         """Copy from the device, and wait."""
         self.device.download(to, address, self.stream)
         self.stream.synchronize()
         return to
 
-    def _replace_lost(
-        self, tensor: DeviceArray, weights: _Given, targets: Targets, likelihood: Likelihood,
-        out: tuple[int, int],
-    ) -> None:  # fmt: skip
+
+class DeviceJob(TableJob):
+    """A table whose evidence and answers are on the device; one chunk after another, on one stream."""
+
+    on_device = True
+    width = state_bytes = 0
+    variables = np.zeros(0, np.uint32)
+
+    def __init__(self, on: OnDevice, asked: Table[Any], targets: Targets):
+        self._on, self.asked, self.targets, device, stream = on, asked, targets, on.device, on.stream
+        self._memory, self._answers = Memory(device), Memory(device)  # of the evidence, and of the answers
+        try:
+            self._tensor = on.states(asked, self._memory)
+            self.n = n = self._tensor.shape[0]
+            self.weights = w = scale_weights(asked.likelihood, n, on.plan.cardinality)
+            self._values = self._log_scale = 0  # addresses of weights; 0: there are none
+            if w.values.shape[1]:
+                self._values, self._log_scale = (self._memory.put(x, stream) for x in (w.values, w.log_scale))
+            size = -(-n // GROUP) * GROUP
+            self._rows, self._log_evidence = (self._answers.empty(8 * m * size) if n else 0 for m in (targets.n_out, 1))
+        except BaseException:
+            self.__exit__()
+            raise
+        self._kernels = loaded_kernels(device, "batch/counts", KERNELS)
+        self._around = loaded_kernels(device, "batch/batch", TRANSPOSING)
+        self._start, self._stop = device.event(timing=True), device.event(timing=True)
+
+    def host_chunk(self, size: int, pinned: PinnedMemory) -> HostChunk:
+        return HostChunk(*[np.zeros(0)] * 4)
+
+    def enter(self, slot: Slot, first: int, last: int, device: Device) -> None:
+        """Queue a chunk's evidence, from the table into case-minor order."""
+        on, chunk, tensor = self._on, slot.chunk, self._tensor
+        if not first:
+            self._start.record(slot.stream)
+        given = Codes(
+            tensor.address + first * tensor.strides[0], self._values + 8 * first * chunk.n_weights, chunk.state,
+            chunk.weight, last - first, chunk.size, chunk.n_weights, tensor.dtype.itemsize, on.card, on.bad,
+        )  # fmt: skip
+        enter_codes(self._kernels, given, on.plan.n_variables, slot.stream)
+
+    def leave(self, slot: Slot, first: int, last: int, device: Device) -> None:
+        """Queue the copy of a chunk's answers to where they stay."""
+        groups, n_out = -(-(last - first) // GROUP), self.targets.n_out
+        rows = answers_to_rows(replace(slot.chunk, rows=self._rows + 8 * n_out * first), n_out)
+        if rows is not None:
+            rows.queue(self._around, groups, slot.stream)
+        device.copy(self._log_evidence + 8 * first, slot.chunk.log_evidence, 8 * GROUP * groups, slot.stream)
+
+    def result(self) -> DeviceAnswer:
+        on, n, n_out, us = self._on, self.n, self.targets.n_out, 0.0
+        if n:
+            all_right = on.host.is_exact(self.weights.smallest)
+            least = np.array([-math.inf if all_right else LN2 * on.host.least()]).view(np.uint64)[0]
+            words = [self._log_evidence, self._log_scale, self._rows, on.bad + 4, least, n | n_out << 32]
+            finish = Arguments(np.array(words, np.uint64))
+            self._kernels.launch("count_finish", -(-n // THREADS), THREADS, on.stream, finish)
+            self._stop.record(on.stream)
+            if self._some_lost():
+                self._replace_lost()
+            us = float(self._stop.time_since(self._start)) * 1e3
+        answers, self._answers = self._answers, Memory(on.device)
+        posterior = GpuArray.owning(on.device, answers, self._rows, (n, n_out))
+        return DeviceAnswer(posterior, posterior.sharing(self._log_evidence, (n,)), us)
+
+    def _some_lost(self) -> bool:
+        """Wait, and raise if a state is wrong; whether a case is so improbable that numbers may be lost."""
+        on = self._on
+        bad = on.read(on.bad, np.zeros(2, np.uint32))
+        if bad.any():
+            on.device.upload(on.bad, np.zeros(2, np.uint32), on.stream)
+            on.stream.synchronize()
+        if bad[0]:
+            raise UnknownState("cases: a state of the tensor is neither -1 nor the number of a state of its variable")
+        return bool(bad[1])
+
+    def _replace_lost(self) -> None:
         """Answer the cases in which numbers were lost on the host, and copy their answers to the device."""
-        # out: Addresses of posteriors and of ln P(e)
-        n, n_out = tensor.shape[0], targets.n_out
-        log_evidence = self._read(out[1], np.empty(n))
-        scale = self._read(weights.log_scale, np.empty(n)) if weights.log_scale else np.zeros(n)
-        lost = self._host.lost(log_evidence - scale)
+        on, tensor, n_out = self._on, self._tensor, self.targets.n_out
+        lost = on.host.lost(on.read(self._log_evidence, np.empty(self.n)) - self.weights.log_scale)
         for rows in np.split(lost, np.flatnonzero(np.diff(lost) != 1) + 1) if len(lost) else ():
-            first, m = int(rows[0]), len(rows)
-            states = np.empty((m, self.plan.n_variables), tensor.dtype)
-            self._read(tensor.address + first * tensor.strides[0], states)
-            given = {v: np.asarray(w, np.float64)[rows] for v, w in likelihood.items()}
-            answered = self._host.run(Table.of(states, given, targets.variables))
+            first = int(rows[0])
+            states = np.empty((len(rows), on.plan.n_variables), tensor.dtype)
+            on.read(tensor.address + first * tensor.strides[0], states)
+            given = {v: np.asarray(w, np.float64)[rows] for v, w in self.asked.likelihood.items()}
+            answered = on.host.run(Table.of(states, given, self.targets.variables))
             answers = (np.ascontiguousarray(answered.posterior), answered.log_evidence)
-            for array, address in zip(answers, (out[0] + 8 * n_out * first, out[1] + 8 * first), strict=True):
+            addresses = self._rows + 8 * n_out * first, self._log_evidence + 8 * first
+            for array, address in zip(answers, addresses, strict=True):
                 if array.nbytes:
-                    self.device.upload(address, array, self.stream)
-            self.stream.synchronize()
+                    on.device.upload(address, array, on.stream)
+            on.stream.synchronize()
 
-    def _fitting(self, program: Program, weights: _Given, targets: Targets, n: int) -> _Scratch:
-        """Scratch memory, the last call's if it fits."""
-        n_weights = weights.n_weights
-        key = (id(program), *targets.variables, -1, *weights.first.tolist())
-        each = program.case_bytes + 8 * (2 * targets.n_out + 3 + n_weights) + 4 * self.plan.n_variables
-        fits_already = self._scratch is not None and (n == self._n or n <= self._scratch.size <= 2 * max(n, GROUP))
-        if key != self._key or not fits_already:
-            free = int(MEMORY_SHARE * self.device.free_memory())
-            if self._scratch is not None:
-                free += int(MEMORY_SHARE * each * self._scratch.size)
-            free -= 8 * (targets.n_out + 1) * n
-            fits = min(free // each, program.most_cases) // GROUP * GROUP
-            if fits < GROUP:
-                needed = 8 * (targets.n_out + 1) * n + GROUP * each
-                raise TableTooLarge(
-                    f"the answers of {n:,} cases take {format_bytes(needed)} of GPU memory, of which "
-                    f"{format_bytes(max(free, 0) + 8 * (targets.n_out + 1) * n)} may be allocated",
-                    needed=needed,
-                )
-            size, _ = chunk_size(n, fits, program.wave)
-            if self._scratch is None or key != self._key or self._scratch.size != size:
-                self.drop()
-                self._scratch, self._key = _Scratch(self, program, targets, weights, size), key
-            self._n = n
-        assert self._scratch is not None
-        return self._scratch
+    def __enter__(self) -> DeviceJob:
+        return self
 
-    def drop(self) -> None:
-        """Free the scratch memory."""
-        if self._scratch is not None:
-            self._scratch.memory.close()
-        self._scratch, self._key = None, ()
-
-    def close(self) -> None:
-        """Free all memory and unload the kernels."""
-        self.drop()
+    def __exit__(self, *_: object) -> None:
+        """Free the memory of what is not the caller's, once nothing uses it."""
+        self._on.stream.synchronize()
         self._memory.close()
-        self._kernels.close()
-        self._transposing.close()
+        self._answers.close()
+        self._start = self._stop = None  # events must be destroyed while the context is current

@@ -1,31 +1,32 @@
 """The cases of one call and where their answers go, by rows or by columns; equal cases are answered once.
 
-`jtgpu.backends.gpu.batch.engine` asks a table for page-locked memory of the right shape, has it copy a chunk's evidence
-there and a chunk's answers out of it. Host memory only; knows no device.
+`jtgpu.backends.gpu.batch.engine` asks a table for page-locked memory of the right shape, has it send a chunk's evidence
+and copy a chunk's answers out. `jtgpu.backends.gpu.batch.on_device` has tables whose answers stay on a device.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ....errors import EvidenceError
 from ....plans.plan import Plan
 from ....util.rows import find_equal_rows, take_columns, take_rows
-from ...table import ColumnCases, Table, TableAnswer
-from ...wrappers.row_queue import RowQueue
+from ...table import COLUMNS, ColumnCases, RowCases, Table, TableAnswer
 from ..program.records import NONE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ....device.context import Device
+    from ...wrappers.row_queue import RowQueue
     from ..host import Host
+    from .buffers import Slot
 
 CODES = (np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32))  # types of columns that the kernels read
 COPY = 1 << 22  # bytes that a thread copies at a time, since each piece takes the interpreter's lock
@@ -96,6 +97,62 @@ def scale_weights(
     return Weights(values, first, log_scale, smallest)
 
 
+_NONE = np.zeros(0)
+
+
+class Cases(NamedTuple):
+    """Cases on the host, by rows or by columns."""
+
+    states: NDArray[Any]  # (n, V) integers, -1 = not observed; by columns (E, n)
+    weights: Weights
+    given: Mapping[int, NDArray[np.float64]]  # variable to weights that have not been scaled, (n, card)
+    variables: Sequence[int] | None = None  # those of the columns; None: by rows
+    of_case: NDArray[np.float64] = _NONE  # (n,) weights of the cases, if these are counted
+
+    @property
+    def n(self) -> int:
+        return int(self.states.shape[0 if self.variables is None else 1])
+
+    def by_case(self, array: NDArray[Any]) -> NDArray[Any]:
+        """States or answers, a case a row."""
+        return array if self.variables is None else array.T
+
+    def some(self, rows: NDArray[np.int64]) -> Cases:
+        """Some of the cases."""
+        if self.variables is not None:
+            return self._replace(states=take_columns(self.states, rows))
+        w, given = self.weights, {v: x[rows] for v, x in self.given.items()}
+        some = w._replace(values=w.values[rows], log_scale=w.log_scale[rows])
+        of_case = self.of_case[rows] if len(self.of_case) else self.of_case
+        return Cases(take_rows(self.states, rows), some, given, None, of_case)
+
+    def by_host(self, host: Host, targets: Sequence[int]) -> TableAnswer:
+        """Answers as the kernels give them, computed on the host."""
+        if self.variables is not None:
+            codes = self.states.astype(np.int32, copy=False)
+            return host.run(Table.by_columns(self.variables, codes, len(self.weights.first), targets))
+        answered = host.run(Table.of(self.states, self.given, targets))
+        return answered._replace(log_evidence=answered.log_evidence - self.weights.log_scale)
+
+
+def read_rows(table: Table[Any], cardinality: NDArray[np.int64]) -> Cases:
+    """The cases of a table by rows, checked for shape; their states are not copied."""
+    states = table.feed.states if isinstance(table.feed, RowCases) else table.feed.rows()
+    if states.ndim != 2 or states.shape[1] != len(cardinality):
+        raise EvidenceError(f"cases have shape {states.shape}, not (B, {len(cardinality)})")
+    given = {int(v): np.ascontiguousarray(w, np.float64) for v, w in table.likelihood.items()}
+    return Cases(states, scale_weights(given, len(states), cardinality), given)
+
+
+def read_columns(feed: ColumnCases) -> Cases:
+    """Cases by columns, checked for shape."""
+    variables, codes = feed.variables, np.asarray(feed.codes)
+    if codes.ndim != 2 or len(codes) != len(variables):
+        raise EvidenceError(f"columns of states have shape {codes.shape}, not ({len(variables)}, B)")
+    codes = codes if codes.dtype in CODES else codes.astype(np.int32)
+    return Cases(codes, scale_weights(None, 0, np.zeros(feed.n_variables, np.int64)), {}, variables)
+
+
 @dataclass(frozen=True)
 class HostChunk:
     """Page-locked memory of one chunk."""
@@ -106,41 +163,117 @@ class HostChunk:
     log_evidence: NDArray[np.float64]  # (size,)
 
 
-class TableWorker(Protocol):
-    """A worker that answers chunks of a table: a `jtgpu.backends.gpu.batch.engine.BatchEngine`, or its owner."""
-
-    def answer(self, table: TableJob, queue: RowQueue) -> None:
-        """Answer chunks from the queue until it is empty; on an error, return the rows that were not answered."""
-
-
-class TableJob(ABC):
+class TableJob:
     """The cases of one call, answered by one GPU or by several of them together.
 
     Which kernels answer depends on the whole table, never on the GPU or on how rows are distributed, and each row is
     answered by itself: so results are bit-identical for any number of GPUs.
     """
+    # asked: The table of the call
+    # cases: Those to answer: equal ones are one
+    # kind: (B,) int64: The case that answers each case of the call. Default: its own.
 
-    n: int  # cases to answer: equal ones are one
-    targets: Targets
-    weights: Weights
-    variables: NDArray[np.uint32]  # (E,) uint32: Variables of the columns of states; empty if states come as rows
-    width: int  # bytes of a state in a column; 0 if states come as rows
-    log_evidence: NDArray[np.float64]  # (n,) float64: Written by the kernels; -inf or, if they cannot answer, NaN
     # Answers a table by other kernels; given if float32 may lose P(e), or cases may be too large for a warp
     recompute: Callable[[TableJob], None] | None = None
     real = "float64"  # {"float64", "float32"}: of the tables that the kernels compute
     host: Host | None = None  # answers the cases in which numbers were lost; None: none can be
     by_warps = False  # whether each case is answered by a warp; or the cases are those which were too large for that
     room: Room | None = None  # of the kernels of a warp a case, if these answer
+    on_device = False  # whether evidence and answers are there: see `jtgpu.backends.gpu.batch.on_device`
 
-    @abstractmethod
+    def __init__(self, asked: Table[Any], cases: Cases, targets: Targets, kind: NDArray[np.int64] | None = None):
+        self.asked, self.cases, self.targets, self.kind = asked, cases, targets, kind
+        self.n, self.weights = cases.n, cases.weights
+        by_columns, states = cases.variables is not None, cases.states
+        self.variables = np.array(cases.variables or (), np.uint32)  # by columns: (E,)
+        self.width = states.itemsize if by_columns else 0  # bytes of a state in a column; 0 by rows
+        self.state_bytes = len(states) * self.width if by_columns else 4 * states.shape[1]  # of a case's states
+        shape = (self.n, targets.n_out)
+        self.posterior = np.empty(shape[::-1] if by_columns else shape)
+        self.log_evidence = np.empty(self.n)  # -inf or, if the kernels cannot answer, NaN
+
+    @classmethod
+    def read(cls, asked: Table[Any], targets: Targets, cardinality: NDArray[np.int64], worth: float) -> TableJob:
+        """The cases of a table; `worth`: see `find_equal_rows`."""
+        if isinstance(asked.feed, ColumnCases) and asked.deliver is COLUMNS and not asked.likelihood:
+            cases = read_columns(asked.feed)
+        else:
+            cases = read_rows(asked, cardinality)
+            cases = cases._replace(states=np.ascontiguousarray(cases.states, np.int32))
+        # weights before they are scaled: rows whose weights are proportional have other P(e)
+        equal = find_equal_rows(cases.by_case(cases.states), *cases.given.values(), min_saving=worth)
+        return cls(asked, cases, targets) if equal is None else cls(asked, cases.some(equal.first), targets, equal.kind)
+
     def observed(self, variables: Sequence[int]) -> NDArray[np.bool_]:
         """Whether each case observes each of these variables, (variables, n)."""
+        seen, states = np.zeros((len(self.weights.first), self.n), np.bool_), self.cases.states
+        if self.cases.variables is None:
+            seen[:] = states.T >= 0
+        else:
+            seen[list(self.cases.variables)] = states >= 0
+        return seen[list(variables)]
 
-    def answer(self, worker: TableWorker, queue: RowQueue) -> None:
-        worker.answer(self, queue)
+    # Chunks -------------------------------------------------------------------------------------------------------
 
-    def result(self) -> TableAnswer:
+    def host_chunk(self, size: int, pinned: PinnedMemory) -> HostChunk:
+        """Memory for a chunk of so many cases."""
+
+        def array(width: int, dtype: Any = np.float64, *, turned: bool = False) -> NDArray[Any]:
+            cells = pinned(width * size, dtype)[: width * size]
+            return cells.reshape((width, size) if turned else (size, width))
+
+        by_columns, states = bool(self.width), self.cases.states
+        n_weights = self.weights.values.shape[1]
+        return HostChunk(
+            array(len(states) if by_columns else states.shape[1], states.dtype, turned=by_columns),
+            array(n_weights) if n_weights else np.zeros((size, 0)),
+            array(self.targets.n_out, turned=by_columns), array(1)[:, 0],
+        )  # fmt: skip
+
+    def enter(self, slot: Slot, first: int, last: int, device: Device) -> None:
+        """Queue the copy of a chunk's evidence, up to the end of a group of cases."""
+        host, chunk = slot.host, slot.chunk
+        used = chunk.size if self.width else -(-(last - first) // 32) * 32
+        self.fill(host, first, last, used)
+        states = host.states if self.width else host.states[:used]
+        if states.size:
+            device.upload(chunk.states, states, slot.stream)
+        if host.weights.size:
+            device.upload(chunk.weights, host.weights[:used], slot.stream)
+
+    def fill(self, chunk: HostChunk, first: int, last: int, used: int) -> None:
+        """Copy cases first to last in; behind them, up to `used`, the last one again: others may take longer."""
+        n, to = last - first, self.cases.by_case(chunk.states)
+        to[:n] = self.cases.by_case(self.cases.states)[first:last]
+        to[n:used] = to[n - 1]
+        if chunk.weights.size:
+            chunk.weights[:n], chunk.weights[n:used] = self.weights.values[first:last], 1.0
+
+    def leave(self, slot: Slot, first: int, last: int, device: Device) -> None:
+        """Queue the copy of a chunk's answers to where they can be read."""
+        host, chunk, n = slot.host, slot.chunk, last - first
+        if self.targets.n_out:
+            posterior = host.posterior if self.width else host.posterior[:n]
+            device.download(posterior, chunk.rows or chunk.posterior, slot.stream)
+        device.download(host.log_evidence[:n], chunk.log_evidence, slot.stream)
+
+    def copies(self, chunk: HostChunk, first: int, last: int) -> list[Callable[[], None]]:
+        """Tasks, for several threads, that copy the answers of cases first to last out."""
+        rows, some = slice(first, last), slice(last - first)
+        to, of = self.posterior, chunk.posterior
+        to, of = (to[:, rows], of[:, some]) if self.width else (to[rows], of[some])
+        step = max(COPY // max(8 * to.shape[1], 1), 1)
+        pieces = [(self.log_evidence[rows], chunk.log_evidence[some])]
+        pieces += [(to[at : at + step], of[at : at + step]) for at in range(0, len(to), step) if to.size]
+        return [partial(np.copyto, *piece) for piece in pieces]
+
+    # Answers ------------------------------------------------------------------------------------------------------
+
+    def answer(self, worker: Any, rows: RowQueue) -> None:
+        """See `jtgpu.backends.table.Job.answer`; the worker is a `BatchEngine` or its owner."""
+        worker.answer(self, rows)
+
+    def result(self) -> Any:
         """The answers of all cases, once every row of the queue is answered."""
         if self.recompute is not None:
             lost = np.flatnonzero(np.isnan(self.log_evidence) if self.by_warps else ~np.isfinite(self.log_evidence))
@@ -149,232 +282,36 @@ class TableJob(ABC):
             if len(lost):
                 part = self.subset(lost)
                 self.recompute(part)
-                self.replace(lost, part)
+                self._replace(lost, part)
         if self.host is not None:
             lost = self.host.lost(self.log_evidence)
             if len(lost):
-                self.replace(lost, self.by_host(self.host, lost))
-        return self.expanded()
+                self._replace(lost, self.cases.some(lost).by_host(self.host, self.targets.variables))
+        return self._expanded()
 
-    @property
-    @abstractmethod
-    def state_bytes(self) -> int:
-        """Bytes of a case's states on their way to the GPU."""
-
-    @abstractmethod
-    def host_chunk(self, size: int, pinned: PinnedMemory) -> HostChunk:
-        """Memory for a chunk of so many cases."""
-
-    @abstractmethod
-    def fill(self, chunk: HostChunk, first: int, last: int, used: int) -> None:
-        """Copy cases first to last in; behind them, up to `used`, the last one again: others may take longer."""
-
-    @abstractmethod
-    def copies(self, chunk: HostChunk, first: int, last: int) -> list[Callable[[], None]]:
-        """Tasks, for several threads, that copy the answers of cases first to last out."""
-
-    @abstractmethod
     def subset(self, rows: NDArray[np.int64]) -> TableJob:
         """Some of the cases as a table of their own."""
+        return TableJob(self.asked, self.cases.some(rows), self.targets)
 
-    @abstractmethod
-    def by_host(self, host: Host, rows: NDArray[np.int64]) -> Any:
-        """Some of the cases, answered by the host."""
+    def _replace(self, rows: NDArray[np.int64], other: TableJob | TableAnswer) -> None:
+        by_case = self.cases.by_case
+        by_case(self.posterior)[rows], self.log_evidence[rows] = by_case(other.posterior), other.log_evidence
 
-    @abstractmethod
-    def replace(self, rows: NDArray[np.int64], other: Any) -> None:
-        """Take the answers of `subset(rows)`, or `by_host`."""
-
-    @abstractmethod
-    def expanded(self) -> TableAnswer:
+    def _expanded(self) -> TableAnswer:
         """The answers of all cases, equal ones repeated."""
-
-
-def _pinned(pinned: PinnedMemory, shape: tuple[int, int], dtype: Any) -> NDArray[Any]:
-    cells = shape[0] * shape[1]
-    return pinned(cells, dtype)[:cells].reshape(shape)
-
-
-class RowJob(TableJob):
-    """Cases by rows."""
-    # states: (n, V) int32
-    # kind: (B,) int64: The row that answers each case. Default: its own.
-    # asked, own: The table of the call, and its rows that are the cases
-
-    width = 0
-    variables = np.zeros(0, np.uint32)
-
-    def __init__(
-        self, asked: Table[Any], states: NDArray[np.int32], weights: Weights, targets: Targets,
-        kind: NDArray[np.int64] | None = None, own: NDArray[np.int64] | slice = slice(None),
-    ):  # fmt: skip
-        self._asked, self._own = asked, own
-        self.states, self.weights, self.targets, self.kind = states, weights, targets, kind
-        self.n = len(states)
-        self.posterior, self.log_evidence = np.empty((self.n, targets.n_out)), np.empty(self.n)
-
-    @classmethod
-    def read(cls, asked: Table[Any], targets: Targets, cardinality: NDArray[np.int64], worth: float) -> RowJob:
-        """The cases of a table; `worth`: see `find_equal_rows`."""
-        states, given = asked.feed.rows(), asked.likelihood
-        if states.ndim != 2 or states.shape[1] != len(cardinality):
-            raise EvidenceError(f"cases have shape {states.shape}, not (B, {len(cardinality)})")
-        weights = scale_weights(given, len(states), cardinality)
-        # before they are scaled: rows whose weights are proportional have other P(e)
-        parts = [np.ascontiguousarray(w, np.float64) for w in given.values()]
-        equal = find_equal_rows(states, *parts, min_saving=worth)
-        made = cls(asked, states, weights, targets)
-        return made if equal is None else made.subset(equal.first, equal.kind)
-
-    @property
-    def state_bytes(self) -> int:
-        return 4 * int(self.states.shape[1])
-
-    def host_chunk(self, size: int, pinned: PinnedMemory) -> HostChunk:
-        return HostChunk(
-            _pinned(pinned, (size, self.states.shape[1]), np.int32),
-            _pinned(pinned, (size, self.weights.values.shape[1]), np.float64),
-            _pinned(pinned, (size, self.targets.n_out), np.float64),
-            pinned(size, np.float64)[:size],
-        )
-
-    def observed(self, variables: Sequence[int]) -> NDArray[np.bool_]:
-        return np.ascontiguousarray((self.states[:, variables] >= 0).T)
-
-    def fill(self, chunk: HostChunk, first: int, last: int, used: int) -> None:
-        n, rows = last - first, slice(first, last)
-        chunk.states[:n] = self.states[rows]
-        chunk.states[n:used] = chunk.states[n - 1]
-        if chunk.weights.size:
-            chunk.weights[:n], chunk.weights[n:used] = self.weights.values[rows], 1.0
-
-    def copies(self, chunk: HostChunk, first: int, last: int) -> list[Callable[[], None]]:
-        n, step = last - first, max(COPY // max(8 * self.targets.n_out, 1), 1)
-
-        def copy(at: int) -> None:
-            end = min(at + step, n)
-            rows = slice(first + at, first + end)
-            self.posterior[rows], self.log_evidence[rows] = chunk.posterior[at:end], chunk.log_evidence[at:end]
-
-        return [partial(copy, at) for at in range(0, n, step)]
-
-    def subset(self, rows: NDArray[np.int64], kind: NDArray[np.int64] | None = None) -> RowJob:
-        w = self.weights
-        some = w._replace(values=w.values[rows], log_scale=w.log_scale[rows])
-        return RowJob(self._asked, take_rows(self.states, rows), some, self.targets, kind, self._rows(rows))
-
-    def _rows(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where some of the cases are in the table of the call."""
-        return rows if isinstance(self._own, slice) else self._own[rows]
-
-    def by_host(self, host: Host, rows: NDArray[np.int64]) -> TableAnswer:
-        own = self._rows(rows)
-        likelihood = {v: np.asarray(w, np.float64)[own] for v, w in self._asked.likelihood.items()}
-        answered = host.run(Table.of(self.states[rows], likelihood, self.targets.variables))
-        return answered._replace(log_evidence=answered.log_evidence - self.weights.log_scale[rows])
-
-    def replace(self, rows: NDArray[np.int64], other: RowJob | TableAnswer) -> None:
-        self.posterior[rows], self.log_evidence[rows] = other.posterior, other.log_evidence
-
-    def expanded(self) -> TableAnswer:
-        posterior, log_evidence, kind = self.posterior, self.log_evidence, self.kind
+        posterior, log_evidence, kind, columns = self.posterior, self.log_evidence, self.kind, self.targets.columns
         impossible = np.isneginf(log_evidence)
-        posterior[impossible] = 0.0
-        log_evidence += self.weights.log_scale
-        if self.targets.columns is not None:
-            posterior = posterior[:, self.targets.columns]
-        answer = TableAnswer(posterior, log_evidence, impossible)
-        if kind is not None:
-            answer = TableAnswer(take_rows(posterior, kind), log_evidence[kind], impossible[kind])
-        delivered: TableAnswer = self._asked.delivered(answer)
-        return delivered
-
-
-class ColumnJob(TableJob):
-    """Cases by columns: each column of a frame is one piece of memory."""
-    # codes: (E, n) array of int
-    # kind: (B,) int64: The column of `codes` that answers each case. Default: its own.
-
-    def __init__(
-        self, variables: Sequence[int], codes: NDArray[Any], targets: Targets, n_variables: int,
-        kind: NDArray[np.int64] | None = None,
-    ):  # fmt: skip
-        self.codes, self.targets, self.kind, self.n = codes, targets, kind, codes.shape[1]
-        self.variables, self.width = np.array(variables, np.uint32), codes.dtype.itemsize
-        self.weights = scale_weights(None, 0, np.zeros(n_variables, np.int64))
-        self.posterior, self.log_evidence = np.empty((targets.n_out, self.n)), np.empty(self.n)
-        self.impossible = np.empty(self.n, np.bool_)
-
-    @classmethod
-    def read(cls, feed: ColumnCases, targets: Targets, worth: float) -> ColumnJob:
-        """The cases of a table; `worth`: see `find_equal_rows`."""
-        variables, codes, n_variables = feed.variables, np.asarray(feed.codes), feed.n_variables
-        if codes.ndim != 2 or len(codes) != len(variables):
-            raise EvidenceError(f"columns of states have shape {codes.shape}, not ({len(variables)}, B)")
-        codes = codes if codes.dtype in CODES else codes.astype(np.int32)
-        equal = find_equal_rows(codes.T, min_saving=worth)
-        if equal is None:
-            return cls(variables, codes, targets, n_variables)
-        return cls(variables, take_columns(codes, equal.first), targets, n_variables, equal.kind)
-
-    @property
-    def state_bytes(self) -> int:
-        return len(self.variables) * self.width
-
-    def host_chunk(self, size: int, pinned: PinnedMemory) -> HostChunk:
-        return HostChunk(
-            _pinned(pinned, (len(self.variables), size), self.codes.dtype),
-            np.zeros((size, 0)),
-            _pinned(pinned, (self.targets.n_out, size), np.float64),
-            pinned(size, np.float64)[:size],
-        )
-
-    def observed(self, variables: Sequence[int]) -> NDArray[np.bool_]:
-        made = np.zeros((len(variables), self.n), np.bool_)
-        column = {v: i for i, v in enumerate(self.variables.tolist())}
-        for out, v in zip(made, variables, strict=True):
-            if v in column:
-                np.greater_equal(self.codes[column[v]], 0, out=out)
-        return made
-
-    def fill(self, chunk: HostChunk, first: int, last: int, used: int) -> None:
-        n = last - first
-        chunk.states[:, :n] = self.codes[:, first:last]
-        chunk.states[:, n:used] = chunk.states[:, n - 1 : n]
-
-    def copies(self, chunk: HostChunk, first: int, last: int) -> list[Callable[[], None]]:
-        n, rows = last - first, slice(first, last)
-        step = max(COPY // (8 * n), 1)
-
-        def copy(at: int) -> None:
-            end = at + step
-            self.posterior[at:end, rows] = chunk.posterior[at:end, :n]
-
-        def rest() -> None:
-            self.log_evidence[rows] = chunk.log_evidence[:n]
-            self.impossible[rows] = np.isneginf(chunk.log_evidence[:n])
-
-        return [rest, *(partial(copy, at) for at in range(0, self.targets.n_out, step))]
-
-    def subset(self, rows: NDArray[np.int64]) -> ColumnJob:
-        codes, n_variables = take_columns(self.codes, rows), len(self.weights.first)
-        return ColumnJob(self.variables.tolist(), codes, self.targets, n_variables)
-
-    def by_host(self, host: Host, rows: NDArray[np.int64]) -> TableAnswer:
-        codes = np.ascontiguousarray(self.codes[:, rows], np.int32)
-        variables, n_variables = self.variables.tolist(), len(self.weights.first)
-        return host.run(Table.by_columns(variables, codes, n_variables, self.targets.variables))
-
-    def replace(self, rows: NDArray[np.int64], other: ColumnJob | TableAnswer) -> None:
-        self.posterior[:, rows], self.log_evidence[rows] = other.posterior, other.log_evidence
-        self.impossible[rows] = other.impossible
-
-    def expanded(self) -> TableAnswer:
-        posterior, log_evidence, impossible, kind = self.posterior, self.log_evidence, self.impossible, self.kind
         if impossible.any():
-            posterior[:, np.flatnonzero(impossible)] = 0.0
-        if self.targets.columns is not None:
-            posterior = posterior[self.targets.columns]
-        if kind is None:
-            return TableAnswer(posterior, log_evidence, impossible)
-        return TableAnswer(take_columns(posterior, kind), log_evidence[kind], impossible[kind])
+            self.cases.by_case(posterior)[impossible] = 0.0
+        if not self.width:
+            log_evidence += self.weights.log_scale
+        if columns is not None:
+            posterior = np.take(posterior, columns, axis=0 if self.width else 1)
+        if kind is not None:
+            posterior = take_columns(posterior, kind) if self.width else take_rows(posterior, kind)
+            log_evidence, impossible = log_evidence[kind], impossible[kind]
+        answer = TableAnswer(posterior, log_evidence, impossible)
+        if self.width:
+            return answer
+        delivered: TableAnswer = self.asked.delivered(answer)
+        return delivered

@@ -12,6 +12,7 @@ import numpy as np
 from ....device.context import Memory
 from ....device.driver import Arguments, Kernels
 from ..batch.buffers import GROUP, THREADS
+from ..programs import Program
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,21 +60,8 @@ class CountChunk:
         return np.concatenate([np.array(words, np.uint64), least, counts.view(np.uint64)])
 
 
-class CountKernels(Protocol):
-    """A plan and a model's numbers on one GPU, as kernels that count."""
-
-    kind: str
-
-    @property
-    def case_bytes(self) -> int:
-        """Scratch memory of a case."""
-
-    @property
-    def most_cases(self) -> int:
-        """Of a chunk."""
-
-    def takes(self, smallest: float) -> bool:
-        """Whether weights as small as this (log2) can be represented."""
+class CountKernels(Program, Protocol):
+    """Kernels that count."""
 
     def reload(self, factors: Sequence[NDArray[np.float64]], stream: Any) -> None:
         """Replace the numbers; no entry may be other than zero that was zero when this was made."""
@@ -83,9 +71,6 @@ class CountKernels(Protocol):
 
     def queue(self, chunk: CountChunk, scratch: tuple[int, ...], stream: Any) -> None:
         """Queue a chunk's kernels."""
-
-    def close(self) -> None:
-        """Unload the kernels."""
 
 
 class Codes(NamedTuple):

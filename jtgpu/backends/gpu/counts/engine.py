@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,13 @@ from ....errors import BackendUnavailable, JtgpuError, TableTooLarge, format_byt
 from ....plans.plan import Plan
 from ...table import CountSums, Table
 from ..batch.buffers import GROUP
+from ..batch.table import read_rows
 from ..host import LN2, Host
 from ..lower import Lowered, count_program, flat_factors
+from ..programs import Programs
 from .chunk import EXTRA, CountKernels
 from .generated import FamilyCells, GeneratedCounts, plan_generation
-from .held import CaseArrays, PartsOnDevice, read_cases
+from .held import PartsOnDevice
 from .records import ChunkScratch, RecordCounts
 from .warps import LEAST_CASES, MOST_CASES, PARTS, WarpCounts, WarpProgram
 
@@ -48,9 +51,8 @@ class CountEngine:
         self.lock = threading.RLock()
         self.device_us = 0.0
         self._factors, self.host = list(factors), Host(plan, factors, _contractions)
-        self._made: dict[str, CountKernels] = {}
         self._scratch: dict[int, ChunkScratch] = {}  # by the identity of the kernels
-        self._is_open, self._may_generate = True, True
+        self._is_open, self._compiles = True, True
         self.generation_number = 0  # of the kernels: rises when entries that were zero are not any more
         with device.active():
             self.stream = device.stream()
@@ -60,7 +62,21 @@ class CountEngine:
     def _set_support(self) -> None:
         """Find the entries that may be other than zero, and forget kernels for others."""
         self.families = FamilyCells(self.plan, [f != 0 for f in flat_factors(self.plan, self._factors)])
-        self._generation = plan_generation(self.plan, self._factors) if self._may_generate else None
+        sparsity = plan_generation(self.plan, self._factors) if self._compiles else None
+
+        def records() -> CountKernels:
+            return RecordCounts(self.plan, self._factors, self.families, self.device, self._memory, self.stream)
+
+        def generate(weights: bool) -> CountKernels:
+            assert sparsity is not None
+            around = (self.families, self.device, self._memory, self.stream)
+            try:
+                return GeneratedCounts(sparsity, *around, weights=weights)
+            except BackendUnavailable:  # nor is there a compiler for other numbers
+                self._compiles = False
+                raise
+
+        self.programs = Programs(records, None if sparsity is None else generate)
         self.generation_number += 1
 
     @property
@@ -98,26 +114,14 @@ class CountEngine:
 
     def by_warps(self, states: NDArray[Any]) -> bool:
         """Whether a table's cases observe so much that a warp a case counts them quickest."""
-        return self._generation is None and self._warps.suits(states)
+        return not self.programs.generates and self._warps.suits(states)
 
-    def kernels(self, *, weights: bool, smallest: float, warps: bool) -> CountKernels:
-        """The kernels for a table: generated ones if there are any and numbers stay in range."""
-        if warps:
-            if "warps" not in self._made:
-                self._made["warps"] = WarpCounts(
-                    self._warps, self._factors, self.families, self.device, self._memory, self.stream
-                )
-            return self._made["warps"]
-        name = "weighted" if weights else "plain"
-        if self._generation is not None and name not in self._made:
-            try:
-                self._made[name] = GeneratedCounts(
-                    self._generation, self.families, self.device, self._memory, self.stream, weights=weights
-                )
-            except BackendUnavailable:  # no compiler: the other kernels may be in the cache
-                self._generation, self._may_generate = None, False
-        kernels = self._made.get(name)
-        return kernels if kernels is not None and kernels.takes(smallest) else self.records()
+    def warps(self) -> CountKernels:
+        """The kernels of a warp a case."""
+        return self.programs.once(
+            "warps",
+            lambda: WarpCounts(self._warps, self._factors, self.families, self.device, self._memory, self.stream),
+        )
 
     def least(self, kernels: CountKernels, smallest: float) -> float:
         """ln P(e) below which cases are lost: kernels without scaling notice it themselves."""
@@ -125,19 +129,10 @@ class CountEngine:
             return -math.inf
         return LN2 * self.host.least(exactly=True)
 
-    def records(self) -> CountKernels:
-        """The kernels that take any network and any weights."""
-        if "tables" not in self._made:
-            self._made["tables"] = RecordCounts(
-                self.plan, self._factors, self.families, self.device, self._memory, self.stream
-            )
-        return self._made["tables"]
-
     @property
     def kind(self) -> str:
-        """Kernels in use: ``"lanes"``, generated for the network, ``"warps"``, a warp a case, or ``"tables"``; empty
-        before the first table."""
-        return next((k.kind for k in self._made.values()), "")
+        """Kernels of the first table, see `Program.kind`; empty before it."""
+        return self.programs.kind
 
     def scratch(self, kernels: CountKernels, n: int, n_weights: int) -> ChunkScratch:
         """Scratch memory for chunks of n cases, or fewer if there is not enough memory."""
@@ -175,41 +170,42 @@ class CountEngine:
 
     def hold(self, table: Table[CountSums], share: tuple[int, int] = (0, 1)) -> PartsOnDevice:
         """Store cases on the device: every n-th part of a table from the i-th on, ``share=(i, n)``."""
-        return self.hold_arrays(read_cases(table, self.plan.cardinality), share)
+        cases = read_rows(table, self.plan.cardinality)._replace(of_case=table.weights_or_ones)
+        with self.using():
+            return PartsOnDevice(self, cases, share)
 
-    def hold_arrays(self, cases: CaseArrays, share: tuple[int, int] = (0, 1)) -> PartsOnDevice:
-        """The same of cases that have been read."""
+    def read(self, address: int, to: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Copy from the device, and wait."""
+        self.device.download(to, address, self.stream)
+        self.stream.synchronize()
+        return to
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """A block that uses the device, one thread at a time."""
         with self.lock:
-            self.check_open()
+            if not self._is_open:
+                raise JtgpuError("this backend is closed")
             with self.device.active():
-                return PartsOnDevice(self, cases, share)
-
-    def check_open(self) -> None:
-        """Raise if this is closed."""
-        if not self._is_open:
-            raise JtgpuError("this backend is closed")
+                yield
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         """Replace the numbers. Kernels stay, unless entries that were zero are not any more."""
-        with self.lock:
-            self.check_open()
+        with self.using():
             self._factors = list(factors)
             self.host.reload(factors)
-            with self.device.active():
-                if self.families.are_all or self.families.covers(flat_factors(self.plan, factors)):
-                    for kernels in self._made.values():
-                        kernels.reload(factors, self.stream)
-                    return
-                self._release()
-                self._memory = Memory(self.device)
-                self._set_support()
+            if self.families.are_all or self.families.covers(flat_factors(self.plan, factors)):
+                for kernels in self.programs.made.values():
+                    kernels.reload(factors, self.stream)
+                return
+            self._release()
+            self._memory = Memory(self.device)
+            self._set_support()
 
     def _release(self) -> None:
         self.stream.synchronize()
         self.drop_scratch()
-        for kernels in self._made.values():
-            kernels.close()
-        self._made = {}
+        self.programs.close()
         self._memory.close()
 
     def close(self) -> None:

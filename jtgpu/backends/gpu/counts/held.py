@@ -2,119 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....device.context import Device, Memory
-from ....errors import EvidenceError
-from ...table import CountSums, RowCases, Table
+from ....device.context import Memory
+from ...table import Table
 from ..batch.buffers import GROUP
-from ..batch.table import Weights, scale_weights
+from ..batch.table import Cases
 from ..lower import flat_factors
 from .chunk import CountChunk, CountKernels
-from .generated import FamilyCells
 from .records import ChunkScratch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ....plans.plan import Plan
-    from ..host import Host
-
-    Likelihoods = Mapping[int, NDArray[np.float64]]
-
-# The cases of one table on the host: states, weights, likelihoods, and the rows of each part.
-
-class CaseArrays(NamedTuple):
-    """Host arrays of a table of B cases."""
-
-    states: NDArray[Any]  # (B, V) signed integers, -1 = not observed
-    of_case: NDArray[np.float64]  # (B,) weights of the cases
-    likelihood: Weights
-    dtype: np.dtype[Any]  # of the states on the device
-    given: Likelihoods  # variable to weights that have not been scaled, (B, card)
-
-    @property
-    def n(self) -> int:
-        """B."""
-        return int(self.states.shape[0])
-
-    @property
-    def is_scaled(self) -> bool:
-        """Whether powers of two were taken out of likelihoods."""
-        return bool(self.likelihood.values.shape[1])
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row on the device, without ln P(e)."""
-        n_weights = self.likelihood.values.shape[1]
-        return int(self.dtype.itemsize * self.states.shape[1] + 8 * (1 + n_weights + self.is_scaled))
-
-    def rows(self, which: slice | NDArray[np.int64]) -> CaseArrays:
-        """Some of the rows, contiguous."""
-        w = self.likelihood
-        some = w._replace(values=np.ascontiguousarray(w.values[which]), log_scale=w.log_scale[which])
-        states = np.ascontiguousarray(self.states[which], self.dtype)
-        given = {v: x[which] for v, x in self.given.items()}
-        return CaseArrays(states, np.ascontiguousarray(self.of_case[which]), some, self.dtype, given)
-
-
-def read_cases(table: Table[CountSums], cardinality: NDArray[np.int64]) -> CaseArrays:
-    """A table by rows, checked for shape; states are copied part by part."""
-    states = table.feed.states if isinstance(table.feed, RowCases) else table.feed.rows()
-    if states.ndim != 2 or states.shape[1] != len(cardinality):
-        raise EvidenceError(f"cases have shape {states.shape}, not (B, {len(cardinality)})")
-    most = int(cardinality.max(initial=1))
-    dtype = np.dtype(np.int8 if most <= 128 else np.int16 if most <= 32768 else np.int32)
-    given = {int(v): np.asarray(w, np.float64) for v, w in table.likelihood.items()}
-    return CaseArrays(states, table.weights_or_ones, scale_weights(given, len(states), cardinality), dtype, given)
-
+    from .engine import CountEngine
 
 HELD_SHARE = 0.8  # of the memory that is free after the scratch memory has been allocated, for rows
-
-
-class Counting(Protocol):
-    """The part of `jtgpu.backends.gpu.counts.engine.CountEngine` that its tables call."""
-
-    device: Device
-    stream: Any
-    lock: Any
-    device_us: float
-    families: FamilyCells
-    generation_number: int
-    host: Host
-    plan: Plan
-
-    def by_warps(self, states: NDArray[Any]) -> bool:
-        """Whether a table's cases observe so much that a warp a case counts them quickest."""
-
-    def part_of(self, n: int, *, warps: bool) -> int:
-        """Cases of a part of a table of n cases."""
-
-    @property
-    def width(self) -> int:
-        """Sums of a block of cases."""
-
-    def block(self, kernels: CountKernels) -> int:
-        """Cases that are summed together."""
-
-    def kernels(self, *, weights: bool, smallest: float, warps: bool) -> CountKernels:
-        """The kernels for a table."""
-
-    def least(self, kernels: CountKernels, smallest: float) -> float:
-        """ln P(e) below which cases are lost."""
-
-    def records(self) -> CountKernels:
-        """The kernels that take any network and any weights."""
-
-    def scratch(self, kernels: CountKernels, n: int, n_weights: int) -> ChunkScratch:
-        """Scratch memory for chunks of n cases, or fewer."""
-
-    def check_open(self) -> None:
-        """Raise if the engine is closed."""
 
 
 @dataclass
@@ -140,77 +46,76 @@ class Part:
 
 
 class PartsOnDevice:
-    """A `jtgpu.backends.wrappers.row_queue.HeldParts`; made by a `Counting`.
+    """A `jtgpu.backends.wrappers.row_queue.HeldParts`. Made inside ``CountEngine.using()``.
 
     Rows that do not fit into the memory are copied there in every pass.
     """
+    # share: (i, n): Every n-th part from the i-th on
 
     def __init__(
-        self, engine: Counting, cases: CaseArrays, share: tuple[int, int] = (0, 1), *, by_records: bool = False
+        self, engine: CountEngine, cases: Cases, share: tuple[int, int] = (0, 1), *, by_records: bool = False
     ):
         self._engine, self._cases, self._by_records = engine, cases, by_records
         self._by_warps = not by_records and engine.by_warps(cases.states)
         step, (i, n) = engine.part_of(cases.n, warps=self._by_warps), share
         firsts = range(0, cases.n, step)
         self._parts = [Part(k, at, min(at + step, cases.n)) for k, at in enumerate(firsts) if k % n == i]
+        self._dtype = np.min_scalar_type(-engine.plan.cardinality.max(initial=1))
+        n_weights = cases.weights.values.shape[1]
+        row = self._dtype.itemsize * cases.states.shape[1], 8 * n_weights, 8, 8 * (n_weights > 0)
+        self._row_bytes = tuple(map(int, row))  # of each of `Part.addresses`
         self._memory: Memory | None = Memory(engine.device)
         self._weight_row = self._sums = self._log_evidence = 0
         self._widths = 0
         self._staging_addresses: tuple[int, ...] = ()
         if self._parts:
             try:
-                self._store()
+                self._store(self._memory)
             except BaseException:
                 self._memory.close()
                 raise
 
-    def _store(self) -> None:
+    def _store(self, memory: Memory) -> None:
         """Allocate memory, and copy the rows that fit."""
-        engine, memory, stream = self._engine, self._memory, self._engine.stream
-        assert memory is not None
-        cases, most = self._cases, max(p.size for p in self._parts)
+        engine, of_case = self._engine, self._cases.of_case
+        most, each = max(p.size for p in self._parts), sum(self._row_bytes)
         self._scratch(most)  # first, since rows may have what is left
-        self._weight_row = memory.put(cases.likelihood.first, stream)
+        self._weight_row = memory.put(self._cases.weights.first, engine.stream)
         self._log_evidence = memory.empty(8 * sum(p.size for p in self._parts))
         self._allocate_sums()
-        room = int(HELD_SHARE * engine.device.free_memory()) - most * cases.row_bytes
+        room = int(HELD_SHARE * engine.device.free_memory()) - most * each
         for part in self._parts:
-            part.magnitude = float(np.abs(cases.of_case[part.first : part.last]).sum())
+            part.magnitude = float(np.abs(of_case[part.first : part.last]).sum())
         for part in self._parts:
-            room -= part.size * cases.row_bytes
+            room -= part.size * each
             if room < 0:
+                self._staging_addresses = self._allocated(memory, most)
                 break
             part.addresses = self._allocated(memory, part.size)
             self._upload(part, part.addresses)
-        if room < 0:
-            self._staging_addresses = self._allocated(memory, most)
-        stream.synchronize()
 
     def _allocated(self, memory: Memory, n: int) -> tuple[int, ...]:
         """Memory of n rows."""
-        cases, n_weights = self._cases, self._cases.likelihood.values.shape[1]
-        each = (cases.dtype.itemsize * cases.states.shape[1], 8 * n_weights, 8, 8 * cases.is_scaled)
-        return tuple(memory.empty(n * x) if x else 0 for x in each)
+        return tuple(memory.empty(n * x) if x else 0 for x in self._row_bytes)
 
     def _upload(self, part: Part, addresses: tuple[int, ...]) -> None:
         """Copy a part's rows to the device."""
-        engine, some = self._engine, self._cases.rows(slice(part.first, part.last))
-        arrays = (some.states, some.likelihood.values, some.of_case, np.ascontiguousarray(some.likelihood.log_scale))
+        engine, cases, rows = self._engine, self._cases, slice(part.first, part.last)
+        states = np.ascontiguousarray(cases.states[rows], self._dtype)
+        arrays = (states, cases.weights.values[rows], cases.of_case[rows], cases.weights.log_scale[rows])
         for address, array in zip(addresses, arrays, strict=True):
             if address and array.nbytes:
                 engine.device.upload(address, array, engine.stream)
         engine.stream.synchronize()  # the arrays are not page-locked, and freed now
 
     def _kernels(self) -> CountKernels:
-        if self._by_records:
-            return self._engine.records()
-        cases = self._cases
-        return self._engine.kernels(
-            weights=cases.is_scaled, smallest=cases.likelihood.smallest, warps=self._by_warps
-        )
+        programs = self._engine.programs
+        if self._by_warps:
+            return self._engine.warps()
+        return programs.records() if self._by_records else programs.of(self._cases.weights)
 
     def _scratch(self, n: int) -> ChunkScratch:
-        return self._engine.scratch(self._kernels(), n, self._cases.likelihood.values.shape[1])
+        return self._engine.scratch(self._kernels(), n, self._cases.weights.values.shape[1])
 
     def _allocate_sums(self) -> None:
         """Memory of the sums of every part; again if the number of cells has changed."""
@@ -221,22 +126,16 @@ class PartsOnDevice:
             self._widths = engine.generation_number
 
     def part_sums(self) -> dict[int, NDArray[np.float64]]:
-        engine = self._engine
-        with engine.lock:
-            engine.check_open()
-            if not self._parts:
-                return {}
-            with engine.device.active():
-                return self._pass()
+        with self._engine.using():
+            return self._pass() if self._parts else {}
 
     def _pass(self) -> dict[int, NDArray[np.float64]]:
         """Count all parts."""
-        engine, stream = self._engine, self._engine.stream
+        engine, stream, results, at = self._engine, self._engine.stream, {}, 0
         scratch = self._scratch(max(p.size for p in self._parts))
         self._allocate_sums()
         start, stop = engine.device.event(timing=True), engine.device.event(timing=True)
         start.record(stream)
-        at = 0
         for i, part in enumerate(self._parts):
             addresses = part.addresses
             if not addresses:
@@ -246,11 +145,8 @@ class PartsOnDevice:
             self._queue(part, addresses, scratch, self._log_evidence + 8 * at, self._sums + 8 * engine.width * i)
             at += part.size
         stop.record(stream)
-        sums = np.empty((len(self._parts), engine.width))
-        engine.device.download(sums, self._sums, stream)
-        stream.synchronize()
+        sums = engine.read(self._sums, np.empty((len(self._parts), engine.width)))
         device_us = stop.time_since(start) * 1e3
-        results = {}
         for part, row in zip(self._parts, sums, strict=True):
             full = engine.families.spread(row)
             results[part.number] = full[:-1]
@@ -266,22 +162,21 @@ class PartsOnDevice:
         self, part: Part, addresses: tuple[int, ...], scratch: ChunkScratch, log_evidence: int, total: int
     ) -> None:
         """Queue the kernels of a part, chunk by chunk."""
-        cases, (codes, weights, of_case, log_scale) = self._cases, addresses
-        width, n_weights = cases.dtype.itemsize, cases.likelihood.values.shape[1]
-        block = self._engine.block(scratch.kernels)
-        step = min(scratch.size, max(scratch.kernels.most_cases, block)) // block * block
-        least = self._engine.least(scratch.kernels, cases.likelihood.smallest)
+        engine, kernels, weights = self._engine, scratch.kernels, self._cases.weights
+        block = engine.block(kernels)
+        step = min(scratch.size, max(kernels.most_cases, block)) // block * block
+        least = engine.least(kernels, weights.smallest)
         for first in range(0, part.n, step):
             n = min(step, part.n - first)
+            at = [a + first * x if a else 0 for a, x in zip(addresses, self._row_bytes, strict=True)]
             chunk = CountChunk(
-                n=n, size=-(-n // GROUP) * GROUP, block=block, width=width, n_weights=n_weights,
-                codes=codes + first * width * cases.states.shape[1], weights=weights + 8 * first * n_weights,
-                of_case=of_case + 8 * first, log_scale=log_scale + 8 * first if log_scale else 0,
+                n=n, size=-(-n // GROUP) * GROUP, block=block, width=self._dtype.itemsize,
+                n_weights=weights.values.shape[1], codes=at[0], weights=at[1], of_case=at[2], log_scale=at[3],
                 log_evidence=log_evidence + 8 * first, state=scratch.state, weight=scratch.weight,
-                weight_row=self._weight_row, partial=scratch.partial, smallest=cases.likelihood.smallest,
+                weight_row=self._weight_row, partial=scratch.partial, smallest=weights.smallest,
                 total=total, magnitude=part.magnitude, is_first=first == 0, least=least,
             )  # fmt: skip
-            scratch.kernels.queue(chunk, scratch.tables, self._engine.stream)
+            kernels.queue(chunk, scratch.tables, engine.stream)
 
     def _recounted(self, part: Part) -> NDArray[np.float64]:
         """Sums of a part's lost cases: by records of those that are outside of a double's range without scaling, or
@@ -292,7 +187,7 @@ class PartsOnDevice:
         if part.again is None or part.lost is None or not np.array_equal(part.lost[0], rows):
             if part.again is not None:
                 part.again.close()
-            part.lost, part.again = None, PartsOnDevice(self._engine, self._cases.rows(rows), by_records=True)
+            part.lost, part.again = None, PartsOnDevice(self._engine, self._cases.some(rows), by_records=True)
         part_sums = part.again.part_sums()
         values = np.empty(len(rows))
         part.again.write_log_evidence(values)
@@ -302,7 +197,7 @@ class PartsOnDevice:
 
     def _by_host(self, part: Part, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Sums of some of a part's cases on the host."""
-        engine, some = self._engine, self._cases.rows(rows)
+        engine, some = self._engine, self._cases.some(rows)
         sums = engine.host.run(Table.counts(some.states, some.of_case, some.given))
         part.lost, engine.device_us = (rows, sums.log_evidence), 0.0
         last = np.array([sums.log_likelihood, sums.n_impossible])
@@ -311,25 +206,20 @@ class PartsOnDevice:
     def _part_log_evidence(self, part: Part) -> NDArray[np.float64]:
         """ln P(e) of a part's cases, as the kernels wrote it."""
         at = sum(p.size for p in self._parts if p.number < part.number)
-        out = np.empty(part.n)
-        self._engine.device.download(out, self._log_evidence + 8 * at, self._engine.stream)
-        self._engine.stream.synchronize()
-        return out
+        return self._engine.read(self._log_evidence + 8 * at, np.empty(part.n))
 
     def write_log_evidence(self, out: NDArray[np.float64]) -> None:
-        engine = self._engine
-        with engine.lock:
-            engine.check_open()
-            with engine.device.active():
-                for part in self._parts:
-                    out[part.first : part.last] = self._part_log_evidence(part)
-                    if part.lost is not None:
-                        out[part.lost[0]] = part.lost[1]
+        with self._engine.using():
+            for part in self._parts:
+                out[part.first : part.last] = self._part_log_evidence(part)
+                if part.lost is not None:
+                    out[part.lost[0]] = part.lost[1]
 
     def close(self) -> None:
         with self._engine.lock:
-            for again in [p.again for p in self._parts if p.again is not None]:
-                again.close()
+            for part in self._parts:
+                if part.again is not None:
+                    part.again.close()
             if self._memory is not None:
                 with self._engine.device.active():
                     self._memory.close()
