@@ -85,10 +85,10 @@ def worker(name: str, path: Path, order: Any) -> None:
     engine = backend.engine
     for case in cases:  # the last one is left where the kernels read it
         backend.run_case(case)
-    with engine.io.lock, engine.device.active():
+    with engine.lock, engine.device.active():
         driver.start_profiler()
         getattr(engine, "queue_kernels", engine.queue)()
-        engine.io.stream.synchronize()
+        engine.stream.synchronize()
         driver.stop_profiler()
     backend.close()
 
@@ -133,8 +133,8 @@ def in_place(engine: Any) -> list[tuple[str, int, float]]:
     """(kernel, blocks, microseconds) of every launch of a propagation: what it adds to the graph of those before it."""
     calls = list(engine.calls)
     made: list[tuple[str, int, float]] = []
-    with engine.io.lock, engine.device.active():
-        stream = engine.io.stream
+    with engine.lock, engine.device.active():
+        stream = engine.stream
         start, stop = engine.device.event(timing=True), engine.device.event(timing=True)
         before = 0.0
         for k in range(1, len(calls) + 1):
@@ -149,7 +149,7 @@ def in_place(engine: Any) -> list[tuple[str, int, float]]:
                 times.append(stop.time_since(start) * 1e3)
             graph.close()
             now = statistics.median(times)
-            made.append((calls[k - 1].name, calls[k - 1].n_blocks, now - before))
+            made.append((*calls[k - 1][:2], now - before))
             before = now
         engine.calls = calls
     return made

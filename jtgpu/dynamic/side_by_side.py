@@ -129,7 +129,8 @@ class SideBySide(GroupPasses):
         self.step, self.wanted, self.slices = step, wanted, wanted.slices
         self.place = np.zeros(0, np.int64)
         if wanted.slices is not None:
-            self.place = np.full(int(self.lengths.max()), -1)
+            longest = max(self.lengths.max(), wanted.slices.max(initial=-1) + 1)  # of some sequences, or of all
+            self.place = np.full(int(longest), -1)
             self.place[wanted.slices] = np.arange(len(wanted.slices))
         self.smooth = wanted.smooth and wanted.slices is not None  # the filtered last slice has all evidence
         maybe = [v for v in wanted.targets if v < plain.n and read.codes[0, v] >= 0]  # most targets are not observed

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import ArgumentError, NetworkError, TableTooLarge, shown
 from ..util.arguments import check_keywords
+from ..util.elementary import log, logs
 from .discrete import MAX_AXES
 from .states import listed, present_state
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 MAX_CELLS = 1 << 28  # of a CPT
+LEAST = 1e-290  # product of numbers all of whose factors have kept their digits
 EXPANDED = 1 << 8  # entries of a table up to which a network holds it in place of the strengths
 
 
@@ -256,14 +258,39 @@ class NoisyMax:
 
     def at(self, states: NDArray[np.int32]) -> NDArray[np.float64]:
         """P(child | parents) of (n, parents and child) configurations."""
+        return self._at(states, extended=False)[0]
+
+    def logs_at(self, states: NDArray[np.int32]) -> NDArray[np.float64]:
+        """ln P(child | parents), also where P is below the range of a double; -inf where it is 0."""
+        p = self.at(states)
+        far = p < LEAST
+        with np.errstate(divide="ignore"):
+            logs_of = logs(p)
+            if far.any():
+                p, exponent = self._at(states[far], extended=True)
+                logs_of[far] = logs(p) + exponent * log(2.0)
+        return logs_of
+
+    def _at(self, states: NDArray[np.int32], *, extended: bool) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """P(child | parents) as numbers and, where `extended`, powers of two that multiply them."""
         effect = np.abs(states[:, -1] - self.least)
         below = np.maximum(effect - 1, 0)
         equal, weaker = np.zeros(len(states)), np.ones(len(states))  # than this effect; without a difference
+        exponent = np.zeros(len(states), np.int64)
         every = [*states.T[:-1], np.zeros(len(states), np.int64)]
         for own, no_stronger, exactly in zip(every, self.weaker, self.ascending, strict=True):
-            equal = equal * no_stronger[own, effect] + weaker * exactly[own, effect]
-            weaker = weaker * np.where(effect > 0, no_stronger[own, below], 0.0)
-        return equal
+            up_to, this = no_stronger[own, effect], exactly[own, effect]
+            less = np.where(effect > 0, no_stronger[own, below], 0.0)
+            if extended:  # the largest of each three is at least 1/2
+                shift = np.frexp(up_to)[1]
+                up_to, this, less = (np.ldexp(x, -shift) for x in (up_to, this, less))
+                exponent += shift
+            equal, weaker = equal * up_to + weaker * this, weaker * less
+            if extended:
+                shift = np.frexp(np.maximum(equal, weaker))[1]
+                equal, weaker = np.ldexp(equal, -shift), np.ldexp(weaker, -shift)
+                exponent += shift
+        return equal, exponent
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.array(self.cpt, dtype)

@@ -268,3 +268,30 @@ def test_rare_effects_of_known_parents_keep_their_digits() -> None:
     rows: Any = [[1, 0], [1 - 1e-12, 1e-12]]
     child = jtgpu.NoisyMax([rows] * 2, strongest="last")
     np.testing.assert_allclose(child.at(np.array([[1, 0, 1], [1, 1, 1]])), [1e-12, 2e-12 - 1e-24], rtol=1e-14)
+
+
+def test_entries_below_the_range_of_a_double_by_exact_rationals() -> None:
+    """Chains of strengths from 1 down to the least number: ln P to the last digits, and -inf for P = 0 alone."""
+    rng, far = np.random.default_rng(5), 0
+    for i in range(40):
+        k, n = int(rng.integers(2, 5)), int(rng.integers(1, 60))
+        raw = [rng.random((3, k)) * 2.0 ** rng.integers(-300, 1, (3, k)) * (rng.random((3, k)) < 0.9) for _ in range(n)]
+        rows: Any = [x + (x.sum(axis=1, keepdims=True) == 0) for x in raw]
+        child = jtgpu.NoisyMax([r / r.sum(axis=1, keepdims=True) for r in rows], strongest=["first", "last"][i % 2])
+        states = np.column_stack([rng.integers(0, 3, (20, n)), rng.integers(0, k, 20)]).astype(np.int32)
+        exact = []
+        for *own, s in states.tolist():
+            up_to = [Fraction(1), Fraction(1)]  # P(no stronger than s, and than the state below)
+            for rows_of, p in zip(child.ascending, [*own, 0], strict=True):
+                ends = [Fraction(x) for x in rows_of[p].tolist()]
+                e = abs(s - child.least)
+                up_to = [up_to[0] * sum(ends[: e + 1]), up_to[1] * sum(ends[:e])]
+            exact.append(up_to[0] - up_to[1])
+        found = child.logs_at(states)
+        for x, p in zip(found.tolist(), exact, strict=True):
+            far += 0 < p < Fraction(5e-324)
+            if p:
+                assert x == pytest.approx(math.log(p.numerator) - math.log(p.denominator), rel=1e-12, abs=1e-12)
+            else:
+                assert x == -math.inf
+    assert far > 20

@@ -452,7 +452,7 @@ class QuestionBackend(Backend):
                 cells = np.reshape(table, self._plan.cardinality[list(scope)].tolist())
                 logs += np.log(cells[tuple(states[:, v] for v in scope)])
             for child, (parents, noisy) in (reducer.noisy.nodes if reducer.noisy else {}).items():
-                logs += np.log(noisy.at(states[:, [*parents, child]]))
+                logs += noisy.logs_at(states[:, [*parents, child]])
         return logs
 
     def first_drawn(self, evidence: Evidence) -> list[int] | None:

@@ -89,9 +89,7 @@ def mpe(
     k = check_k(tree.model, k, range(len(tree.model)), resolved.case)
     sweep = messages_of(tree, resolved.factors).maximal()
     best = named(tree, resolved.case, lambda: sweep.best(resolved.case, k))
-    log_joint = sweep.score(best.states, resolved.case)
-    # an entry of the CPT of a noisy node may be below the range of a double
-    log_joint = np.where(np.isneginf(log_joint), best.log_value, log_joint) + resolved.log_shift
+    log_joint = sweep.score(best.states, resolved.case) + resolved.log_shift
     return explanations(tree.model, best.states, log_joint, evidence_of(tree, resolved))
 
 

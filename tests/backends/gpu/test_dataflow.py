@@ -39,8 +39,8 @@ def arena_of(engine: DataflowEngine) -> np.ndarray:
     """The arena as the last run left it."""
     found = np.zeros(engine.schedule.n_cells)
     with engine.device.active():
-        engine.device.download(found, engine._arena, engine.io.stream)
-        engine.io.stream.synchronize()
+        engine.device.download(found, engine._arena, engine.stream)
+        engine.stream.synchronize()
     return found
 
 

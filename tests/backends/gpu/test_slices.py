@@ -337,3 +337,15 @@ def test_a_state_that_comes_back(gpu: Device, monkeypatch: pytest.MonkeyPatch) -
         # without the bound nothing is noticed, and the wrong state is certain
         monkeypatch.setattr("jtgpu.backends.gpu.slices.group.LEAST_PRODUCT", -1e6)
         assert tree.filter(codes, at="last")["s"][0, 0] == 1.0
+
+
+def test_impossible_sequences_that_are_shorter_than_others(gpu: Device) -> None:
+    states = {"x": ["a", "b"], "y": ["0", "1", "2"]}
+    parents: Any = {"x": [("x", 1)], "y": ["x"]}
+    cpts: Any = {"x": [[0.9, 0.1], [0.2, 0.8]], "y": [[0.5, 0.5, 0.0], [0.3, 0.7, 0.0]]}
+    dyn = jtgpu.DynamicNetwork(states, parents, cpts, start={"x": [0.5, 0.5]})
+    codes = [np.array([[-1, 0], [-1, 1], [-1, 0], [-1, 1]]), np.array([[-1, 0], [-1, 2]])]  # computed again: the second
+    with dyn.compile("gpu") as tree, dyn.compile("cpu") as cpu:
+        made, expected = (t.smooth(codes, on_error="flag") for t in (tree, cpu))
+    assert made.impossible.tolist() == expected.impossible.tolist() == [False, True]
+    assert_close(made, expected, dyn)

@@ -40,38 +40,42 @@ def can_generate(sparsity: Sparsity) -> bool:
 
 class LaneKernels:
     """Kernels generated for a network, on one GPU. Used inside ``device.active()``."""
-    # kernels, cells: Of `jtgpu.backends.gpu.batch.codegen.write_kernels`
-    # flat: The factors' entries
+    # made: Kernels and cells, of `jtgpu.backends.gpu.batch.codegen.write_kernels`
+    # n_out: Numbers of a case besides these cells
     # raises BackendUnavailable: If nvcc is missing and the kernels are not in the cache, or if constant memory is too
     #     small.
 
     kind = "lanes"
+    is_direct = False
 
     def __init__(
-        self, kernels: Sequence[Kernel], cells: int, flat: Sequence[NDArray[Any]], device: Device, stream: Any
+        self, sparsity: Sparsity, made: tuple[Sequence[Kernel], int], device: Device, stream: Any, n_out: int = 0
     ):
-        self.kernels, self.cells, self.device = kernels, cells, device
-        if max(len(kernel.entries) for kernel in kernels) > MOST_CONSTANTS:
+        self.plan, self.sparsity, self.device, self.n_out = sparsity.program.plan, sparsity, device, n_out
+        self.kernels, self.cells = made
+        self.case_bytes = 8 * (self.cells + n_out)
+        if max(len(kernel.entries) for kernel in self.kernels) > MOST_CONSTANTS:
             raise BackendUnavailable("the generated kernels need more constants than a GPU has memory for")
         self._loaded: list[Kernels] = []
         try:
-            for image in compile_kernels(kernels, device.arch):
+            for image in compile_kernels(self.kernels, device.arch):
                 self._loaded.append(Kernels(device, "", ("batch_lane",), image))
-            self.write(flat, stream)
+            self.write(sparsity.factors, stream)
         except BaseException:
             self.close()
             raise
 
     def write(self, flat: Sequence[NDArray[Any]], stream: Any) -> None:
-        """Write the constants."""
+        """Write the constants; `flat`: the factors' entries."""
         for kernel, made in zip(self.kernels, self._loaded, strict=True):
             values = np.array([flat[f][c] for f, c in kernel.entries] or [0.0])
             self.device.upload(made.symbol("constants"), values, stream)
             stream.synchronize()
 
-    def lane_scratch(self, memory: Memory, size: int) -> int:
-        """Scratch memory of the threads of so many cases."""
-        return memory.empty(8 * self.cells * -(-size // LANE_THREADS) * LANE_THREADS)
+    def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, int]:
+        """Memory of the threads of so many cases, and of the numbers besides."""
+        threads = -(-size // LANE_THREADS) * LANE_THREADS
+        return memory.empty(8 * self.cells * threads), memory.empty(8 * self.n_out * size) if self.n_out else 0
 
     def queue_lanes(self, n: int, stream: Any, *structs: NDArray[Any], answers: bool = True) -> None:
         """Queue the kernels for n cases; without `answers` those alone that give ln P(e)."""
@@ -88,33 +92,16 @@ class LaneKernels:
 class GeneratedProgram(LaneKernels):
     """A plan and a model's numbers on one GPU, as generated kernels. Used inside ``device.active()``."""
     # weights: Whether some variables may have weights
+    # wave: Cases that run at the same time: a rest of a chunk would leave most of the GPU idle
 
-    is_direct = False
+    most_cases = MOST_CASES
 
     def __init__(self, sparsity: Sparsity, device: Device, stream: Any, *, weights: bool):
-        self.plan = sparsity.program.plan
-        self._lower, self._multiprocessors = sparsity.lower, device.multiprocessors
-        made = generate_kernels(sparsity, weights=weights, blocks=BLOCKS)
-        super().__init__(*made, sparsity.factors, device, stream)
-
-    @property
-    def case_bytes(self) -> int:
-        return 8 * self.cells
-
-    @property
-    def most_cases(self) -> int:
-        return MOST_CASES
-
-    @property
-    def wave(self) -> int:
-        """Cases that run at the same time: a rest of a chunk would leave most of the GPU idle."""
-        return self._multiprocessors * BLOCKS * LANE_THREADS
+        self.wave = device.multiprocessors * BLOCKS * LANE_THREADS
+        super().__init__(sparsity, generate_kernels(sparsity, weights=weights, blocks=BLOCKS), device, stream)
 
     def takes(self, smallest: float) -> bool:
-        return self._lower + smallest > -RANGE
-
-    def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, int]:
-        return self.lane_scratch(memory, size), 0
+        return self.sparsity.lower + smallest > -RANGE
 
     def bind(
         self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], memory: Memory, stream: Any

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ....device.context import Device
-from ....device.driver import Arguments, Kernels
+from ....device.driver import Arguments, Kernels, loaded_kernels
 from ....device.structs import struct
 from ..lower import Lowered
 from ..program.layout import TablePlaces
@@ -158,7 +158,7 @@ class LevelKernels:
         self._parts = ForkedStreams(device, PARTS)
         self._of_part = [ForkedStreams(device, 3) for _ in range(PARTS)]
         if any(x.n_products for x in levels):
-            self._products = Kernels(device, "batch/products", ("batch_products",), real=real)
+            self._products = loaded_kernels(device, "batch/products", ("batch_products",), real=real)
             self._shared = WAITING[device.capability >= (8, 0)] * self._cell_bytes
             self._products.allow_shared("batch_products", self._shared)
 
@@ -195,5 +195,3 @@ class LevelKernels:
     def close(self) -> None:
         for lanes in (self._parts, *self._of_part):
             lanes.close()
-        if self._products is not None:
-            self._products.close()

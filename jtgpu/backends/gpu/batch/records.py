@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....device.context import Device, Memory
-from ....device.driver import Arguments, Kernels
+from ....device.driver import Arguments, loaded_kernels
 from ....device.structs import filled, struct
 from ....plans.lowering import SLIM, relowered
 from ....plans.plan import Plan
@@ -25,6 +25,7 @@ from .sparsity import Sparsity, find_sparsity
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+KERNELS = ("batch_clear", "batch_enter", "batch_level", "batch_slim", "batch_finish", "batch_check")
 CLEAR_BLOCKS = 1024
 LOOK = 1_000_000_000  # most multiply-adds of a propagation for which structural zeros are searched
 ENTRIES = 32  # of an evidence factor, that a warp enters
@@ -100,22 +101,23 @@ class RecordKernels:
     """The records of some contractions and a model's numbers on one GPU. Used inside ``device.active()``."""
 
     # more: Records that the kernels around the contractions read; `more_records` is their address
-    # names: Kernels of cuda/batch/batch.cu besides those of the contractions
 
     kind = "tables"
+    is_direct = False
+    wave = GROUP  # warps start independently
 
     def __init__(
-        self, layout: RecordLayout, more: NDArray[Any], factors: Sequence[NDArray[np.float64]],
-        device: Device, memory: Memory, stream: Any, names: Sequence[str] = (),
+        self, layout: RecordLayout, more: NDArray[Any], factors: Sequence[NDArray[np.float64]], device: Device,
+        memory: Memory, stream: Any,
     ):  # fmt: skip
         self.plan, self.layout, self.device = layout.program.plan, layout, device
         real = layout.places.real
         records = (layout.tiles, layout.steps, layout.factors, layout.places.known, layout.roots, more, layout.products)
         self._records = [memory.put(x, stream) for x in (*self._numbers(factors), *records)]
         self.more_records = self._records[-2]
-        self._cell_bytes = np.dtype(real).itemsize
-        own = ("batch_clear", "batch_enter", "batch_level", "batch_slim", "batch_finish")
-        self._kernels = Kernels(device, "batch/batch", (*own, *names), real=real)
+        self._scratch_bytes = np.dtype(real).itemsize * layout.n_cells, 8 * layout.places.n_tables
+        self.case_bytes, self.most_cases = sum(self._scratch_bytes), most_cases(layout.levels, len(layout.factors))
+        self._kernels = loaded_kernels(device, "batch/batch", KERNELS, real=real)
         self._levels = LevelKernels(device, self._kernels, self._records[-1], layout.levels, real)
 
     def _numbers(self, factors: Sequence[NDArray[np.float64]]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -129,25 +131,14 @@ class RecordKernels:
             self.device.upload(address, np.ascontiguousarray(array), stream)
         stream.synchronize()
 
-    @property
-    def case_bytes(self) -> int:
-        """Scratch memory of a case."""
-        return self._cell_bytes * self.layout.n_cells + 8 * self.layout.places.n_tables
-
-    @property
-    def most_cases(self) -> int:
-        """Of a chunk."""
-        return most_cases(self.layout.levels, len(self.layout.factors))
-
     def takes(self, smallest: float) -> bool:
         """Whether weights as small as this (log2) can be represented: always, since tables are scaled."""
         return True
 
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, int]:
         """Cells and slots of so many cases; zeros, since structural zeros are never written."""
-        sizes = self._cell_bytes * self.layout.n_cells, 8 * self.layout.places.n_tables
-        cells, slots = (memory.empty(n * size) for n in sizes)
-        for address, n in zip((cells, slots), sizes, strict=True):
+        cells, slots = (memory.empty(n * size) for n in self._scratch_bytes)
+        for address, n in zip((cells, slots), self._scratch_bytes, strict=True):
             if n:
                 arguments = Arguments(np.array([address], np.uint64), n * GROUP // 8, size // GROUP)
                 self._kernels.launch("batch_clear", CLEAR_BLOCKS, THREADS, stream, arguments)
@@ -180,15 +171,12 @@ class RecordKernels:
         self._kernels.launch(name, -(-warps * GROUP // THREADS), THREADS, stream, Arguments(*arguments))
 
     def close(self) -> None:
-        """Unload the kernels."""
+        """Free the streams of the levels."""
         self._levels.close()
-        self._kernels.close()
 
 
 class RecordProgram(RecordKernels):
     """A plan and a model's numbers on one GPU, as records. Used inside ``device.active()``."""
-
-    is_direct = False
 
     def __init__(
         self, plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device, memory: Memory, stream: Any,
@@ -204,12 +192,7 @@ class RecordProgram(RecordKernels):
         checks["table"], checks["root"] = posteriors, [program.component[t] for t in posteriors]
         checks["cell"], checks["card"] = layout.table_cell[list(posteriors)], plan.cardinality
         self._n_checks = len(checks) if real == "float32" else 0
-        super().__init__(layout, checks, factors, device, memory, stream, ("batch_check",))
-
-    @property
-    def wave(self) -> int:
-        """See `Program.wave`; warps start independently."""
-        return GROUP
+        super().__init__(layout, checks, factors, device, memory, stream)
 
     def bind(
         self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], memory: Memory, stream: Any

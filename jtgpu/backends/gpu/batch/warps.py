@@ -7,14 +7,14 @@ this pays; cases that take too much are left to records. `jtgpu.backends.gpu.cou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....device.context import Device, Memory
-from ....device.driver import Arguments, Kernels
+from ....device.driver import Arguments, loaded_kernels
 from ....device.structs import filled, struct
 from ....plans.plan import Plan
 from ..lower import Contraction, Lowered, lowered
@@ -63,15 +63,17 @@ class WarpSteps:
         n, rank, scopes = plan.n_factors, plan.axis_rank, self.scopes
         self.joint = [sorted(set().union(*(scopes[t] for t in x.ins)), key=lambda v: int(rank[v])) for x in self.steps]
         self.cells = np.cumsum([0, *program.sizes[:n]])
+        self.roots = np.array(program.roots, np.uint32)
+        self.families = [(NONE, 0)] * n  # table of the derivative by each factor; table of its component's P(e)
+        self.shared = plan.n_variables + 1  # words of a case in shared memory
         self.supported = bool(
             n and not plan.sets and plan.n_variables <= MOST_VARIABLES and 2 * self.cells[-1] < NONE
             and plan.cardinality.max(initial=1) < MOST_STATES
             and max(map(len, (*self.joint, *scopes[:n])), default=0) <= GROUP
         )  # fmt: skip
 
-    def records(self, families: Iterable[tuple[int, int]]) -> tuple[NDArray[Any], ...]:
+    def records(self) -> tuple[NDArray[Any], ...]:
         """Steps level by level, where levels begin, families, their axes, and axes of steps and families a lane."""
-        # families: Table of the derivative by each factor, or NONE; table of its component's P(e)
         plan, steps, scopes, n = self.plan, self.steps, self.scopes, self.plan.n_factors
         order = np.argsort(self.level, kind="stable")
         first = np.flatnonzero(np.diff(self.level[order], prepend=-1, append=-1)) if steps else np.zeros(1)
@@ -84,7 +86,7 @@ class WarpSteps:
                 flags = [bit for bit, scope in zip((IN_A, IN_B)[: len(inside) - 1], inside, strict=False) if v in scope]
                 axes[i, lane, 0] = v | sum(flags) | (IN_OUT if v in inside[-1] else 0)
         of_families = []
-        for f, (d, root) in enumerate(families):
+        for f, (d, root) in enumerate(self.families):
             of_families.append((int(self.cells[f]), d, root, len(scopes[f])))
             for lane, v in enumerate(scopes[f]):
                 flags = [IN_A | IN_OUT, IN_B * (d != NONE and v in scopes[d]), WEIGHED * (plan.evidence_factor[v] == f)]
@@ -133,7 +135,8 @@ class TableSteps(WarpSteps):
         level = [program.level[i] + behind * (i not in self._up) for i in order]
         super().__init__(program.with_steps(steps, scopes, ()), level)
         self.n_up_levels = len({x for x in level if x < behind})
-        self.shared = plan.n_variables + 1 + -(-(len(steps) - len(self._up)) // 32)  # words of a case
+        self.roots = np.array([self.number[t] for t in self.roots.tolist()], np.uint32)
+        self.shared += -(-(len(steps) - len(self._up)) // 32)
         self.supported &= 4 * WARPS * self.shared <= MOST_SHARED
 
     def room(self, missing: NDArray[np.bool_], whole: float) -> Room | None:
@@ -170,62 +173,95 @@ class TableSteps(WarpSteps):
         return Sizes(self.plan, self.scopes[: self.plan.n_factors])
 
 
-def cases_struct(steps: WarpSteps, records: Sequence[int], scratch: Sequence[int], **fields: Any) -> NDArray[Any]:
-    """struct Cases of a chunk."""
-    # records: Addresses of `numbers_of`, of `WarpSteps.records`, of the numbers of states, and of the roots
-    # scratch: Of cells and tables
-    names = ("factors", "exponents", "steps", "levels", "families", "scopes", "axes", "card", "roots")
-    plan, of = steps.plan, dict(zip((*names, "cells", "tables"), (*records, *scratch), strict=True)) | fields
-    of |= {"n_variables": plan.n_variables, "n_families": plan.n_factors, "n_steps": len(steps.steps)}
-    return filled(struct("batch/warps.cuh", "Cases"), **{"n_tables": len(steps.scopes), **of})
-
-
-class WarpTables:
-    """A plan and a model's numbers on one GPU. Used inside ``device.active()``; see `Program`.
-
-    A case that takes more than its `room` gets a block; one that takes much more gets NaN for ln P(e).
-    """
+class CaseWarps:
+    """Kernels of a warp a case, and a model's numbers, on one GPU. Used inside ``device.active()``."""
+    # file, names: Of the kernels: that of a warp a case, that of a block for larger cases, and others
 
     kind = "warps"
     is_direct = True
 
     def __init__(
+        self, steps: WarpSteps, factors: Sequence[NDArray[np.float64]], file: str, names: Sequence[str],
+        device: Device, memory: Memory, stream: Any,
+    ):  # fmt: skip
+        self.steps, self.plan, self.device, self._names = steps, steps.plan, device, names
+        cards, records = steps.plan.cardinality.astype(np.uint32), steps.records()
+        self._n_levels = len(records[1]) - 1
+        arrays = (*numbers_of(self.plan, factors), *records, cards, steps.roots)
+        self._records = [memory.put(x, stream) for x in arrays]
+        self._kernels = loaded_kernels(device, file, names)
+
+    def reload(self, factors: Sequence[NDArray[np.float64]], stream: Any) -> None:
+        """Replace the model's numbers."""
+        for address, array in zip(self._records, numbers_of(self.plan, factors), strict=False):
+            self.device.upload(address, array, stream)
+        stream.synchronize()
+
+    def bytes_of(self, room: int, most_cells: int) -> int:
+        """Scratch memory of a case with so much room, and its share of that of larger cases."""
+        return 8 * (room + most_cells // FEW) + TABLE_BYTES * len(self.steps.scopes)
+
+    def takes(self, smallest: float) -> bool:
+        """Whether weights as small as this (log2) can be represented: always, since tables are scaled."""
+        return True
+
+    def few(self, size: int) -> int:
+        """Large cases of a chunk that are answered at the same time."""
+        return max(min(size // FEW, MOST_FEW), 1)
+
+    def cases(self, chunk: Any, scratch: Sequence[int], **fields: Any) -> NDArray[Any]:
+        """struct Cases of a chunk."""
+        # scratch: Of cells and tables
+        names = ("factors", "exponents", "steps", "levels", "families", "scopes", "axes", "card", "roots")
+        plan, steps = self.plan, self.steps
+        of = dict(zip((*names, "cells", "tables"), (*self._records, *scratch), strict=True)) | fields
+        return filled(
+            struct("batch/warps.cuh", "Cases"), **of, n_variables=plan.n_variables, n_families=plan.n_factors,
+            n_steps=len(steps.steps), n_tables=len(steps.scopes), n_roots=len(steps.roots), weights=chunk.weights,
+            weight_row=chunk.weight_row, log_evidence=chunk.log_evidence, n_weights=chunk.n_weights, width=chunk.width,
+        )  # fmt: skip
+
+    def answer(
+        self, cases: Any, large: tuple[int, int, int], more: NDArray[Any], few: int, stream: Any
+    ) -> None:
+        """Queue the kernel of all cases, and that of those which are too large for it, with memory of their own."""
+        # large: cells, capacity and most products of the latter
+        # few: of them at the same time
+        larger = cases.copy()
+        larger["cells"], larger["capacity"], larger["most_products"] = large
+        both = ((-(-int(cases["n"]) // WARPS), WARPS * GROUP), cases, WARPS), ((few, THREADS), larger, 1)
+        for name, (grid, of, at_once) in zip(self._names, both, strict=False):
+            shared = 4 * at_once * self.steps.shared
+            self._kernels.launch(name, *grid, stream, Arguments(of, more), shared=shared)
+
+    def close(self) -> None:
+        """The kernels stay loaded."""
+
+
+class WarpTables(CaseWarps):
+    """Tables of cases of a model on one GPU; see `Program`.
+
+    A case that takes more than its `room` gets a block; one that takes much more gets NaN for ln P(e).
+    """
+
+    steps: TableSteps
+
+    def __init__(
         self, steps: TableSteps, room: Room, factors: Sequence[NDArray[np.float64]], device: Device, memory: Memory,
         stream: Any,
     ):  # fmt: skip
-        self.steps, self.plan, self._room = steps, steps.plan, room
-        contractions, levels, *others = steps.records([(NONE, 0)] * self.plan.n_factors)
-        self._n_levels = steps.n_up_levels, len(levels) - 1 - steps.n_up_levels
-        card = self.plan.cardinality.astype(np.uint32)
-        roots = np.array([steps.number[int(t)] for t in self.plan.root_table], np.uint32)
-        arrays = (*numbers_of(self.plan, factors), contractions, levels, *others, card, roots)
-        self._records = [memory.put(x, stream) for x in arrays]
-        self._kernels = Kernels(device, "batch/warp_tables", ("answer_cases", "answer_large"))
-
-    @property
-    def case_bytes(self) -> int:
-        return 8 * (self._room.cells + MOST_CELLS // FEW) + TABLE_BYTES * len(self.steps.scopes)
-
-    @property
-    def most_cases(self) -> int:
-        return max(min(MOST_CASES, CHUNK_CELLS // self._room.cells), GROUP)
+        super().__init__(steps, factors, "batch/warp_tables", ("answer_cases", "answer_large"), device, memory, stream)
+        self._room, self.case_bytes = room, self.bytes_of(room.cells, MOST_CELLS)
+        self.most_cases = max(min(MOST_CASES, CHUNK_CELLS // room.cells), GROUP)
 
     @property
     def wave(self) -> int:
         """See `Program.wave`; warps start independently."""
         return GROUP
 
-    def takes(self, smallest: float) -> bool:
-        """See `Program.takes`: tables are scaled."""
-        return True
-
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, int]:
-        cells = self._room.cells * size + MOST_CELLS * self._few(size)
+        cells = self._room.cells * size + MOST_CELLS * self.few(size)
         return memory.empty(8 * cells), memory.empty(TABLE_BYTES * len(self.steps.scopes) * size)
-
-    def _few(self, size: int) -> int:
-        """Large cases of a chunk that are answered at the same time."""
-        return max(min(size // FEW, MOST_FEW), 1)
 
     def bind(
         self, chunk: Chunk, scratch: tuple[int, int], targets: Sequence[int], memory: Memory, stream: Any
@@ -235,17 +271,16 @@ class WarpTables:
         numbers = [(v | state << 16, t) for v, t in answers for state in range(int(plan.cardinality[v]))]
         n_out = len(numbers)
         wanted, cells = (memory.put(np.array(x, np.uint32).reshape(-1, 2), stream) for x in (answers, numbers))
-        cases = cases_struct(
-            steps, self._records, scratch, codes=chunk.states, weights=chunk.weights, weight_row=chunk.weight_row,
-            of_case=0, log_evidence=chunk.log_evidence, counts=0, left=0, n=0, n_weights=chunk.n_weights,
-            width=chunk.width, n_levels=self._n_levels[0], n_roots=len(plan.root_table), capacity=self._room.cells,
-            most_products=self._room.products, shift=0,
+        cases = self.cases(
+            chunk, scratch, codes=chunk.states, of_case=0, counts=0, left=0, n=0, n_levels=steps.n_up_levels,
+            capacity=self._room.cells, most_products=self._room.products, shift=0,
         )  # fmt: skip
         by_number, by_case, to = (1, n_out, chunk.rows) if chunk.rows else (chunk.size, 1, chunk.posterior)
         of = filled(
             struct("batch/warp_tables.cu", "Wanted"), columns=0 if chunk.rows else chunk.columns, answers=wanted,
             numbers=cells, posterior=to, by_number=by_number, by_case=by_case, n_columns=chunk.n_columns,
-            stride=chunk.size, n_answers=len(answers), n_out=n_out, n_down=self._n_levels[1], words=steps.shared,
+            stride=chunk.size, n_answers=len(answers), n_out=n_out, words=steps.shared,
+            n_down=self._n_levels - steps.n_up_levels,
         )  # fmt: skip
         both = np.array((cases, of), [("cases", cases.dtype), ("wanted", of.dtype)])
         return Bound(both, len(answers))
@@ -254,17 +289,9 @@ class WarpTables:
         both: Any = bound.struct
         cases, wanted = both["cases"].copy(), both["wanted"].copy()
         cases["n"] = n
-        large, size = cases.copy(), int(wanted["stride"])
-        large["cells"] = int(cases["cells"]) + 8 * self._room.cells * size
-        large["capacity"], large["most_products"] = MOST_CELLS, MOST_PRODUCTS
-        shared, few = 4 * self.steps.shared, self._few(size)
-        for name, grid, of, at_once in (
-            ("answer_cases", (-(-n // WARPS), WARPS * GROUP), cases, WARPS), ("answer_large", (few, THREADS), large, 1)
-        ):  # fmt: skip
-            self._kernels.launch(name, *grid, stream, Arguments(of, wanted), shared=at_once * shared)
-
-    def close(self) -> None:
-        self._kernels.close()
+        size = int(wanted["stride"])
+        large = int(cases["cells"]) + 8 * self._room.cells * size, MOST_CELLS, MOST_PRODUCTS
+        self.answer(cases, large, wanted, self.few(size), stream)
 
 
 class WarpKernels:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....device.context import Device, Memory
-from ....device.driver import Arguments, Kernels
+from ....device.driver import Arguments, loaded_kernels
 from ....device.structs import filled, struct
 from ....plans.plan import Plan
 from ..batch.buffers import GROUP, THREADS
@@ -131,52 +131,38 @@ class GeneratedCounts(LaneKernels):
     adds nothing; records count it.
     """
 
+    most_cases = MOST_CASES
+
     def __init__(
         self, sparsity: Sparsity, families: FamilyCells, device: Device, memory: Memory, stream: Any, *, weights: bool
     ):
-        self.plan, self._sparsity, self._n_out = sparsity.program.plan, sparsity, len(families.place)
-        self._column = memory.put(np.full(self.plan.n_variables, NONE, np.uint32), stream)
         made = generate_counting(sparsity, families, weights=weights, blocks=BLOCKS)
-        self.around = Kernels(device, "batch/counts", (*CODES_KERNELS, "count_columns"))
-        super().__init__(*made, sparsity.factors, device, stream)
+        super().__init__(sparsity, made, device, stream, len(families.place))
+        self._column = memory.put(np.full(self.plan.n_variables, NONE, np.uint32), stream)
+        self._around = loaded_kernels(device, "batch/counts", (*CODES_KERNELS, "count_columns"))
 
     def write(self, flat: Sequence[NDArray[np.float64]], stream: Any) -> None:
         """Write the constants, and find the range of the numbers."""
         super().write(flat, stream)
-        bounds = replace(self._sparsity, factors=tuple(flat))
+        bounds = replace(self.sparsity, factors=tuple(flat))
         self._lower, self._upper = bounds.lower, bounds.upper
         self._least = 2.0 ** min(LOWEST + DIGITS + self._upper, 0.0)
 
     def reload(self, factors: Sequence[NDArray[np.float64]], stream: Any) -> None:
         self.write(flat_factors(self.plan, factors), stream)
 
-    @property
-    def case_bytes(self) -> int:
-        return 8 * (self.cells + self._n_out)
-
-    @property
-    def most_cases(self) -> int:
-        return MOST_CASES
-
     def takes(self, smallest: float) -> bool:
         return smallest > LOWEST / 2 and self._upper <= HIGHEST
 
-    def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, ...]:
-        return self.lane_scratch(memory, size), memory.empty(8 * self._n_out * size)
-
     def queue(self, chunk: CountChunk, scratch: tuple[int, ...], stream: Any) -> None:
-        lane = lane_struct(chunk, scratch[0], self._column, scratch[1], self._n_out)
+        lane = lane_struct(chunk, scratch[0], self._column, scratch[1], self.n_out)
         is_exact = self._lower + chunk.smallest > LOWEST + DIGITS  # nothing can be lost
         least = 5e-324 if is_exact else self._least
         of = struct("batch/lane.cuh", "Weighted")
         weighted = filled(of, of_case=chunk.of_case, least=least, n=chunk.n, is_exact=is_exact)
-        counting = chunk.struct(0, 0, scratch[1], self._n_out)
-        enter_codes(self.around, chunk, self.plan.n_variables, stream)
+        counting = chunk.struct(0, 0, scratch[1], self.n_out)
+        enter_codes(self._around, chunk, self.plan.n_variables, stream)
         self.queue_lanes(chunk.size, stream, lane, weighted)
-        threads = self._n_out * chunk.n_blocks * GROUP
-        self.around.launch("count_columns", -(-threads // THREADS), THREADS, stream, Arguments(counting))
-        fold(self.around, chunk, counting, self._n_out, stream)
-
-    def close(self) -> None:
-        super().close()
-        self.around.close()
+        threads = self.n_out * chunk.n_blocks * GROUP
+        self._around.launch("count_columns", -(-threads // THREADS), THREADS, stream, Arguments(counting))
+        fold(self._around, chunk, counting, self.n_out, stream)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....device.context import Device, Memory
-from ....device.driver import Arguments, Kernels
+from ....device.driver import Arguments, loaded_kernels
 from ....device.structs import struct
 from ....plans.lowering import SLIM, relowered
 from ....plans.plan import Plan
@@ -101,7 +101,7 @@ class RecordCounts(RecordKernels):
         layout = record_layout(messages, sparsity, make_places(messages, factors_only=True))
         self._cells, self._n_out = _cells(program, families, layout), len(families.place)
         super().__init__(layout, self._cells, factors, device, memory, stream)
-        self._summing = Kernels(device, "batch/counts", (*CODES_KERNELS, "count_families"))
+        self._summing = loaded_kernels(device, "batch/counts", (*CODES_KERNELS, "count_families"))
 
     def queue(self, chunk: CountChunk, scratch: tuple[int, ...], stream: Any) -> None:
         batch, n_cells = self.struct(scratch, chunk), len(self._cells)
@@ -112,7 +112,3 @@ class RecordCounts(RecordKernels):
             threads = n_cells * chunk.n_blocks * GROUP
             self._summing.launch("count_families", -(-threads // THREADS), THREADS, stream, Arguments(batch, counting))
         fold(self._summing, chunk, counting, self._n_out, stream)
-
-    def close(self) -> None:
-        super().close()
-        self._summing.close()

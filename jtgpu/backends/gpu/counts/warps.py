@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....device.context import Device, Memory
-from ....device.driver import Arguments, Kernels
+from ....device.driver import Arguments, loaded_kernels
 from ....plans.plan import Plan
 from ....plans.program import UNIT
-from ..batch.buffers import GROUP, THREADS
-from ..batch.warps import FEW, MOST_FEW, TABLE_BYTES, WARPS, Sizes, WarpSteps, cases_struct, numbers_of
-from ..lower import CountProgram, count_program
+from ..batch.buffers import THREADS
+from ..batch.warps import TABLE_BYTES, CaseWarps, Sizes, WarpSteps
+from ..lower import count_program
 from ..program.records import NONE
 from .chunk import CountChunk, fold
 from .generated import FamilyCells
@@ -42,6 +42,8 @@ class WarpProgram(WarpSteps):
     def __init__(self, plan: Plan):
         self.program = program = count_program(plan, split=False)
         super().__init__(program.messages, program.messages.level)
+        by = zip(program.derivative, program.root, strict=True)
+        self.families = [(NONE if d == UNIT else d, program.whole.roots[i]) for d, i in by]
 
     def suits(self, states: NDArray[Any]) -> bool:
         """Whether a table of cases is counted quicker this way than by records, judged by some of its cases."""
@@ -67,89 +69,41 @@ class WarpProgram(WarpSteps):
         return float(self._products.of(np.ones((self.plan.n_variables, 1), np.bool_)).sum())
 
 
-class WarpCounts:
-    """A plan and a model's numbers on one GPU. Used inside ``device.active()``; see `CountKernels`."""
-
-    kind = "warps"
+class WarpCounts(CaseWarps):
+    """Expected counts of a model on one GPU; see `CountKernels`."""
 
     def __init__(
-        self, program: WarpProgram, factors: Sequence[NDArray[np.float64]], families: FamilyCells, device: Device,
+        self, steps: WarpProgram, factors: Sequence[NDArray[np.float64]], families: FamilyCells, device: Device,
         memory: Memory, stream: Any,
     ):  # fmt: skip
-        self._steps, self.plan, self.device, self._n_out = program, program.plan, device, len(families.place)
-        self._count: CountProgram = program.program
-        self._n_cells = int(program.cells[-1])
-        roots = np.array(self._count.whole.roots, np.uint32)
-        of_factors = zip(self._count.derivative, self._count.root, strict=True)
-        steps, levels, *others = program.records((NONE if d == UNIT else d, roots[i]) for d, i in of_factors)
-        self._n_levels = len(levels) - 1
-        cards = self.plan.cardinality.astype(np.uint32)
+        names = ("count_cases", "count_large", "count_zero", "count_round")
+        super().__init__(steps, factors, "batch/warps", names, device, memory, stream)
+        self._n_out, self._n_cells, self._n_messages = len(families.place), int(steps.cells[-1]), len(steps.steps)
+        self.case_bytes, self.most_cases = self.bytes_of(CELLS, MOST_CELLS), MOST_CASES
         place = families.place.astype(np.uint32)
-        records = (*numbers_of(self.plan, factors), steps, levels, *others, cards, roots)
-        self._records = [memory.put(x, stream) for x in records]
         self._place, self._counts = memory.put(place, stream), memory.empty(16 * self._n_cells)
-        self._kernels = Kernels(device, "batch/warps", ("count_cases", "count_large", "count_zero", "count_round"))
-        self._summing = Kernels(device, "batch/counts", ("count_score", "count_fold"))
-
-    def reload(self, factors: Sequence[NDArray[np.float64]], stream: Any) -> None:
-        for address, array in zip(self._records, numbers_of(self.plan, factors), strict=False):
-            self.device.upload(address, array, stream)
-        stream.synchronize()
-
-    @property
-    def _n_tables(self) -> int:
-        return len(self._count.whole.scopes) - self.plan.n_factors
-
-    @property
-    def case_bytes(self) -> int:
-        return 8 * (CELLS + MOST_CELLS // FEW) + TABLE_BYTES * self._n_tables
-
-    @property
-    def most_cases(self) -> int:
-        return MOST_CASES
-
-    def takes(self, smallest: float) -> bool:
-        """See `CountKernels.takes`: tables are scaled."""
-        return True
+        self._summing = loaded_kernels(device, "batch/counts", ("count_score", "count_fold"))
 
     def scratch(self, memory: Memory, stream: Any, size: int) -> tuple[int, ...]:
-        few = max(min(size // FEW, MOST_FEW), 1)
-        sizes = (8 * CELLS * size, 8 * MOST_CELLS * few, TABLE_BYTES * self._n_tables * size, 4 * size + 8)
-        return few, *map(memory.empty, sizes)
+        few, tables = self.few(size), TABLE_BYTES * len(self.steps.scopes)
+        return few, *map(memory.empty, (8 * CELLS * size, 8 * MOST_CELLS * few, tables * size, 4 * size + 8))
 
     def queue(self, chunk: CountChunk, scratch: tuple[int, ...], stream: Any) -> None:
-        count = self._count
         shift = BITS - int(np.frexp(chunk.magnitude)[1])
         few, cells, more_cells, tables, left = scratch
-
-        def cases(name: str, grid: tuple[int, int], cases: int, cells: int, capacity: int, most_products: int) -> None:
-            of = cases_struct(
-                self._steps, self._records, (cells, tables), codes=chunk.codes, weights=chunk.weights,
-                weight_row=chunk.weight_row, of_case=chunk.of_case, log_evidence=chunk.log_evidence,
-                counts=self._counts, left=left, n=chunk.n, n_weights=chunk.n_weights, width=chunk.width,
-                n_levels=self._n_levels, n_tables=self._n_tables, n_roots=len(count.whole.roots), capacity=capacity,
-                most_products=most_products, shift=shift,
-            )  # fmt: skip
-            shared = 4 * cases * (self.plan.n_variables + 1)
-            self._kernels.launch(name, *grid, stream, Arguments(of, least), shared=shared)
-
-        least = np.array([chunk.least])
-        counts = np.array([self._counts], np.uint64)
+        counts, place, total = (np.array([x], np.uint64) for x in (self._counts, self._place, chunk.total))
 
         def call(name: str, n: int, *arguments: Any) -> None:
             self._kernels.launch(name, -(-n // THREADS), THREADS, stream, Arguments(*arguments))
 
         if chunk.is_first:
             call("count_zero", 2 * self._n_cells, counts, 2 * self._n_cells)
-        most = PRODUCTS + EACH * count.n_messages
         call("count_zero", 1, np.array([left], np.uint64), 1)
-        cases("count_cases", (-(-chunk.n // WARPS), WARPS * GROUP), WARPS, cells, CELLS, most)
-        cases("count_large", (few, THREADS), 1, more_cells, MOST_CELLS, MOST_PRODUCTS)
+        of = self.cases(
+            chunk, (cells, tables), codes=chunk.codes, of_case=chunk.of_case, counts=self._counts, left=left, n=chunk.n,
+            n_levels=self._n_levels, capacity=CELLS, most_products=PRODUCTS + EACH * self._n_messages, shift=shift,
+        )  # fmt: skip
+        self.answer(of, (more_cells, MOST_CELLS, MOST_PRODUCTS), np.array([chunk.least]), few, stream)
         others = replace(chunk, total=chunk.total + 8 * self._n_out)
         fold(self._summing, others, others.struct(0, 0, 0, 0), 0, stream)
-        where = (np.array([x], np.uint64) for x in (self._place, chunk.total))
-        call("count_round", max(self._n_out, 1), counts, *where, self._n_out, shift & NONE)
-
-    def close(self) -> None:
-        self._kernels.close()
-        self._summing.close()
+        call("count_round", max(self._n_out, 1), counts, place, total, self._n_out, shift & NONE)

@@ -46,16 +46,16 @@ class Paths:
     tail: list[float]  # from a node's start to the end of everything
 
 
-def critical_paths(nodes: Sequence[WorkNode]) -> Paths:
-    """The longest path to each node, and from its start to the end."""
-    users: list[list[int]] = [[] for _ in nodes]
-    head, tail = [0.0] * len(nodes), [0.0] * len(nodes)
-    for i, node in enumerate(nodes):
-        for m in set(node.ins):
+def critical_paths(ins: Sequence[Sequence[int]], latency: Sequence[float]) -> Paths:
+    """The longest path to each node, and from its start to the end; each node is after those that it reads."""
+    users: list[list[int]] = [[] for _ in ins]
+    head, tail = [0.0] * len(ins), [0.0] * len(ins)
+    for i, read in enumerate(ins):
+        for m in set(read):
             users[m].append(i)
-        head[i] = max((head[m] + nodes[m].unit.latency for m in node.ins), default=0.0)
-    for i in range(len(nodes) - 1, -1, -1):
-        tail[i] = nodes[i].unit.latency + max((tail[u] for u in users[i]), default=0.0)
+        head[i] = max((head[m] + latency[m] for m in read), default=0.0)
+    for i in range(len(ins) - 1, -1, -1):
+        tail[i] = latency[i] + max((tail[u] for u in users[i]), default=0.0)
     return Paths(users, head, tail)
 
 
@@ -95,7 +95,7 @@ class _Warps:
 
 
 def assign(
-    nodes: Sequence[WorkNode], n_blocks: int, n_reserved: int = 0, paths: Paths | None = None
+    nodes: Sequence[WorkNode], n_blocks: int, paths: Paths, n_reserved: int = 0
 ) -> tuple[Assigned, list[float]]:
     """Assign units to warps.
 
@@ -104,10 +104,8 @@ def assign(
     # nodes: sequence of WorkNode: Each after those that it reads
     # n_blocks: Blocks, each on a multiprocessor of its own
     # n_reserved: Warps of each block that only nodes on the critical path use
-    # paths: Of the nodes, if known
     # returns assigned: In the order of assignment: a node, and the queue of each of its units
     # returns ends: list of float: When each node ends, in microseconds of the simulation
-    paths = critical_paths(nodes) if paths is None else paths
     missing, ready, ends = [len(set(n.ins)) for n in nodes], [0.0] * len(nodes), [0.0] * len(nodes)
     critical = max(paths.tail) - CRITICAL_SLACK
     pool = _Warps(n_blocks, n_reserved)

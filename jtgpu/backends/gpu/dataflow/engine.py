@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....device.context import Device
-from ....device.driver import After, Arguments
+from ....device.driver import After, Arguments, Kernels
 from ....device.structs import filled, struct
 from ....plans.plan import Plan
 from ..case import CaseEngine
@@ -39,6 +39,7 @@ class DataflowEngine(CaseEngine):
     ):
         self.schedule = schedule
         self._numbers: DataflowNumbers = schedule.numbers
+        self.shift = schedule.numbers.exponent
         self._sign, self._unobserved = 0, -1
         self._is_clean = False  # False after an interrupt that came where it is unknown if a run was queued
         ptr, weight_cell = plan.posterior_ptr, plan.posterior_ptr[:-1].tolist()
@@ -50,25 +51,25 @@ class DataflowEngine(CaseEngine):
         super().__init__(plan, device, after, weight_cell, int(ptr[-1]))
 
     def _load(self) -> None:
-        s, io = self.schedule, self.io
-        kernels = io.load_kernels("single/dataflow", ["dataflow"])
-        self._arena = io.memory.empty(8 * s.n_cells)
-        self._pristine = io.put(s.numbers.pristine)
+        s = self.schedule
+        self._kernels = kernels = Kernels(self.device, "single/dataflow", ["dataflow"])
+        self._arena = self.memory.empty(8 * s.n_cells)
+        self._pristine = self.put(s.numbers.pristine)
         parameters = filled(
-            struct("single/dataflow.cu", "Dataflow"), arena=self._arena, pristine=self._pristine, ops=io.put(s.ops),
-            digits=io.put(s.digits), steps=io.put(s.steps), tasks=io.put(s.tasks), starts=io.put(s.starts),
-            known=io.put(s.known), weights=io.device_weights, roots=io.put(s.roots),
-            posterior=kernels.device_address(io.posterior), root=kernels.device_address(io.root), sign=0,
+            struct("single/dataflow.cu", "Dataflow"), arena=self._arena, pristine=self._pristine, ops=self.put(s.ops),
+            digits=self.put(s.digits), steps=self.put(s.steps), tasks=self.put(s.tasks), starts=self.put(s.starts),
+            known=self.put(s.known), weights=self._device_weights, roots=self.put(s.roots),
+            posterior=kernels.device_address(self.posterior), root=kernels.device_address(self.root), sign=0,
             n_roots=len(self.plan.root_table), state=0,
         )  # fmt: skip
         arguments = Arguments(parameters)
         kept = arguments.kept(0)[0]
         self._run_sign: NDArray[np.uint32] = arguments.kept(0)["sign"]
         self._state: NDArray[np.int16] = kept["state"][: s.n_states]
-        self._launch = kernels.ready("dataflow", (s.n_blocks, 32 * MAX_WARPS), io.stream, arguments, together=True)
+        self._launch = kernels.ready("dataflow", (s.n_blocks, 32 * MAX_WARPS), self.stream, arguments, together=True)
         self._state[:] = self._unobserved
         self.queue()  # fails here, and not at the first case, if the device cannot hold all blocks
-        io.stream.synchronize()
+        self.stream.synchronize()
 
     @property
     def nanoseconds(self) -> int:
@@ -78,13 +79,9 @@ class DataflowEngine(CaseEngine):
     def log_least_root(self) -> float:
         return math.log(self._numbers.least_root)
 
-    @property
-    def exponent(self) -> int:
-        return self._numbers.exponent
-
     def _is_right(self) -> bool:
         # there is often one component, for which NumPy's minimum would take microseconds
-        return not min(self.io.root.tolist(), default=1.0) < self._numbers.least_root
+        return not min(self.root.tolist(), default=1.0) < self._numbers.least_root
 
     def queue(self) -> None:
         """Queue one run. Entries have the other sign than in the run before: with the same sign, entries of that run
@@ -101,7 +98,7 @@ class DataflowEngine(CaseEngine):
         """Write the arena as it is before the first run."""
         cells = np.zeros(self.schedule.n_cells)
         cells[: len(self._numbers.arena)] = self._numbers.arena
-        self.io.upload((self._arena, cells))
+        self.upload((self._arena, cells))
         self._sign = 0
 
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
@@ -109,9 +106,10 @@ class DataflowEngine(CaseEngine):
 
         If doubles without scaling are not reliable for these numbers, no answer is from then on.
         """
-        with self.io.lock:
-            self.io.check_open()
+        with self.lock:
+            self.check_open()
             self._numbers = make_numbers(self.plan, self.schedule, factors)
+            self.shift = self._numbers.exponent
             self._is_clean = False
             with self.device.active():
-                self.io.upload((self._pristine, self._numbers.pristine))
+                self.upload((self._pristine, self._numbers.pristine))

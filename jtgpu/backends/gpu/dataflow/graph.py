@@ -13,7 +13,7 @@ from ....plans.plan import Plan
 from ..lower import OUT, Loop, Lowered, evidence_of, known_axes, placed
 from ..program.records import RecordPool, contraction_record, record_array
 from ..tile import TiledStep, Tiling, in_better_order
-from .assignment import WorkNode
+from .assignment import WorkNode, critical_paths
 from .tiling import CRITICAL_WEIGHT, LONGER, OTHER_WEIGHT, Unit, answer_unit, dataflow_tiling, enter_unit, parts_of
 
 if TYPE_CHECKING:
@@ -88,18 +88,11 @@ def choose_tilings(program: Lowered, long_batches: bool, scale: float) -> list[T
 
     n = len(program.steps)
     quick = [choose(i, CRITICAL_WEIGHT) for i in range(n)]
-    maker = program.maker
-    head, tail = [0.0] * n, [0.0] * n  # microseconds until a step's inputs are complete, and from then to the end
-    for i, step in enumerate(program.steps):
-        made = [maker[t] for t in step.ins if t in maker]
-        head[i] = max((head[m] + quick[m].tiling.whole_latency for m in made), default=0.0)
-    for i in range(n - 1, -1, -1):
-        tail[i] += quick[i].tiling.whole_latency
-        for t in program.steps[i].ins:
-            if t in maker:
-                tail[maker[t]] = max(tail[maker[t]], tail[i])
-    longest = max(tail) - 1e-6
-    return [quick[i] if head[i] + tail[i] >= longest else choose(i, OTHER_WEIGHT) for i in range(n)]
+    ins = [[program.maker[t] for t in step.ins if t in program.maker] for step in program.steps]
+    paths = critical_paths(ins, [x.tiling.whole_latency for x in quick])
+    longest = max(paths.tail) - 1e-6
+    long = [head + tail >= longest for head, tail in zip(paths.head, paths.tail, strict=True)]
+    return [quick[i] if long[i] else choose(i, OTHER_WEIGHT) for i in range(n)]
 
 
 class Sources:

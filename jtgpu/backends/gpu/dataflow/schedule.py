@@ -6,7 +6,7 @@ Arrays only; knows no device.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -124,12 +124,7 @@ def make_schedule(
         factor_cell=factor_cell,
         one=graph.one,
         pristine_factors=tuple(graph.pristine),
-        numbers=DataflowNumbers(
-            arena=_first_cells(scaled, factor_cell, graph.one),
-            pristine=np.concatenate([np.zeros(0), *graph.pristine.values()]),
-            exponent=sum(shifts),
-            least_root=math.ldexp(1.0, math.ceil(bound)),
-        ),
+        numbers=_numbers(scaled, shifts, bound, graph.pristine.values(), (factor_cell, graph.one)),
         microseconds=START_US + CONTENTION * work.end,
     )
 
@@ -151,31 +146,29 @@ def _candidate(program: Lowered, sources: Sources, n_blocks: int, long_batches: 
     """The work graph with or without longer batches of loads, assigned with the better number of reserved warps."""
     scale = REFERENCE_SMS / n_blocks
     graph = WorkGraph(program, sources, choose_tilings(program, long_batches, scale))
-    paths = critical_paths(graph.nodes)
-    made = (assign(graph.nodes, n_blocks, n, paths) for n in RESERVED)
+    paths = critical_paths([x.ins for x in graph.nodes], [x.unit.latency for x in graph.nodes])
+    made = (assign(graph.nodes, n_blocks, paths, n) for n in RESERVED)
     assigned, ends = min(made, key=lambda x: max(x[1]))
     return _Candidate(graph, assigned, ends, max(max(ends), scale * sum(n.unit.share for n in graph.nodes)))
 
 
 def make_numbers(plan: Plan, schedule: DataflowSchedule, factors: Sequence[NDArray[np.float64]]) -> DataflowNumbers:
     """The numbers on the device for other factors of the same shapes; not for a schedule of restricted factors."""
-    program = lowered(plan)
     scaled, shifts = zip(*scaled_factors(plan, factors), strict=True)
-    bound = least_root(program, scaled)
-    return DataflowNumbers(
-        arena=_first_cells(scaled, schedule.factor_cell, schedule.one),
-        pristine=np.concatenate([np.zeros(0), *(scaled[f] for f in schedule.pristine_factors)]),
-        exponent=sum(shifts),
-        least_root=math.inf if bound > MAX_LOG2_ROOT else math.ldexp(1.0, math.ceil(bound)),
-    )
+    bound = least_root(lowered(plan), scaled)
+    pristine = (scaled[f] for f in schedule.pristine_factors)
+    return _numbers(scaled, shifts, bound, pristine, (schedule.factor_cell, schedule.one))
 
 
-def _first_cells(
-    scaled: Sequence[NDArray[np.float64]], cells: NDArray[np.int64], one: int
-) -> NDArray[np.float64]:
-    """The arena up to the constant 1, before the first run."""
-    made = np.zeros(one + 1)
-    for at, table in zip(cells.tolist(), scaled, strict=True):
-        made[at : at + len(table)] = table
-    made[one] = 1.0
-    return made
+def _numbers(
+    scaled: Sequence[NDArray[np.float64]], shifts: Sequence[int], bound: float, pristine: Iterable[NDArray[np.float64]],
+    cells: tuple[NDArray[np.int64], int],
+) -> DataflowNumbers:  # fmt: skip
+    """The device's numbers before the first run."""
+    # cells: First ones of the factors, and that of the constant 1
+    arena = np.zeros(cells[1] + 1)
+    for at, table in zip(cells[0].tolist(), scaled, strict=True):
+        arena[at : at + len(table)] = table
+    arena[-1] = 1.0
+    least = math.inf if bound > MAX_LOG2_ROOT else math.ldexp(1.0, math.ceil(bound))
+    return DataflowNumbers(arena, np.concatenate([np.zeros(0), *pristine]), sum(shifts), least)

@@ -195,15 +195,10 @@ def _by_level(program: Lowered) -> dict[int, list[int]]:
 def _tasks_of(members: Sequence[tuple[int, Tiling]]) -> NDArray[Any]:
     """Tasks of one level, block after block: the slowest first, so that short ones fill the gaps."""
     made: list[NDArray[Any]] = []
-    ordered = sorted(members, key=lambda m: (-m[1].latency, m[0]))
-    for op, tiling in (m for m in ordered if m[1].wide):
-        block = np.zeros(tiling.n_units * WARPS, TASK)
-        block["op"], block["unit"] = op, np.repeat(np.arange(tiling.n_units), WARPS)
-        made.append(block)
-    for op, tiling in (m for m in ordered if not m[1].wide):
-        warps = np.zeros(tiling.n_units, TASK)
-        warps["op"], warps["unit"] = op, np.arange(tiling.n_units)
-        made.append(warps)
+    for op, tiling in sorted(members, key=lambda m: (not m[1].wide, -m[1].latency, m[0])):
+        of_unit = WARPS if tiling.wide else 1
+        made.append(np.zeros(tiling.n_units * of_unit, TASK))
+        made[-1]["op"], made[-1]["unit"] = op, np.repeat(np.arange(tiling.n_units), of_unit)
     idle = np.zeros(-sum(len(m) for m in made) % WARPS, TASK)
     idle["op"] = NONE
     return np.concatenate([*made, idle])

@@ -42,7 +42,7 @@ class GpuPasses:
         self.lower = sum(math.log2(x) for x in least)  # of the product of numbers of all factors
         self._makers: dict[SlicePattern, SliceMaker] = {}
         self._programs: dict[Any, GpuProgram] = {}
-        self._buffers: dict[int, CopyBuffers] = {}
+        self.buffers: dict[int, CopyBuffers] = {}  # by the number of the device
         self.times: dict[int, float] = {}  # microseconds of the last call's kernels by the number of the device
 
     def slice_table(
@@ -70,17 +70,10 @@ class GpuPasses:
                 self._programs[key] = GpuProgram(device, made)
             return self._programs[key]
 
-    def buffers(self, device: Device) -> CopyBuffers:
-        """The page-locked memory of a device."""
-        with self._lock:
-            if device.ordinal not in self._buffers:
-                self._buffers[device.ordinal] = CopyBuffers(device)
-            return self._buffers[device.ordinal]
-
     def close(self) -> None:
         """Free the memory of all programs."""
         with self._lock:
-            for buffers in self._buffers.values():
+            for buffers in self.buffers.values():
                 buffers.close()
             for program in self._programs.values():
                 program.close()
@@ -141,19 +134,22 @@ class GpuSliceTable:
         with place.device.active():
             return GpuSliceGroup(self.evidence, self.note_time, place, first, lengths, message)
 
-    def place(self) -> Place:
+    def place(self, device: Device | None = None) -> Place:
         """The device of this thread, and memory of groups that have ended."""
-        if not hasattr(self._local, "place"):
-            self._local.place = Place(self.passes.devices[0], self.passes.buffers(self.passes.devices[0]))
-        made: Place = self._local.place
-        return made
+        # device: Default: the first one, unless the thread has one
+        if device is not None or not hasattr(self._local, "place"):
+            device = device or self.passes.devices[0]
+            buffers = self.passes.buffers.setdefault(device.ordinal, CopyBuffers(device))
+            self._local.place = Place(device, buffers)
+        place: Place = self._local.place
+        return place
 
     def run_all(self, work: Callable[[Any], None], parts: Sequence[Any], each: int) -> None:
         """Call a function with every part, on a few threads a device."""
         waiting, errors = deque(parts), list[BaseException]()
 
         def serve(device: Device) -> None:
-            place = self._local.place = Place(device, self.passes.buffers(device))
+            place = self.place(device)
             try:
                 while waiting and not errors:
                     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,28 +18,21 @@ from .program import SliceWay
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .contractions import SlicePattern
+    from .engine import GpuPasses
     from .evidence import SliceEvidence
-    from .kernels import GpuProgram
 
 LN2 = float(np.log(2.0))
 LEAST_PRODUCT = -1000.0  # log2 of a product that has all its digits
 
 
-class Programs(Protocol):
-    """The programs of slices with the same tables."""
-
-    lower: float  # log2 of a number that no product of their entries is below
-
-    def program(self, pattern: SlicePattern, way: SliceWay, wanted: Sequence[Any], device: Device) -> GpuProgram:
-        """The kernels' arguments for one way through a slice."""
-
-
-class _GroupMessages:
+class _GroupMessages(NamedTuple):
     """n messages of a group in device memory, each (K, lanes)."""
 
-    def __init__(self, address: int, n: int, block: tuple[int, int]):
-        self.address, self.n, self.block = address, n, block
+    address: int
+    n: int
+
+
+_NOTHING = _GroupMessages(0, 0)
 
 
 def whole(n: int) -> int:
@@ -72,14 +65,14 @@ class GpuSliceGroup:
         starts[: self.n] = ends - lengths
         self.message = self._take(8 * len(message) * size)
         start = np.array([self._put(np.asarray(message, np.float64)), self.message], np.uint64)
-        kernels = loaded_kernels(place.device, "batch/slices", KERNELS)
-        kernels.launch("slices_start", 256, 256, place.stream, Arguments(start[:1], start[1:], len(message), size))
+        self._kernels = loaded_kernels(place.device, "batch/slices", KERNELS)
+        words = Arguments(start[:1], start[1:], len(message), size)
+        self._kernels.launch("slices_start", 256, 256, place.stream, words)
         self._codes, self._weights, self._first = self._put(codes), self._put(weights), self._put(starts)
         self._lengths = self._put(self.lengths.astype(np.int32))
         self._total, self._exponent = self._put(np.ones(size)), self._put(np.zeros(size, np.int32))
         self._failed, self._lost = self._put(np.full(size, -1, np.int32)), self._put(np.zeros(size, np.int32))
         self._loss, self._late = self._put(np.zeros(size)), self._put(np.zeros(size))
-        self._nothing = _GroupMessages(0, 0, (0, 0))
 
     def _take(self, n_bytes: int) -> int:
         block = self.place.take(max(n_bytes, 16))
@@ -133,11 +126,8 @@ class GpuSliceGroup:
         return 8 * self.evidence.n_entries * self.size
 
     def messages(self, n: int) -> _GroupMessages:
-        if not n:
-            return self._nothing
         with self.place.device.active():
-            address = self._take(n * self._message_bytes)
-        return _GroupMessages(address, n, self._blocks[-1])
+            return _GroupMessages(self._take(n * self._message_bytes), n) if n else _NOTHING
 
     def ones(self) -> _GroupMessages:
         return self.messages(1)  # the kernel writes ones where a sequence ends
@@ -161,8 +151,7 @@ class GpuSliceGroup:
         device, width = self.place.device, int(between.columns[-1])
         n_rows = 1 if not len(between.place) else int(between.place.max()) + 1
         with device.active():
-            cells = self._take(8 * self.size * n_rows * width)
-            self._clear(cells, n_rows * width)
+            cells = self._zeros(n_rows * width)
             place = self._put(between.place.astype(np.int32)) if len(between.place) else 0
         self._between = (between, rows, cells, n_rows)
         wanted = tuple(zip(between.states, between.columns.tolist(), strict=False))
@@ -172,8 +161,7 @@ class GpuSliceGroup:
     def adding(self, numbers: Sequence[int], columns: Sequence[int]) -> _Out:
         width = columns[-1]
         with self.place.device.active():
-            cells = self._take(8 * self.size * width)
-            self._clear(cells, width)
+            cells = self._zeros(width)
         return _Out((), tuple(numbers), tuple(columns[:-1]), cells, 0, width, 1, True)
 
     def added(self, out: _Out, weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -183,30 +171,31 @@ class GpuSliceGroup:
         with place.device.active():
             to = self._take(8 * n_blocks * out.width)
             addresses = np.array([out.cells, self._put(each), to], np.uint64)
-            kernels = loaded_kernels(place.device, "batch/slices", KERNELS)
             words = Arguments(*(addresses[i : i + 1] for i in range(3)), out.width, self.size)
-            kernels.launch("slices_added", 1024, 256, place.stream, words)
+            self._kernels.launch("slices_added", 1024, 256, place.stream, words)
         return self._get(to, (n_blocks, out.width), np.float64)
 
-    def _clear(self, cells: int, times: int) -> None:
-        """Set numbers of all sequences to 0."""
+    def _zeros(self, times: int) -> int:
+        """Memory of so many numbers of each sequence."""
+        cells = self._take(8 * self.size * times)
         words = Arguments(np.array([cells], np.uint64), times, self.size)
         kernels = loaded_kernels(self.place.device, "batch/batch", ("batch_clear",))
         kernels.launch("batch_clear", 1024, 256, self.place.stream, words)
+        return cells
 
     def forward(
-        self, passes: Programs, begin: int, end: int, kept: _GroupMessages, base: int, stride: int, out: _Out
+        self, passes: GpuPasses, begin: int, end: int, kept: _GroupMessages, base: int, stride: int, out: _Out
     ) -> None:
         before, after = self.evidence.sides
-        self._run(passes, SliceWay(before, after, True), (begin, end, base, stride), kept, self._nothing, out)
+        self._run(passes, SliceWay(before, after, True), (begin, end, base, stride), kept, _NOTHING, out)
 
-    def again(self, passes: Programs, begin: int, end: int, kept: _GroupMessages, base: int) -> None:
+    def again(self, passes: GpuPasses, begin: int, end: int, kept: _GroupMessages, base: int) -> None:
         before, after = self.evidence.sides
         out, way = self.marginals(None, self.first), SliceWay(before, after, True)
-        self._run(passes, way, (begin, end, base, 1), kept, self._nothing, out, count=0)
+        self._run(passes, way, (begin, end, base, 1), kept, _NOTHING, out, count=0)
 
     def backward(
-        self, passes: Programs, begin: int, end: int, kept: _GroupMessages, base: int, later: _GroupMessages, out: _Out
+        self, passes: GpuPasses, begin: int, end: int, kept: _GroupMessages, base: int, later: _GroupMessages, out: _Out
     ) -> bool:
         before, after = self.evidence.sides
         self._run(passes, SliceWay(after, before, False), (begin, end, base, 1), kept, later, out)
@@ -222,7 +211,7 @@ class GpuSliceGroup:
         raise NotImplementedError
 
     def _run(
-        self, passes: Programs, way: SliceWay, slices: tuple[int, int, int, int], kept: _GroupMessages,
+        self, passes: GpuPasses, way: SliceWay, slices: tuple[int, int, int, int], kept: _GroupMessages,
         later: _GroupMessages, out: _Out, count: int = 1,
     ) -> None:  # fmt: skip
         device, stream = self.place.device, self.place.stream

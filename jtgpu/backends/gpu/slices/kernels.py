@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels, loaded_kernels, most_shared
 from ....device.structs import filled, struct
@@ -83,8 +81,7 @@ class GpuProgram:
         """The struct of a program whose arrays are copied to the device."""
         stream = self.device.stream()
         names = ("ops", "tiles", "steps", "items", "observed", "targets", "pool", "consts", "values")
-        padded = replace(made, tiles=_padded(made.tiles))
-        addresses = {name: self._memory.put(getattr(padded, name), stream) for name in names}
+        addresses = {name: self._memory.put(getattr(made, name), stream) for name in names}
         return filled(struct("batch/slices.cu", "SliceProgram"), least=made.least, **addresses, **made.fields)
 
     def launch(
@@ -104,7 +101,3 @@ class GpuProgram:
         """Free the memory."""
         with self.device.active():
             self._memory.close()
-
-
-def _padded(tiles: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    return tiles if len(tiles) else np.zeros((1, tiles.shape[1]), np.uint32)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,37 +21,29 @@ LARGE = 1 << 21  # numbers from which buffers pay
 
 
 class CopyBuffers:
-    """Page-locked buffers of a device, which calls share."""
+    """Pairs of page-locked buffers of a device, which calls share."""
 
     def __init__(self, device: Device):
-        self._device, self._lock = device, threading.Lock()
-        self._memory: Memory | None = None
-        self._free: list[NDArray[np.float64]] = []
+        self._device, self._memory = device, Memory(device)
+        self._free: list[tuple[NDArray[np.float64], ...]] = []
 
-    def take(self, n: int) -> list[NDArray[np.float64]]:
-        """Some buffers; none if the system cannot lock more pages."""
-        with self._lock:
-            self._memory = self._memory or Memory(self._device)
-            try:
-                while len(self._free) < n:
-                    self._free.append(self._memory.host(BUFFER, np.float64))
-            except TableTooLarge:
-                return []
-            taken, self._free = self._free[:n], self._free[n:]
-            return taken
+    def take(self) -> tuple[NDArray[np.float64], ...]:
+        """A pair; nothing if the system cannot lock more pages."""
+        with suppress(IndexError):  # another thread may have taken the last one
+            return self._free.pop()
+        with suppress(TableTooLarge):
+            return tuple(self._memory.host(BUFFER, np.float64) for _ in range(2))
+        return ()
 
-    def put_back(self, buffers: list[NDArray[np.float64]]) -> None:
-        """Give buffers to others."""
-        with self._lock:
-            self._free += buffers
+    def put_back(self, pair: tuple[NDArray[np.float64], ...]) -> None:
+        """Give a pair to others."""
+        self._free.append(pair)
 
     def close(self) -> None:
         """Free all buffers."""
-        with self._lock:
-            if self._memory is not None:
-                with self._device.active():
-                    self._memory.close()
-            self._memory, self._free = None, []
+        self._free.clear()
+        with self._device.active():
+            self._memory.close()
 
 
 class Place:
@@ -74,7 +67,7 @@ class Place:
     def download(self, to: NDArray[Any], address: int) -> None:
         """Copy from the device, and wait for it."""
         with self.device.active():
-            pair = self._buffers.take(2) if to.size >= LARGE and to.dtype == np.float64 else []
+            pair = self._buffers.take() if to.size >= LARGE and to.dtype == np.float64 else ()
             if not pair:
                 self.device.download(to, address, self.stream)
                 self.stream.synchronize()
@@ -84,7 +77,7 @@ class Place:
             finally:
                 self._buffers.put_back(pair)
 
-    def _by_buffers(self, to: NDArray[np.float64], address: int, pair: list[NDArray[np.float64]]) -> None:
+    def _by_buffers(self, to: NDArray[np.float64], address: int, pair: Sequence[NDArray[np.float64]]) -> None:
         """One buffer is filled by the device while threads empty the other one: fresh memory is slow to touch."""
         starts = range(0, len(to), BUFFER)
 

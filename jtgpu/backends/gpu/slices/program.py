@@ -40,7 +40,7 @@ class SliceArrays:
     """A program as arrays; addresses count numbers of an arena with `lanes` sequences, constants first."""
 
     ops: NDArray[np.uint32]  # (n, 6) struct Contraction
-    tiles: NDArray[np.uint32]  # (n, TILE_WORDS)
+    tiles: NDArray[np.uint32]  # (n, TILE_WORDS), at least one
     steps: NDArray[np.uint32]  # (n, 2)
     items: NDArray[np.uint32]  # (n, 8) struct Item
     observed: NDArray[np.uint32]  # (n, 5) struct Observed
@@ -157,7 +157,8 @@ class _ArrayWriter:
             "n_entries": self.n, "lanes": self.lanes, "n_others": len(roots), "others": first_target + len(targets),
             "n_groups": listed[0][0], "groups": listed[0][1], "n_sums": listed[1][0], "sums": listed[1][1],
         }  # fmt: skip
-        made = {k: np.concatenate([np.zeros((0, w), np.int64), *rows]).astype(np.uint32)
+        # a warp without work reads a tile, too
+        made = {k: np.concatenate([np.zeros((int(k == "tiles" and not rows), w), np.int64), *rows]).astype(np.uint32)
                 for (k, rows), w in zip(self.parts.items(), (6, TILE_WORDS, 2, 8, 5, 4), strict=True)}
         return SliceArrays(
             made["ops"], made["tiles"], made["steps"], made["items"], made["observed"], made["targets"],
