@@ -253,9 +253,11 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         """Find the k most probable configurations under a policy; see `posteriors`."""
         return self.under(policy).mpe(k=k, **self._fixed(evidence))
 
-    def sample(self, n: int, evidence: Findings | None = None, *, seed: Any = None, policy: Any = None) -> Samples:
-        """Draw samples under a policy; see `posteriors`."""
-        return self.under(policy).sample(n, seed=seed, **self._fixed(evidence))
+    def sample(
+        self, n: int, evidence: Findings | None = None, *, seed: Any = None, numbers: bool = False, policy: Any = None
+    ) -> Samples:
+        """Draw samples under a policy; see `posteriors` and `jtgpu.JunctionTree.sample`."""
+        return self.under(policy).sample(n, seed=seed, numbers=numbers, **self._fixed(evidence))
 
     def log_evidence(self, evidence: Findings | None = None, *, policy: Any = None) -> float:
         """Compute ln P(evidence) under a policy (default: the best one); decisions among the evidence are fixed."""
@@ -271,7 +273,11 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
 
         See `jtgpu.JunctionTree.ask`; `policy`, `options` and `utility` have what is about utilities.
         """
-        return ask_case(self, question, lambda evidence=None: (self.under(), self._fixed(evidence)))
+        return ask_case(self, question)
+
+    def _with_chance(self, evidence: Findings | None = None) -> tuple[JunctionTree, dict[str, Any]]:
+        """A tree in which decisions have probabilities, and the keywords of the evidence."""
+        return self.under(), self._fixed(evidence)
 
     def reload(self, net: DecisionNetwork) -> None:
         """Replace the CPTs and utilities by those of a network of the same structure.
