@@ -27,6 +27,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 from any_in_signatures import PUBLIC
 
 DOCS = ROOT / "docs"
+TREE = r"\.\. toctree::\n   :caption: (.+)\n   :hidden:\n\n((?:   .+\n)+)"
 
 
 def test_every_public_name_is_on_exactly_one_reference_page(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,6 +37,7 @@ def test_every_public_name_is_on_exactly_one_reference_page(monkeypatch: pytest.
     pages = [DOCS / "errors.rst", *(DOCS / "reference").glob("*.rst")]
     found = Counter(name for page in pages for name in public_names.documented_on(page.read_text(encoding="utf-8")))
     assert not [name for name, n in found.items() if n > 1]
+    assert sorted(n for names in public_names.every_name(DOCS).values() for n in names) == sorted(found)
     submodules = {f"jtgpu.published.{name}" for name in ("betweenness", "durbin", "ordering", "outliers")}
     wanted = {f"{module}.{name}" for module in PUBLIC for name in public_names.exported(module)} - submodules
     assert not wanted - set(found)
@@ -56,16 +58,25 @@ def test_long_lists_of_parameters_are_shown_in_groups(monkeypatch: pytest.Monkey
     assert sorted(line for line in shown if line.startswith(" ")) == sorted([*filter(None, items), "    **x**"])
 
 
-def test_each_object_has_a_page_and_the_files_differ_in_more_than_case(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_objects_have_pages_and_the_files_differ_in_more_than_case(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sphinx", reason="Sphinx is not installed")
     monkeypatch.syspath_prepend(str(DOCS))
     public_names = importlib.import_module("extensions.public_names")
     texts = [p.read_text(encoding="utf-8") for p in sorted((DOCS / "reference").glob("*.rst"))]
     listed = [n for text in texts for names, inline in public_names.listed_on(text) if not inline for n in names]
-    names = [n for n in listed if public_names.has_page(n)]
-    files = [public_names.file_of(name).lower() for name in names]
-    assert len(files) == len(set(files)) > 120
+    names = [n for n in listed if public_names.has_row(n)]
+    assert len(names) > 120
     assert not [n for n in names if not public_names.summary(n)]
+    files = [public_names.file_of(name).lower() for name in names if public_names.has_page(name)]
+    assert 10 < len(files) == len(set(files)) < 30
+
+
+def test_the_guide_has_at_most_twenty_pages() -> None:
+    index = (DOCS / "index.rst").read_text(encoding="utf-8")
+    pages = {title: re.findall(r"^   ([\w/-]+)$", text, re.MULTILINE) for title, text in re.findall(TREE, index)}
+    assert [*pages] == ["First steps", "Guide", "Reference", "More", "Project"]
+    assert len(pages["First steps"]) + len(pages["Guide"]) <= 20
+    assert {"cluster", "tensors", "screening", "graphs", "series", "published"} <= {*pages["More"]}
 
 
 def test_the_theme_alone_lists_the_contents_of_a_page() -> None:

@@ -1,6 +1,6 @@
-"""A page for each public object: its example first, parameters in groups, and a table of its methods.
+"""Public objects: their example first, parameters in groups, a table of their methods; pages of the long ones.
 
-The directive ``public`` lists the objects. Their pages are written to docs/reference/objects before Sphinx reads them.
+The directive ``public`` lists the objects. Pages are written to docs/reference/objects before Sphinx reads them.
 """
 
 from __future__ import annotations

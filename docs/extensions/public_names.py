@@ -4,9 +4,10 @@
 
     .. public:: jtgpu.series
 
-lists everything in ``jtgpu.series.__all__`` that ``jtgpu`` does not export itself, with a page for each object
-(object_pages.py). With lines of content it lists the names given there. With the option ``:inline:``, and outside of
-docs/reference, it documents them in its place.
+lists everything in ``jtgpu.series.__all__`` that ``jtgpu`` does not export itself, in a table, and documents it below.
+Classes and functions with much text have pages of their own (object_pages.py), which the table links to. With lines of
+content it lists the names given there. With the option ``:inline:``, and outside of docs/reference, there is no table.
+The directive ``every-name`` links to all of them, a line for each page.
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ from sphinx.util.docutils import SphinxDirective
 
 __all__ = [
     "documented_on",
+    "every_name",
     "file_of",
     "first_sentence",
     "has_page",
+    "has_row",
     "lines",
     "listed_on",
     "members",
@@ -43,6 +46,8 @@ __all__ = [
 
 # methods of these base classes are documented by Python
 BASES = "object,ndarray,tuple,dict,Mapping,Sequence,Exception,BaseException,str,TypedDict,KeysView"
+
+LONG = 80  # lines of docstrings, from which on an object has a page of its own
 
 
 def exported(module: str) -> list[str]:
@@ -97,10 +102,17 @@ def lines(name: str) -> list[str]:
     return [f".. {'autofunction' if callable(found) else 'autodata'}:: {name}", ""]
 
 
-def has_page(name: str) -> bool:
-    """Whether an object has a page of its own: modules and constants are described where they are listed."""
+def has_row(name: str) -> bool:
+    """Whether an object is in the table of a directive: modules and constants are described above it."""
     found = resolve(name)
     return inspect.isclass(found) or (callable(found) and not isinstance(found, ModuleType))
+
+
+def has_page(name: str) -> bool:
+    """Whether an object has a page of its own; the others are described on the page that lists them."""
+    found = resolve(name)
+    texts = [inspect.getdoc(found), *(inspect.getdoc(inspect.getattr_static(found, m)) for m in members(found))]
+    return has_row(name) and sum(len((text or "").splitlines()) for text in texts) >= LONG
 
 
 def members(found: object) -> list[str]:
@@ -149,15 +161,37 @@ class Public(SphinxDirective):
         """Parse the directives of autodoc, or a table of links to pages, in place of this one."""
         names = names_of(self.arguments[0], list(self.content))
         inline = "inline" in self.options or not self.env.docname.startswith("reference/")
-        here = [n for n in names if inline or not has_page(n)]
-        pages = [n for n in names if n not in here]
-        text = [line for name in here for line in lines(name)]
+        listed = [n for n in names if not inline and has_row(n)]
+        pages = [n for n in listed if has_page(n)]
+        text = [line for name in names if name not in listed for line in lines(name)]
         if pages:
-            labels = [n.rpartition(".")[2] for n in pages]
-            text += anchors(pages) + rows((label, n, summary(n)) for label, n in zip(labels, pages, strict=True))
-            text += [".. toctree::", "   :hidden:", ""]
-            text += [f"   {label} <objects/{file_of(n)}>" for label, n in zip(labels, pages, strict=True)]
+            text += [*anchors(pages), ".. toctree::", "   :hidden:", ""]
+            text += [*(f"   {n.rpartition('.')[2]} <objects/{file_of(n)}>" for n in pages), ""]
+        if len(listed) > 1 or pages:
+            text += rows((n.rpartition(".")[2], n, summary(n)) for n in listed)
+        text += [line for name in listed if name not in pages for line in lines(name)]
         self.content = StringList([*text, ""], source=Path(self.get_source_info()[0]).name)
+        self.content_offset = self.lineno
+        return self.parse_content_to_nodes()
+
+
+def every_name(docs: Path) -> dict[str, list[str]]:
+    """The names of each page of the reference, by its title."""
+    pages = re.findall(r"^   (reference/\S+|errors)$", (docs / "api.rst").read_text(encoding="utf-8"), re.MULTILINE)
+    texts = [(docs / f"{page}.rst").read_text(encoding="utf-8") for page in pages]
+    return {text.split("\n", 1)[0]: [*documented_on(text)] for text in texts}
+
+
+class EveryName(SphinxDirective):
+    """See the module."""
+
+    def run(self) -> list[nodes.Node]:
+        """Parse a table of links in place of this one."""
+        text = [".. list-table::", "   :widths: 20 80", "   :class: objects", ""]
+        for title, names in every_name(Path(self.env.srcdir)).items():
+            links = [f":py:obj:`{n.removeprefix('jtgpu.')} <{n}>`" for n in names]
+            text += [f"   * - {title}", f"     - {', '.join(links)}"]
+        self.content = StringList([*text, ""], source="api")
         self.content_offset = self.lineno
         return self.parse_content_to_nodes()
 
@@ -165,4 +199,5 @@ class Public(SphinxDirective):
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register."""
     app.add_directive("public", Public)
+    app.add_directive("every-name", EveryName)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

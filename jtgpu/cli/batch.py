@@ -33,7 +33,7 @@ from ..util.text_table import printable as shown
 from .console import format_seconds, print_json, warn
 from .declared import Batch, Workers
 from .networks import check_outputs, load_any, split_names, with_codes
-from .planning import COMPILING, compiled_numbers, make_plan
+from .planning import COMPILING, compiled_kind, make_plan
 from .tables import is_shown, status
 
 
@@ -64,7 +64,7 @@ def batch(
     elif numbers:
         from ..mixed.files import answer_file
 
-        tree_of_numbers = compiled_numbers(net, o.file, plan, run)
+        tree_of_numbers: Any = compiled_kind(net, o.file, plan, run)
         with terminable_run(output), progress_of(is_shown(run.progress)) as progress:
             report = answer_file(tree_of_numbers, cases, output, query, files, levels, progress)
     else:

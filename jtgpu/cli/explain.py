@@ -27,7 +27,7 @@ def mpe(o: Mpe, plan: Planning, run: Compute) -> None:
     net = with_codes(read_network(o.file), o.codes)
     findings = case_of(net, o.evidence, o.evidence_file)
     targets = target_names(net, o.target)
-    with compiled(net, o.file, plan, run) as (tree, _):
+    with compiled(net, o.file, plan, run, decisions=True) as (tree, _):
         if targets:
             most = 2**62 if plan.max_table == 0 else plan.max_table
             best = tree.map(targets, findings, k=o.k, memory_limit=plan.memory_limit, max_table=most)

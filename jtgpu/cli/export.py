@@ -15,7 +15,6 @@ from ..formats import open_text, save_text, writer_of
 from ..formats.bundled import network_path
 from ..formats.conversion import carry
 from ..formats.network_files import find_comments
-from ..model.decisions import DecisionNetwork
 from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
@@ -29,8 +28,8 @@ from .networks import (
     case_of,
     check_outputs,
     check_picture,
+    load_any_kind,
     one_target,
-    read_network,
     split_names,
     target_names,
     warn_of_repairs,
@@ -74,7 +73,10 @@ def convert(o: Convert) -> None:
 def show(o: Show, plan: Planning, run: Compute) -> None:
     """Run ``jtgpu show``."""
     suffix = _suffix(o.output, o.force)
-    net = with_codes(read_network(o.file), o.codes)
+    net: Any = load_any_kind(o.file)
+    if isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
+        net = net.unroll(net.order + 1)
+    net = with_codes(net, o.codes)
     findings = case_of(net, o.evidence, o.evidence_file)
     if findings and (o.tree or o.names):
         raise BadParameter("a picture without posteriors has no evidence", param_hint="--evidence")
@@ -83,13 +85,12 @@ def show(o: Show, plan: Planning, run: Compute) -> None:
     drawing: Drawing
     if o.tree:
         with status("planning", run.progress):
-            made = make_plan(plan, net, o.file, run)
-        drawing = draw(made, around=centre, hops=o.hops, most=o.most)
-    elif o.names or isinstance(net, DecisionNetwork):
-        drawn = net.compile() if isinstance(net, DecisionNetwork) and not o.names else net
-        drawing = draw(drawn, findings or None, targets=targets, around=centre, hops=o.hops, most=o.most)
+            made = net if isinstance(net, MixedNetwork) else make_plan(plan, net, o.file, run)
+        drawing = draw(made, tree=True, around=centre, hops=o.hops, most=o.most)
+    elif o.names:
+        drawing = draw(net, findings or None, targets=targets, around=centre, hops=o.hops, most=o.most)
     else:
-        with compiled(net, o.file, plan, run) as (answering, _):
+        with compiled(net, o.file, plan, run, decisions=True) as (answering, _):
             drawing = draw(answering, findings, targets=targets, around=centre, hops=o.hops, most=o.most)
     if o.output is None:
         sys.stdout.write(drawing.text())

@@ -20,6 +20,7 @@ from ..options.compute import Compute, Planning
 from .tables import status
 
 if TYPE_CHECKING:
+    from ..decisions.tree import DecisionTree
     from ..mixed import MixedTree
 
 COMPILING = "compiling (takes longer the first time on a machine)"
@@ -32,8 +33,8 @@ def make_plan(plan: Planning, net: DiscreteModel, file: str, run: Compute | None
     """
     if isinstance(net, DecisionNetwork):
         raise ArgumentError(
-            f"{file} has decisions: jtgpu decide finds the best policy, and jtgpu convert --chance-only writes a "
-            "Bayesian network in which decisions are uniform"
+            f"{file} has decisions: jtgpu decide finds the best policy, jtgpu query, mpe and sample answer under it, "
+            "and jtgpu convert --chance-only writes a Bayesian network in which decisions are uniform"
         )
     if plan.plan is not None:
         return load_plan(plan, net)
@@ -63,31 +64,36 @@ def load_plan(plan: Planning, net: DiscreteModel) -> NetworkPlan:
         raise FormatError(f"{plan.plan}: {error}") from None
 
 
-def compiled_numbers(net: MixedNetwork, file: str, plan: Planning, run: Compute) -> MixedTree:
-    """A network with numbers, compiled; options that it does not take are an error."""
+def compiled_kind(
+    net: MixedNetwork | DecisionNetwork, file: str, plan: Planning, run: Compute
+) -> MixedTree | DecisionTree:
+    """A network with numbers or decisions, compiled; options that it does not take are an error."""
     if plan.plan is not None or run.compile_options():
         option = "--plan" if plan.plan is not None else "--devices, --dtype"
+        why = "numbers, whose plans depend on what is observed" if isinstance(net, MixedNetwork) else "decisions"
         raise BadParameter(
-            f"{file} has numbers, whose plans depend on what is observed: --backend, --threads and options of the "
-            "order are taken, --order saved among them", param_hint=option,
-        )  # fmt: skip
+            f"{file} has {why}: --backend, --threads and options of the order are taken, --order saved among them",
+            param_hint=option,
+        )
     options: dict[str, Any] = run.threads_option()
     if plan != type(plan)():
-        options |= {"order": order_of(plan, net.discrete, file), **plan.keywords()}
-    return net.compile(run.backend, **options)
+        states = net.discrete if isinstance(net, MixedNetwork) else net
+        options |= {"order": order_of(plan, states, file), **plan.keywords()}
+    return net.compile(cast("Any", run.backend), **options)
 
 
 @contextmanager
 def compiled(
-    net: DiscreteModel | MixedNetwork, file: str, plan: Planning, run: Compute
+    net: DiscreteModel | MixedNetwork, file: str, plan: Planning, run: Compute, *, decisions: bool = False
 ) -> Iterator[tuple[Any, Callable[[str], None]]]:
     """Plan and compile a network, with a status line on stderr."""
     # file: The file that it was read from
     # run: The plan has to fit in the memory of the devices named here
+    # decisions: Whether networks with decisions are compiled, too; otherwise they are an error
     # yields (tree, callable): The tree, closed on exit, and the function that sets the text of the status line.
-    if isinstance(net, MixedNetwork):
-        with compiled_numbers(net, file, plan, run) as numeric, status("propagating", run.progress) as step:
-            yield numeric, step
+    if isinstance(net, MixedNetwork) or (decisions and isinstance(net, DecisionNetwork)):
+        with compiled_kind(net, file, plan, run) as tree, status("propagating", run.progress) as step:
+            yield tree, step
         return
     with status("planning", run.progress) as step:
         made = make_plan(plan, net, file, run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..inference.queries.text import UNITS, ParsedQuestion
 from ..inference.results.contributions import Contributions
 from ..inference.results.marginals import Posterior
 from ..inference.results.tables import Conditional, Joint
+from ..model.decisions import DecisionNetwork
 from ..model.mixed import MixedNetwork
 from ..options.compute import Compute, CutPlanning
 from ..util.text_table import printable as shown
@@ -23,7 +24,7 @@ from .console import print_json
 from .declared import Query
 from .networks import case_of, findings_as_json, load_any, target_names, with_codes
 from .planning import compiled
-from .tables import bold, on_terminal, print_rows, show_number
+from .tables import bold, on_terminal, print_note, print_rows, show_number
 
 # Answers to questions as tables.
 
@@ -35,8 +36,10 @@ Cell = str | float
 Table = tuple[tuple[str, ...], list[tuple[Cell, ...]]]  # header, rows
 
 
-def observation_table(observations: Iterable[Any]) -> Table:
-    """Values of information in bits; a gain below rounding error, of an observation that tells nothing, is 0."""
+def observation_table(observations: Any) -> Table:
+    """Values of information in bits, or of a decision in units of utility; a gain below rounding error is 0."""
+    if isinstance(observations, Mapping):  # of a decision
+        return ("variable", "gain (utility)"), [*observations.items()]
     rows = [(o, 0.0 if abs(o.gain) < ROUNDING else o.gain / BIT) for o in observations]
     last = "expected_sd" if rows and hasattr(rows[0][0], "expected_sd") else "expected_accuracy"
     head = ("variable", "gain (bits)", "expected entropy (bits)", last.replace("_", " "))
@@ -92,7 +95,7 @@ def print_answer(q: ParsedQuestion, answer: Table, digits: int | None = None, *,
 def query(o: Query, plan: CutPlanning, run: Compute) -> None:
     """Run ``jtgpu query``."""
     net: Any = with_codes(load_any(o.file), o.codes)
-    numbers = isinstance(net, MixedNetwork)
+    numbers, decides = isinstance(net, MixedNetwork), isinstance(net, DecisionNetwork)
     # validate everything before the computation starts
     findings = case_of(net, o.evidence, o.evidence_file)
     if o.question and o.target:
@@ -107,20 +110,23 @@ def query(o: Query, plan: CutPlanning, run: Compute) -> None:
     targets = target_names(net, o.target) or None
     if o.why and (targets is None or o.question or not findings):
         raise BadParameter("it takes the findings of -e and targets, -t NAME, and no queries", param_hint="--why")
-    with compiled(net, o.file, plan, run) as (tree, _):
+    with compiled(net, o.file, plan, run, decisions=True) as (tree, _):
         if o.why:
             print_contributions(o, findings, [tree.contributions(t, findings) for t in targets or ()])
             return
         posteriors = None if questions else tree.posteriors(findings, targets=targets)
         answers, error = answer_questions(
-            tree, questions, _answer_as_json if o.json else answer_table, ask_case if numbers else text.ask
-        )
+            tree, questions, _answer_as_json if o.json else answer_table,
+            ask_case if numbers or decides else text.ask,
+        )  # fmt: skip
+        worth = tree.utility(findings).mean if decides and posteriors is not None else None
     if posteriors is None:
         print_answers(o.file, questions, answers, error, o.json, o.digits)
     elif o.json:
         print_json({
             "file": o.file, "evidence": findings_as_json(findings), "log_evidence": posteriors.log_evidence,
             "posteriors": {v: _posterior_as_json(p) for v, p in posteriors.items()},
+            **({} if worth is None else {"expected_utility": worth}),
         })  # fmt: skip
     elif numbers:
         print_posteriors({v: p for v, p in posteriors.items() if not net.is_number(v)}, o.digits, named=True)
@@ -133,6 +139,8 @@ def query(o: Query, plan: CutPlanning, run: Compute) -> None:
         what = "density" if numbers and any(isinstance(findings.get(v), float) for v in net.numbers) else "P"
         log_evidence = show_number(posteriors.log_evidence, o.digits)
         print(f"ln {what}(evidence) = {log_evidence}" if on_terminal() else f"# ln {what}(evidence)\t\t{log_evidence}")
+    if worth is not None and not o.json:
+        print_note(f"Under the best policy (jtgpu decide), whose expected utility is {show_number(worth, o.digits)}.")
 
 
 def print_contributions(o: Query, findings: Any, explanations: list[Contributions]) -> None:
@@ -191,6 +199,8 @@ def _answer_as_json(q: ParsedQuestion, answer: Any) -> dict[str, Any]:
     """An answer for JSON; the posterior of a number as in ``posteriors``."""
     if _is_number(answer):
         return {"question": q.text, "kind": q.kind, "variable": answer.variable, **_posterior_as_json(answer)}
+    if hasattr(answer, "decision"):  # what it is worth to know other variables
+        return {"question": q.text, "kind": q.kind, "decision": answer.decision, "gains": dict(answer)}
     return text.as_json(q, answer)
 
 

@@ -8,12 +8,13 @@ from click import BadParameter
 
 from ..graphs.centrality import betweenness
 from ..model.discrete import DiscreteModel
+from ..model.mixed import MixedNetwork
 from ..options.compute import Compute
 from ..options.tables import ReadOptions
 from ..util.atomic_file import write_text
 from .console import print_json, read_cases, warn
 from .declared import Rank
-from .networks import check_picture, read_network
+from .networks import check_picture, load_any
 from .tables import print_rows, status
 
 TABLES = (".csv", ".tsv", ".parquet")
@@ -72,7 +73,10 @@ def _print_published(graph: Any) -> None:
 def _read(file: str, read: ReadOptions) -> Any:
     """A network, or a table of edges."""
     is_table = file.lower().removesuffix(".gz").endswith(TABLES)
-    table = read_cases(file, read) if is_table else read_network(file)
+    if not is_table:
+        net = load_any(file)
+        return net.graph if isinstance(net, MixedNetwork) else net
+    table = read_cases(file, read)
     names: list[str] = getattr(table, "column_names", [])
     if len(names) > 2 and not {"from", "to"} <= {*names}:
         warn(f"{file} has no columns from and to: its edges are those between {names[0]} and {names[1]}")

@@ -39,7 +39,7 @@ def sample(o: Sample, writing: FileOptions, plan: Planning, run: Compute) -> Non
     discrete: DiscreteModel = net.discrete if numbers else net
     names, labels = _texts(discrete, net.variables, o.numbers, writing.escape_formulas and not o.json)
     options: dict[str, Any] = {"seed": np.random.default_rng(o.seed)} | ({} if numbers else {"numbers": o.inside})
-    with compiled(net, o.file, plan, run) as (tree, step):
+    with compiled(net, o.file, plan, run, decisions=True) as (tree, step):
         step("sampling")
         tree.log_evidence(findings)  # fails for impossible evidence before a file is opened
         block = max(1, CELLS // len(net))

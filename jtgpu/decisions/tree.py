@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
     from ..backends.base import Evidence
     from ..inference.evidence import Cases, Findings
+    from ..inference.results.case_states import Explanation, Samples
     from ..inference.results.contributions import Contributions
     from ..inference.results.marginals import Posterior, Posteriors
+    from ..inference.results.tables import Conditional, Joint
     from ..inference.tree import JunctionTree
     from ..model.states import CodesByVariable
     from .evaluate import Policies
@@ -92,7 +94,7 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         Parameters
         ----------
         evidence : mapping, optional
-            Findings that hold whatever is decided; a decision among them is fixed.
+            Findings that hold whatever is decided, such as one of several states; a decision among them is fixed.
         method : {"auto", "branch"}
             ``"auto"``: exact where decisions can be solved one after the other (Koller and Milch 2003), otherwise
             single policy updating (Lauritzen and Nilsson 2001), which may end in a local optimum. ``"branch"`` proves
@@ -114,8 +116,21 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         """
         case = self._case(evidence)
         choice("method", method, ("auto", "branch"))
+        if case.likelihood:
+            with self._weighed(case) as tree:
+                return tree.policy(_seen(case, tree.network), method=method, restarts=restarts, seed=seed)
         solution = self._solved(case, method, whole_number("restarts", restarts, 0), whole_number("seed", seed, 0))
         return named_policy(self._net, self._solver.information, solution)
+
+    def _weighed(self, case: Evidence) -> DecisionTree:
+        """The tree of a network in which likelihoods are rows of new variables, whose first states are observed."""
+        net: DecisionNetwork = self._net
+        for v, weights in case.likelihood.items():
+            name, p = net.variables[v], weights / weights.max()
+            if name in net.decisions:
+                raise EvidenceError(f"the decision {name!r} is fixed at one option, or left out; got several")
+            net = net.add(f"finding of {name}", ["yes", "no"], [name], np.stack([p, 1.0 - p], axis=-1))
+        return DecisionTree(net, **{k: x for k, x in self._arguments.items() if k != "order"})
 
     def _solved(self, case: Evidence, method: str = "auto", restarts: int = 10, seed: int = 0) -> Solution:
         key = case.state.tobytes(), method, restarts, seed
@@ -223,6 +238,27 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         name = self._net.variables[self._net.index(variable)]
         return self.posteriors(evidence, policy=policy, targets=[name])[name]
 
+    def joint(self, variables: Iterable[str | int], evidence: Findings | None = None, *, policy: Any = None) -> Joint:
+        """Compute the joint posterior of some variables under a policy; see `posteriors`."""
+        return self.under(policy).joint(variables, **self._fixed(evidence))
+
+    def conditional(
+        self, variables: str | int | Iterable[str | int], given: Iterable[str | int], evidence: Findings | None = None,
+        *, policy: Any = None,
+    ) -> Conditional:  # fmt: skip
+        """Compute P(variables | given, evidence) under a policy; see `posteriors`."""
+        return self.under(policy).conditional(variables, given, **self._fixed(evidence))
+
+    def mpe(self, evidence: Findings | None = None, *, k: int = 1, policy: Any = None) -> Explanation:
+        """Find the k most probable configurations under a policy; see `posteriors`."""
+        return self.under(policy).mpe(k=k, **self._fixed(evidence))
+
+    def sample(
+        self, n: int, evidence: Findings | None = None, *, seed: Any = None, numbers: bool = False, policy: Any = None
+    ) -> Samples:
+        """Draw samples under a policy; see `posteriors` and `jtgpu.JunctionTree.sample`."""
+        return self.under(policy).sample(n, seed=seed, numbers=numbers, **self._fixed(evidence))
+
     def log_evidence(self, evidence: Findings | None = None, *, policy: Any = None) -> float:
         """Compute ln P(evidence) under a policy (default: the best one); decisions among the evidence are fixed."""
         fixed = self._fixed(evidence)
@@ -237,7 +273,11 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
 
         See `jtgpu.JunctionTree.ask`; `policy`, `options` and `utility` have what is about utilities.
         """
-        return ask_case(self, question, lambda evidence=None: (self.under(), self._fixed(evidence)))
+        return ask_case(self, question)
+
+    def _with_chance(self, evidence: Findings | None = None) -> tuple[JunctionTree, dict[str, Any]]:
+        """A tree in which decisions have probabilities, and the keywords of the evidence."""
+        return self.under(), self._fixed(evidence)
 
     def reload(self, net: DecisionNetwork) -> None:
         """Replace the CPTs and utilities by those of a network of the same structure.
@@ -275,10 +315,12 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
     def _fixed(self, evidence: Findings | None) -> dict[str, Any]:
         """The evidence as keywords; decisions are set, so that their policies do not matter."""
         net, state = self._net, self._case(evidence).state
-        given: Any = one_case(net, evidence) or {}
+        given: Any = {} if evidence is None else one_case(net, evidence)
         decisions = {v: state[net.index(v)] for v in given if net.variables[net.index(v)] in net.decisions}
         set_to = {v: StateNumber(s) for v, s in decisions.items() if s >= 0}
-        return {"evidence": {v: s for v, s in given.items() if v not in set_to}, "do": set_to or None}
+        known = {"evidence": {v: s for v, s in given.items() if v not in set_to}, "do": set_to or None}
+        weights = getattr(given, "likelihood", None)  # of an evidence file
+        return known | ({"likelihood": weights} if weights else {})
 
     def contributions(
         self, target: str | int | None = None, evidence: Findings | None = None, *, policy: Any = None, **more: Any
@@ -340,6 +382,9 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
                     f"{v!r} depends on the decision {net.variables[d]!r} and cannot be observed before it"
                 )
         prices = {net.variables[net.index(v)]: number("cost", c) for v, c in (cost or {}).items()}
+        if case.likelihood:
+            with self._weighed(case) as tree:
+                return tree.value_of_information(decision, names, cost=cost, evidence=_seen(case, tree.network))
         solution = self._solved(case)
         base = solution.expected_utility
         unknown = [v for v in names if v not in known]
@@ -361,6 +406,12 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
                 if v in self._net.utilities:
                     raise EvidenceError(f"{v!r} is a utility, which cannot be observed")
         return read_findings(self._net, evidence)
+
+
+def _seen(case: Evidence, net: DecisionNetwork) -> dict[str, StateNumber]:
+    """The evidence of a network that `_weighed` made."""
+    states = [*case.state.tolist(), *[0] * len(case.likelihood)]
+    return {v: StateNumber(s) for v, s in zip(net.variables, states, strict=True) if s >= 0}
 
 
 def _check_options(options: Mapping[str, object]) -> None:

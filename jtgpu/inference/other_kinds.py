@@ -102,14 +102,13 @@ class CaseParser(QuestionParser):
         """Nothing: the query reads its evidence."""
 
 
-def ask_case(tree: Any, question: str | ParsedQuestion, with_chance: Callable[..., object] | None = None) -> Any:
+def ask_case(tree: Any, question: str | ParsedQuestion) -> Any:
     """Answer a question given as text; the result is that of the corresponding method of the tree."""
-    # with_chance: evidence -> a tree in which every variable has probabilities, and the keywords of the evidence
     if not isinstance(question, (str, ParsedQuestion)):
         raise EvidenceError(f"question must be a text such as 'P(lung | xray=yes)', not {described(question)}")
     q = CaseParser(tree.network, question).question() if isinstance(question, str) else question
     if q.kind in ("P", "lnP") and q.event:
-        return _event(tree, q, with_chance)
+        return _event(tree, q)
     if q.kind == "P" and not q.given:
         return tree.joint(q.targets, **q.known) if len(q.targets) > 1 else tree.posterior(q.targets[0], **q.known)
     methods = {
@@ -118,14 +117,17 @@ def ask_case(tree: Any, question: str | ParsedQuestion, with_chance: Callable[..
         "EFFECT": "effect", "ADJUST": "effect",
     }  # fmt: skip
     method = getattr(tree, methods[q.kind])  # the error says what to use in its place
-    arguments: tuple[Any, ...] = (q.targets,) if q.kind in ("H", "MAP") else (q.targets[0], q.others)
+    if q.kind == "MPE":
+        return method(k=q.k, **q.known)
+    arguments: tuple[Any, ...] = (q.targets,) if q.kind in ("H", "MAP", "P") else (q.targets[0],)
+    arguments += {"H": (), "MAP": (), "P": (q.given,)}.get(q.kind, (q.others,))
     return method(*arguments, **q.known)
 
 
-def _event(tree: Any, q: ParsedQuestion, with_chance: Callable[..., Any] | None) -> float:
+def _event(tree: Any, q: ParsedQuestion) -> float:
     """P(event | evidence), or its logarithm."""
     net, before, given = tree.network, tree.log_evidence(**q.known), q.known.get("evidence", {})
-    tree, known = with_chance(**q.known) if with_chance else (tree, dict(q.known))
+    tree, known = tree._with_chance(**q.known) if hasattr(tree, "_with_chance") else (tree, dict(q.known))
     evidence = dict(known.pop("evidence", {}))
     for name, states in q.event.items():
         if getattr(net, "is_number", lambda _: False)(name):

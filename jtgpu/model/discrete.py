@@ -60,7 +60,7 @@ class Labels(NamedTuple):
 class DiscreteModel(late_imports.Shown):
     """Variables with states, and factors over them.
 
-    The common base of `BayesianNetwork` and `MarkovNetwork`.
+    The base of Bayesian, Markov and decision networks, and of networks over time without numbers.
 
     Parameters
     ----------

@@ -29,12 +29,10 @@ VERBS: dict[str, dict[str, str]] = {
     "log_evidence": _but(
         dynamic="log_likelihood() is that of sequences", mixed_dynamic="log_likelihood() is that of sequences"
     ),
-    "joint": _but(
-        dynamic="filter() and smooth() take joints= of a slice", mixed_dynamic=_JOINTS, decision=_POLICY,
-    ),
+    "joint": _but(dynamic="filter() and smooth() take joints= of a slice", mixed_dynamic=_JOINTS),
     "conditional": _but(
         mixed="joint() of variables with states, divided by that of the given ones, is it",
-        dynamic="filter() and smooth() take joints= of a slice", mixed_dynamic=_JOINTS, decision=_POLICY,
+        dynamic="filter() and smooth() take joints= of a slice", mixed_dynamic=_JOINTS,
     ),
     "ask": _but(dynamic=_SLICES, mixed_dynamic=_SLICES),
     "session": _but(
@@ -46,12 +44,12 @@ VERBS: dict[str, dict[str, str]] = {
     ),
     "predict_proba": _but(dynamic=_TABLE, mixed_dynamic=_TABLE, decision=_POLICY),
     "predict": _but(decision=_POLICY),
-    "sample": _but(decision=_POLICY),
+    "sample": _but(),
     "impute": _but(
         dynamic="sample() draws the missing cells of sequences", mixed_dynamic="sample() draws sequences",
         decision=_POLICY,
     ),
-    "mpe": _but(mixed=_UNITS, decision=_POLICY),
+    "mpe": _but(mixed=_UNITS),
     "map": _but(
         dynamic="mpe() finds the most probable states of all slices",
         mixed_dynamic="mpe() finds the most probable states of all slices", decision=_POLICY,

@@ -58,12 +58,36 @@ def test_networks_without_decisions(tmp_path: Path) -> None:
         assert result.exit_code == 2
 
 
-@pytest.mark.parametrize("words", ["query", "mpe", "voi FILE oil", "sensitivity FILE oil=dry", "sample FILE 3", "plan"])
+@pytest.mark.parametrize("words", ["voi FILE oil", "sensitivity FILE oil=dry", "plan", "time"])
 def test_commands_without_decisions(words: str, well: str) -> None:
     command, *more = words.replace("FILE", well).split()
     result = run(command, *(more or [well]))
     assert "has decisions: jtgpu decide finds the best policy" in result.stderr
     assert result.exit_code == 2
+
+
+def test_questions_under_the_best_policy(well: str) -> None:
+    """A decision among the findings is fixed; several states of a finding change the policy."""
+    tree = oil().compile("reference")
+    out = json.loads(run("query", well, "-e", "test=no", "-e", "drill=yes", "--json", "--backend", "reference").stdout)
+    assert out["posteriors"]["oil"]["probabilities"] == pytest.approx([0.5, 0.3, 0.2])
+    assert out["expected_utility"] == pytest.approx(tree.utility({"test": "no", "drill": "yes"}).mean)
+    printed = run("query", well, "--digits", "6", "--backend", "reference").stdout
+    assert printed.splitlines()[-1] == "# Under the best policy (jtgpu decide), whose expected utility is 22.5."
+    asked = ("P(drill=yes)", "P(oil, drill)", "P(drill | seismic)", "MPE(2 | test=yes)", "VOI(drill)")
+    found = json.loads(run("query", well, *asked, "--json", "--backend", "reference").stdout)["questions"]
+    assert found[0]["value"] == pytest.approx(tree.posterior("drill")["yes"])
+    assert found[2]["probabilities"] == tree.conditional("drill", ["seismic"]).probabilities.tolist()
+    assert [*found[4]["gains"]] == ["oil"]
+    assert run("query", well, "VOI(drill)").stdout.startswith("# VOI(drill)\nvariable\tgain (utility)\noil\t")
+    assert "under(policy) is the Bayesian network's tree" in run("query", well, "MI(oil)").stderr
+    assert "oil.net has decisions: --backend, --threads" in run("query", well, "--plan", "a.plan").stderr
+    best = json.loads(run("mpe", well, "-e", "test=no", "--json").stdout)["explanations"][0]
+    assert best["states"] == dict(tree.mpe({"test": "no"}))
+    lines = run("sample", well, "9", "-e", "drill=no", "--seed", "1").stdout.splitlines()
+    assert lines[0].split(",") == [*oil().variables]
+    assert {line.split(",")[oil().variables.index("drill")] for line in lines[1:]} == {"no"}
+    assert run("decide", well, "-e", "oil=wet,soaking", "--digits", "6").stdout.splitlines()[-1] == "110\texact"
 
 
 @pytest.mark.parametrize("command", ["decide", "show"])

@@ -9,6 +9,7 @@ import pytest
 
 import jtgpu
 from tests.cli.commands import ASIA, REFERENCE, run
+from tests.model.test_editing_kinds import decisions, dynamic, mixed, mixed_dynamic
 
 
 def test_a_file(tmp_path: Path) -> None:
@@ -58,3 +59,21 @@ def test_errors(words: list[str], message: str) -> None:
 
 def test_impossible_evidence() -> None:
     assert run("show", ASIA, "-e", "tub=yes", "-e", "either=no", *REFERENCE).exit_code == 4
+
+
+def test_every_kind_is_drawn(tmp_path: Path) -> None:
+    """Networks with numbers and over time were refused, although jtgpu.draw.show draws them."""
+    for net, suffix, given, says in (
+        (mixed(), ".mixed.json", "height=180", "weight"), (mixed_dynamic(), ".dynamic.json", "load[0]=1", "load[1]"),
+        (dynamic(), ".dynamic.json", "wet[0]=yes", "rain[1]"), (decisions(), ".net", "test=yes", "health"),
+    ):  # fmt: skip
+        file = tmp_path / f"net{suffix}"
+        jtgpu.write(net, file)
+        for words in ([], ["--names"], ["-e", given]):
+            done = run("show", str(file), *words, *REFERENCE)
+            assert (done.exit_code, done.stderr) == (0, "")
+            ElementTree.fromstring(done.stdout)
+            assert says in done.stdout
+    jtgpu.write(mixed(), tmp_path / "m.mixed.json")
+    assert run("rank", str(tmp_path / "m.mixed.json")).stdout.splitlines()[1].split("\t")[1] == "sex"
+    assert "no junction tree of its own" in run("show", str(tmp_path / "m.mixed.json"), "--tree").stderr

@@ -190,6 +190,34 @@ def test_questions_of_decisions() -> None:
         tree.reload(net.remove("health"))
 
 
+def test_a_policy_given_likelihoods() -> None:
+    """Findings of several states, and the weights of evidence files, were left out without a word."""
+    states, three = ["a", "b", "c"], [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.2, 0.7]]
+    net = jtgpu.DecisionNetwork(
+        {"x": states, "y": states, "d": ["0", "1"]}, {"y": ["x"], "u": ["x", "d"]}, {"x": [0.6, 0.2, 0.2], "y": three},
+        decisions=["d"], utilities={"u": [[1, 0], [0, 1], [0, 1]]},
+    )  # fmt: skip
+    tree, weights = net.compile("reference"), np.array([0.1, 0.9, 0.9])
+    case = jtgpu.formats.Case()
+    case.likelihood["x"] = weights
+    p = np.array([0.6, 0.2, 0.2])
+    seen: Any
+    for seen, given in ((case, p * weights), ({"y": ["b", "c"]}, p * np.array(three)[:, 1:].sum(axis=1))):
+        best = tree.policy(seen)
+        expected = max(given[0], given[1:].sum()) / given.sum()
+        assert best.expected_utility == pytest.approx(expected)
+        assert tree.utility(seen, policy=best).mean == pytest.approx(expected)
+        assert tree.options("d", seen).best == "1" == tree.mpe(seen, policy=best)["d"]
+        np.testing.assert_allclose(tree.posterior("x", seen), given / given.sum())
+        np.testing.assert_allclose(tree.joint(["x"], seen), given / given.sum())
+        assert tree.value_of_information("d", ["x"], evidence=seen)["x"] == pytest.approx(1 - expected)
+    np.testing.assert_allclose(tree.joint(["x", "d"], {"d": "1"}), np.outer(p, [0, 1]))
+    np.testing.assert_allclose(tree.conditional("y", ["x"]), three)
+    assert {*tree.sample(20, {"d": "1"}, seed=1).to_frame()["d"]} == {"1"}
+    with pytest.raises(errors.EvidenceError, match="the decision 'd' is fixed at one option"):
+        tree.policy({"d": ["0", "1"]})
+
+
 def test_value_of_information_over_time() -> None:
     """That of the unrolled network."""
     tree = dynamic().compile("reference")

@@ -294,7 +294,7 @@ def test_small_strengths_keep_their_digits(seed: int) -> None:
 
 @pytest.mark.parametrize("suffix", ["xdsl", "dsl", "net"])
 def test_a_strength_of_1e_17_is_not_none(suffix: str, tmp_path: Path) -> None:
-    strengths = jtgpu.NoisyMax([[[0, 1], [1e-17, 1]], [[0.3, 0.7], [0, 1]]])
+    strengths = jtgpu.NoisyMax([[[0.0, 1.0], [1e-17, 1.0]], [[0.3, 0.7], [0.0, 1.0]]])
     states = {"a": ["x", "y"], "b": ["x", "y"], "c": ["y", "n"]}
     net = jtgpu.BayesianNetwork(states, {"c": ["a", "b"]}, {"a": [0.5, 0.5], "b": [0.5, 0.5], "c": strengths})
     jtgpu.write(net, tmp_path / f"n.{suffix}")
