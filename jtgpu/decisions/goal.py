@@ -51,8 +51,8 @@ class Goal:
     def utility(self, p: Any) -> Any:
         """The expected utility where the goal has this probability, or these, without digits that rounding made."""
         digits = 12 - int(f"{abs(self.offset) + abs(self.scale):e}".partition("e")[2])
-        found = self.offset + self.scale * p
-        return np.round(found, digits) if abs(digits) < 100 else found
+        utility = self.offset + self.scale * p
+        return np.round(utility, digits) if abs(digits) < 100 else utility
 
 
 def goal_network(net: DecisionNetwork, information: Information) -> Goal:

@@ -323,7 +323,7 @@ def test_tables_in_and_out(visit: Any, asia: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_large_table_is_a_job_that_is_asked_for(
+def test_a_large_table_is_a_job(
     visit: Any, asia: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("jtgpu.serve.tables.AT_ONCE", 10)

@@ -194,8 +194,8 @@ def test_a_number_that_is_not_known_is_not_shown(visit: Visit) -> None:
     page = visit.page
 
     def wait_for(text: str) -> None:
-        told = "t => document.querySelectorAll('.number-row .figure')[1].textContent.startsWith(t)"
-        page.wait_for_function(told, arg=text)
+        shown = "t => document.querySelectorAll('.number-row .figure')[1].textContent.startsWith(t)"
+        page.wait_for_function(shown, arg=text)
 
     def enter(name: str, value: str) -> None:
         page.get_by_label(f"Value of {name}").fill(value)
