@@ -151,7 +151,7 @@ class Device:
         self._direct = hasattr(cuda.Function, "_launch_kernel")
         self._modules: dict[tuple[str, str, str, int], Any] = {}
         self._functions: dict[tuple[str, str, str, str, int], Any] = {}
-        self.lender = Lender(self)
+        self.lender = Lender(self.pinned, self.unpin)
 
     def active(self) -> AbstractContextManager[None]:
         """Make the device's primary context current for a block, and restore the previous one."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,6 @@ from ..errors import TableTooLarge
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from .context import Device
 
 LEAST, MOST = 1 << 22, 144 << 20  # bytes of an array that is lent
 AT_ONCE = 2  # arrays lent: the answer that a caller still has while it asks for the next one, and that
@@ -38,9 +37,10 @@ class _Loan:
 
 class Lender:
     """Page-locked arrays of one device that are lent to callers. Thread-safe; used inside ``device.active()``."""
+    # pinned, unpin: See `jtgpu.device.context.Device`
 
-    def __init__(self, device: Device):
-        self._device = device
+    def __init__(self, pinned: Callable[[int, Any], NDArray[Any]], unpin: Callable[[NDArray[Any]], None]):
+        self._pinned, self._unpin = pinned, unpin
         self._lock = threading.Lock()
         self._idle: list[NDArray[Any]] = []
         self._returned: deque[NDArray[Any]] = deque()
@@ -56,7 +56,7 @@ class Lender:
                 return None
             at = next((i for i, x in enumerate(self._idle) if cells <= len(x) <= 2 * cells), None)
             try:
-                pinned = self._device.pinned(cells, np.float64) if at is None else self._idle.pop(at)
+                pinned = self._pinned(cells, np.float64) if at is None else self._idle.pop(at)
             except TableTooLarge:  # pages cannot be locked
                 return None
             self._n_lent += 1
@@ -68,11 +68,11 @@ class Lender:
             self._idle.append(self._returned.popleft())
             self._n_lent -= 1
         while len(self._idle) > IDLE:  # those used last stay
-            self._device.unpin(self._idle.pop(0))
+            self._unpin(self._idle.pop(0))
 
     def close(self) -> None:
         """Free what is not lent; what is lent stays valid."""
         with self._lock:
             self._take_back()
             while self._idle:
-                self._device.unpin(self._idle.pop())
+                self._unpin(self._idle.pop())

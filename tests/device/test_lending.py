@@ -19,7 +19,7 @@ CELLS = LEAST // 8
 
 @pytest.fixture
 def lender(emulated_gpu: Device) -> Iterator[Lender]:
-    made = Lender(emulated_gpu)
+    made = Lender(emulated_gpu.pinned, emulated_gpu.unpin)
     with emulated_gpu.active():
         yield made
         gc.collect()
@@ -69,13 +69,12 @@ def test_few_arrays_wait_for_the_next_call(
     lender: Lender, emulated_gpu: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     freed: list[int] = []
-    unpin = emulated_gpu.unpin
 
     def counted(array: NDArray[np.float64]) -> None:
         freed.append(len(array))
-        unpin(array)
+        emulated_gpu.unpin(array)
 
-    monkeypatch.setattr(emulated_gpu, "unpin", counted)
+    monkeypatch.setattr(lender, "_unpin", counted)
     sizes = [CELLS * 3**n for n in range(3)]  # none is large enough for the next one
     first = [address(taken(lender, n)) for n in sizes]
     assert IDLE == 2
@@ -91,7 +90,7 @@ def test_small_and_huge_answers_are_not_lent(lender: Lender, cells: int) -> None
 
 def test_what_is_lent_outlives_the_lender(emulated_gpu: Device) -> None:
     with emulated_gpu.active():
-        made = Lender(emulated_gpu)
+        made = Lender(emulated_gpu.pinned, emulated_gpu.unpin)
         lent = taken(made)
         made.close()
     lent[:] = 3.0

@@ -4,9 +4,8 @@ import { bodyOf } from "./findings.js";
 
 const shell = (text) => `'${String(text).replaceAll("'", "'\\''")}'`;
 
-const sourceOf = (network) => network.source || `${network.id}.net`;
+const sourceOf = (network) => network.source || `${network.id}.${network.formats?.[0] ?? "net"}`;
 
-/** A JSON value as Python. */
 function python(value) {
   if (value === null) return "None";
   if (value === true) return "True";

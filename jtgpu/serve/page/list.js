@@ -1,8 +1,8 @@
 // The list of all variables, searched and sorted; only visible rows exist.
 
-import { el, setAttribute, setText } from "./dom.js";
-import { KIND_TEXT, toggleState, withFinding } from "./findings.js";
-import { clean, percent, points } from "./format.js";
+import { el, select, setAttribute, setText } from "./dom.js";
+import { KIND_TEXT } from "./findings.js";
+import { clean, percent, points, whole } from "./format.js";
 import { markIcon } from "./marks.js";
 import { mode, sortedVariables, totalVariation } from "./measures.js";
 import { numberText } from "./numbers.js";
@@ -24,13 +24,8 @@ export class ListView {
       type: "search", class: "search", placeholder: "Search ( / )", "aria-label": "Search variables and states",
       autocomplete: "off", spellcheck: "false", oninput: () => this.filter(), onkeydown: (event) => this.key(event),
     });
-    const option = (value, text) => el("option", { value }, text);
-    this.sort = el(
-      "select",
-      { "aria-label": "Sort the list by", onchange: () => this.resort() },
-      option("file", "order of file"), option("name", "name"), option("change", "change"), option("entropy", "uncertainty"),
-      option("value", "value of information"),
-    );
+    const orders = { file: "order of file", name: "name", change: "change", entropy: "uncertainty", value: "value of information" };
+    this.sort = select("Sort the list by", Object.entries(orders), "file", () => this.resort());
     this.rowsNode = el("div", { class: "list-rows" });
     this.box = el("div", {
       class: "list", role: "listbox", tabindex: 0, "aria-label": "Variables", onscroll: () => this.scrolled(),
@@ -78,7 +73,7 @@ export class ListView {
     this.order = searchVariables(this.index, this.search.value, this.sorted);
     const n = this.index.length;
     const found = this.order.length;
-    setText(this.countNode, found === n ? n.toLocaleString("en") : `${found.toLocaleString("en")} of ${n.toLocaleString("en")}`);
+    setText(this.countNode, found === n ? whole(n) : `${whole(found)} of ${whole(n)}`);
     this.rowsNode.style.height = `${found * ROW_HEIGHT}px`;
     if (this.search.value !== this.lastSearch) {
       this.lastSearch = this.search.value;
@@ -137,7 +132,7 @@ export class ListView {
       change: el("span", { class: "list-change" }),
       bar: el("span", { class: "list-bar" }),
     };
-    const text = this.numberAt(v) ? clean(this.numberAt(v).name) : network.texts[v];
+    const text = this.nameAt(v);
     row.node = el(
       "div",
       { class: "list-row", role: "option", id: `jtgpu-v${v}`, "data-v": v, title: network.labels[v] || text },
@@ -153,6 +148,10 @@ export class ListView {
     return network.numbers[v - network.size];
   }
 
+  nameAt(v) {
+    return this.store.network.texts[v] ?? clean(this.numberAt(v).name);
+  }
+
   /** Choose a variable; of a number, go to its value. */
   choose(v, isOpened = false) {
     const number = this.numberAt(v);
@@ -160,38 +159,33 @@ export class ListView {
     if (!number) this.store.pick(v);
   }
 
-  updateNumber({ name, prior }, v, row) {
-    const { answer, network } = this.store;
-    const text = numberText([answer.numbers?.[name] ?? prior].flat()[0]);
-    const isObserved = network.values[this.store.keyOf(name)] !== undefined;
-    setText(row.state, text);
-    setAttribute(row.state, "title", "mean \u00b1 standard deviation");
-    row.mark.replaceChildren(...(isObserved ? [markIcon("observed")] : []));
-    setAttribute(row.node, "class", `list-row${isObserved ? " has-evidence" : ""}${v === this.active ? " active" : ""}`);
-    setAttribute(row.node, "aria-label", `${clean(name)}: ${text}${isObserved ? ", observed" : ""}`);
-  }
-
   updateRow(v, row) {
-    if (this.numberAt(v)) {
-      if (this.store.answer) this.updateNumber(this.numberAt(v), v, row);
-      return;
+    const { store } = this;
+    const { network, answer, findings, picked, targets } = store;
+    const number = this.numberAt(v);
+    if (!answer) return;
+    let kind = findings[v]?.kind;
+    let text;
+    if (number) {
+      kind = store.valueOf(number.name) === undefined ? undefined : "observed";
+      text = numberText(store.numberOf(number.name));
+      setAttribute(row.state, "title", "mean \u00b1 standard deviation");
+    } else {
+      const p = answer.posteriors[v];
+      const best = mode(p);
+      text = `${network.stateTexts[v][best]} ${percent(p[best])} %`;
+      row.bar.style.width = `${100 * p[best]}%`;
+      setText(row.change, totalVariation(p, network.prior[v]) >= 0.0005 && !kind ? points(p[best] - network.prior[v][best]) : "");
     }
-    const { network, answer, findings, picked, targets } = this.store;
-    const p = answer.posteriors[v];
-    const best = mode(p);
-    const finding = findings[v];
-    setText(row.state, `${network.stateTexts[v][best]} ${percent(p[best])} %`);
-    row.bar.style.width = `${100 * p[best]}%`;
-    const distance = totalVariation(p, network.prior[v]);
-    setText(row.change, distance >= 0.0005 && !finding ? `${points(p[best] - network.prior[v][best])}` : "");
-    if (row.kind !== (finding?.kind || "")) {
-      row.kind = finding?.kind || "";
-      row.mark.replaceChildren(...(finding ? [markIcon(finding.kind)] : []));
+    setText(row.state, text);
+    if (row.kind !== kind) {
+      row.kind = kind;
+      row.mark.replaceChildren(...(kind ? [markIcon(kind)] : []));
     }
-    setAttribute(row.node, "class", `list-row${finding ? " has-evidence" : ""}${targets.includes(v) ? " target" : ""}${v === this.active ? " active" : ""}`);
+    const isTarget = targets.includes(v);
+    setAttribute(row.node, "class", `list-row${kind ? " has-evidence" : ""}${isTarget ? " target" : ""}${v === this.active ? " active" : ""}`);
     setAttribute(row.node, "aria-selected", v === picked ? "true" : "false");
-    const spoken = `${network.texts[v]}: ${network.stateTexts[v][best]} ${percent(p[best])} %${finding ? `, ${KIND_TEXT[finding.kind]}` : ""}${targets.includes(v) ? ", target" : ""}`;
-    setAttribute(row.node, "aria-label", spoken);
+    setAttribute(row.node, "aria-label", `${this.nameAt(v)}: ${text}${kind ? `, ${KIND_TEXT[kind]}` : ""}${isTarget ? ", target" : ""}`);
   }
 
   showPicked() {
@@ -239,13 +233,7 @@ export class ListView {
     } else if (event.key === "Escape" && isSearch && this.search.value) {
       this.search.value = "";
       this.filter();
-    } else if (this.numberAt(this.active)) return;
-    else if (!isSearch && this.active !== null && /^[0-9]$/.test(event.key)) {
-      const state = Number(event.key) - 1;
-      if (state < 0) store.setFindings(withFinding(store.findings, this.active, null));
-      else if (state < store.network.states[this.active].length) store.setFindings(toggleState(store.findings, this.active, state));
-    } else if (!isSearch && event.key === "t" && this.active !== null) store.toggleTarget(this.active);
-    else return;
+    } else return; // the page has the other keys
     event.preventDefault();
     event.stopPropagation();
   }

@@ -2,6 +2,9 @@
 
 import { svgEl } from "./dom.js";
 
+/** The name of a file about a network, without its suffix. */
+export const fileStem = ({ id }) => id.replace(/ \((edited|opened)[^()]*\)$/, "-$1").replace(/[^\w.-]+/g, "_") || "network";
+
 export function saveFile(blob, name) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
@@ -11,6 +14,9 @@ export function saveFile(blob, name) {
   link.remove();
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
+
+export const saveText = (text, type, name) => saveFile(new Blob([text], { type }), name);
+export const saveJson = (data, name) => saveText(JSON.stringify(data, null, 1), "application/json", name);
 
 const COPIED = ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "font-weight", "text-anchor"];
 

@@ -2,18 +2,15 @@
 
 import { asCommand, asCurl, asPython } from "./code.js";
 import { writeCsv } from "./csv.js";
-import { button, el } from "./dom.js";
+import { button, Dialog, dialogButtons, el, select } from "./dom.js";
 import { encodeLink } from "./link.js";
 import { reportHtml } from "./report.js";
-import { mapSvg, saveFile, svgToPng } from "./save.js";
+import { fileStem, mapSvg, saveFile, saveJson, saveText, svgToPng } from "./save.js";
 
-export class ShareDialog {
+export class ShareDialog extends Dialog {
   constructor(store, map, canLink) {
-    this.store = store;
-    this.map = map;
-    this.canLink = canLink;
-    this.dialog = el("dialog", { class: "dialog share", "aria-label": "Export", onclose: () => this.dialog.replaceChildren() });
-    this.root = this.dialog;
+    super("share", "Export");
+    Object.assign(this, { store, map, canLink });
   }
 
   open() {
@@ -31,15 +28,14 @@ export class ShareDialog {
       ...(this.canLink ? part("curl", asCurl(network, store, store.api.address(network.id, network.slices ? "/smooth" : "/posteriors"), store.api.hasToken())) : []),
       ...(network.slices ? [] : part("Command line", asCommand(network, store))),
       this.status,
-      el("div", { class: "dialog-buttons" }, button("Close", () => this.dialog.close())),
+      dialogButtons(this.closeButton()),
     );
-    this.dialog.showModal();
+    super.open();
   }
 
-  /** The network in any format that can be written. */
   networkFile() {
     if (!this.formats) return [];
-    const format = el("select", { "aria-label": "Format of the network" }, ...(this.store.network.formats ?? this.formats).map((name) => el("option", { value: name }, `.${name}`)));
+    const format = select("Format of the network", (this.store.network.formats ?? this.formats).map((name) => [name, `.${name}`]));
     return [el("span", {}, button("Network as", () => this.save("network", format.value)), " ", format)];
   }
 
@@ -59,20 +55,20 @@ export class ShareDialog {
   async save(kind, format = kind) {
     const { store } = this;
     const { network, answer } = store;
-    const name = network.id.replace(/[^\w.-]+/g, "_") || "network";
+    const name = fileStem(network);
     try {
       if (kind === "network") saveFile(await (await store.api.saved(network.id, format)).blob(), `${name}.${format}`);
-      else if (kind === "html") saveFile(new Blob([await reportHtml(store, this.map, this.canLink ? window.location.href : "")], { type: "text/html" }), `${name}.html`);
-      else if (kind === "svg") saveFile(new Blob([mapSvg(this.map, network.title).text], { type: "image/svg+xml" }), `${name}.svg`);
+      else if (kind === "html") saveText(await reportHtml(store, this.map, this.canLink ? window.location.href : ""), "text/html", `${name}.html`);
+      else if (kind === "svg") saveText(mapSvg(this.map, network.title).text, "image/svg+xml", `${name}.svg`);
       else if (kind === "png") saveFile(await svgToPng(mapSvg(this.map, network.title)), `${name}.png`);
       else if (kind === "csv") {
         const rows = network.names.flatMap((variable, v) => network.states[v].map((state, i) => [variable, state, answer.posteriors[v][i], network.prior[v][i]]));
-        saveFile(new Blob([writeCsv([["variable", "state", "posterior", "prior"], ...rows])], { type: "text/csv" }), `${name}.csv`);
+        saveText(writeCsv([["variable", "state", "posterior", "prior"], ...rows]), "text/csv", `${name}.csv`);
       } else {
         const posteriors = Object.fromEntries(network.names.map((variable, v) => [variable, answer.posteriors[v]]));
         const states = Object.fromEntries(network.names.map((variable, v) => [variable, network.states[v]]));
         const data = { network: network.id, ...store.body, log_evidence: answer.logEvidence, states, posteriors };
-        saveFile(new Blob([JSON.stringify(data, null, 1)], { type: "application/json" }), `${name}.json`);
+        saveJson(data, `${name}.json`);
       }
       this.status.textContent = `Saved ${name}.${format}`;
     } catch (error) {
