@@ -72,8 +72,10 @@ def _print_published(graph: Any) -> None:
 def _read(file: str, read: ReadOptions) -> Any:
     """A network, or a table of edges."""
     is_table = file.lower().removesuffix(".gz").endswith(TABLES)
-    table = read_cases(file, read) if is_table else read_network(file)
-    names = table.column_names if is_table else ()
+    if not is_table:
+        return read_network(file)
+    table = read_cases(file, read)
+    names = table.column_names
     if len(names) > 2 and not {"from", "to"} <= {*names}:
         warn(f"{file} has no columns from and to: its edges are those between {names[0]} and {names[1]}")
     return table
