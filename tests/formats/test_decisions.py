@@ -270,7 +270,8 @@ def test_what_can_be_read_of_a_file_with_other_nodes() -> None:
         jtgpu.read(path)
     places = [node.replace(str(path), "") for node in caught.value.nodes]
     assert places == [
-        ":3:1: 'C', continuous node", ":4:1: 'F', function node", ":10:12: 'B', node given by a model without data (save the file with its tables)",
+        ":3:1: 'C', continuous node", ":4:1: 'F', function node",
+        ":10:12: 'B', node given by a model without data (save the file with its tables)",
         ":11:12: 'D', child of 'B'",
     ]  # fmt: skip
     net = jtgpu.read(path, decisions="chance")
