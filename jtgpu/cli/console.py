@@ -53,6 +53,7 @@ _ADVICE = (
     (r"\bmax_order\b", "--max-order"),
     (r", or use on_error='flag'", ""),
     (r"\bfor a missing cell, use None\b", "for a missing cell, list it in --na-values"),
+    (r"declare the states: states=\{.*\}", "declare the states by a network file with --states"),
     (r"declare its states as states=\{.*\}", "declare its states by a network file with --states"),
     (r"discretise it( \(jtgpu\.learn\.discretise\))?", "make intervals with --bins N"),
     (r"\bcontinuous=\['(.*?)'\]", r"--continuous \1"),
@@ -176,7 +177,7 @@ def print_error(error: BaseException) -> None:
 def _with_options(text: str) -> str:
     for python, option in _ADVICE:
         text = re.sub(python, option, text)
-    text = re.sub(r"\b(\w+)=(?:(['\"])([\w-]+)\2|True\b|(?=,| (?:is not|gives|takes)))", _option, text)
+    text = re.sub(r"\b(\w+)=(?:(['\"])([\w-]+)\2|True\b|(?=,| (?:is not|gives|takes|names)))", _option, text)
     return re.sub(r"net\.with_codes\(\{'(.*?)': \{(.*?)(?:, \.\.\.)?\}\}\)", _codes, text)
 
 

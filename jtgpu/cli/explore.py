@@ -112,7 +112,7 @@ def _target(given: str | None, kept: Sequence[str], facts: Sequence[ColumnFacts]
     if given is None:
         return kept[-1]
     if given not in kept:
-        why = [f"the column {given!r} is left out: {f.distinct:,} values, {f.kind}" for f in facts if f.name == given]
+        why = [f"the column {given!r} is {f.use}" for f in facts if f.name == given]
         reason = why[0] if why else f"there is no column {given!r}{closest(given, kept)}"
         raise BadParameter(reason, param_hint="--target")
     return given

@@ -32,6 +32,7 @@ from .batch import check_cluster
 from .console import format_seconds, print_json, reading, warn
 from .declared import Dynamic, Fit, FitCases, FitModel, Workers
 from .networks import check_outputs, load_any, split_names, with_codes
+from .planning import require_no_decisions
 from .saving import output_format, save_network
 from .tables import status
 
@@ -72,6 +73,7 @@ def fit(o: Fit, model: FitModel, em: EM, data: FitCases, read: ReadOptions, run:
     wanted = output_format(o.output, with_numbers)  # fails before the computation starts
     check_outputs(o.force or o.resume, o.output, o.report)
     check_run(checkpoint, o.resume or o.force)
+    require_no_decisions(net, o.file)
     if not isinstance(net, BayesianNetwork | MixedNetwork):
         raise JtgpuError(f"{o.file}: only Bayesian networks have tables that can be fitted")
     if (with_numbers or data.interventions is not None) and len(o.cases) == 1:

@@ -180,7 +180,10 @@ def facts(net: DiscreteModel) -> dict[str, Any]:
         "left_out": list(about.get("read", {}).get("skipped", ())),
     }
     if parts.decisions or parts.utilities:
-        properties |= {"decisions": [*parts.decisions], "utilities": [*parts.utilities]}
+        properties |= {
+            "decisions": [*parts.decisions], "utilities": [*parts.utilities],
+            "arcs_to_utilities": sum(table.ndim for table in parts.utilities.values()),
+        }
     return properties
 
 
@@ -300,7 +303,8 @@ def _rows(file: str, about: dict[str, Any], comments: Comments) -> Iterator[tupl
     ]
     if "arcs" in about:
         most = counted(about["most_parents"], "parent")
-        yield "arcs", f"{about['arcs']:,}; {counted(about['roots'], 'root')}, at most {most}"
+        utilities = f", and {about['arcs_to_utilities']:,} to utilities" if about.get("utilities") else ""
+        yield "arcs", f"{about['arcs']:,}{utilities}; {counted(about['roots'], 'root')}, at most {most}"
         yield "parameters", f"{about['parameters']:,}"
     nodes = [f"{v}, {n['strengths']:,} strengths for {_power(n['expanded'])} entries"
              for v, n in sorted(about.get("noisy", {}).items(), key=lambda item: -item[1]["expanded"])]  # fmt: skip

@@ -31,14 +31,19 @@ def make_plan(plan: Planning, net: DiscreteModel, file: str, run: Compute | None
 
     Where the whole tree does not fit, questions are planned one by one.
     """
+    require_no_decisions(net, file)
+    if plan.plan is not None:
+        return load_plan(plan, net)
+    return plan_or_questions(net, cast("Any", order_of(plan, net, file)), **plan.keywords(run), **more)
+
+
+def require_no_decisions(net: Any, file: str) -> None:
+    """Raise for a network with decisions, and say what answers about them."""
     if isinstance(net, DecisionNetwork):
         raise ArgumentError(
             f"{file} has decisions: jtgpu decide finds the best policy, jtgpu query, mpe and sample answer under it, "
             "and jtgpu convert --chance-only writes a Bayesian network in which decisions are uniform"
         )
-    if plan.plan is not None:
-        return load_plan(plan, net)
-    return plan_or_questions(net, cast("Any", order_of(plan, net, file)), **plan.keywords(run), **more)
 
 
 def order_of(plan: Planning, net: DiscreteModel, file: str) -> str | Path | Sequence[str]:

@@ -103,6 +103,8 @@ def query(o: Query, plan: CutPlanning, run: Compute) -> None:
     for q in o.question:
         if "=" in q and q.partition("=")[0].strip() in net.variables:
             raise BadParameter(f"{q!r} is evidence, not a question: use -e {q!r}", param_hint="QUESTION")
+        if q.strip() in net.variables:
+            raise BadParameter(f"{q!r} is a variable: use -t {q!r}, or \"P({q})\"", param_hint="QUESTION")
     parser = CaseParser if numbers else text.QuestionParser
     questions = [parser(net, q).question().also(net, findings) for q in o.question]
     if o.question and getattr(findings, "likelihood", None):

@@ -42,7 +42,8 @@ def save_network(net: Any, output: str | None, wanted: Format | None) -> FormatE
         return None
     if not isinstance(net, MixedNetwork):
         made = carry(net, wanted)
-        warn_of_changes(made.notes, made.losses, wanted)
+        losses = [f"{x}; .bif and .xdsl files keep them" if "names of" in x else x for x in made.losses]
+        warn_of_changes(made.notes, losses, wanted)
         save_text(made.text, output)
         return None
     try:

@@ -20,6 +20,7 @@ from ..util.atomic_file import write_text
 from .console import print_json, reading
 from .declared import Validate
 from .networks import check_picture, load_any_kind, with_codes
+from .planning import require_no_decisions
 from .tables import print_note, print_rows, status
 
 
@@ -27,6 +28,7 @@ def validate(o: Validate, keys: Keys, read: ReadOptions) -> None:
     """Run ``jtgpu validate``."""
     check_picture(o.draw, o.force)
     net: Any = with_codes(load_any_kind(o.file), o.codes)
+    require_no_decisions(net, o.file)
     over_time = isinstance(net, (DynamicNetwork, MixedDynamicNetwork))
     if not over_time and not isinstance(net, (BayesianNetwork, MixedNetwork)):
         raise NetworkError("validate needs a Bayesian network, a network with numbers, or one over time")

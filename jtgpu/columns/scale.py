@@ -265,11 +265,18 @@ def quantile_cuts(values: Floats, bins: int, counts: Ints | None = None) -> Floa
     exact = np.isclose(below[at], below[-1] * np.arange(1, bins) / bins, rtol=1e-12)
     following = np.minimum(at + 1, len(distinct) - 1)
     above, first = np.unique(np.where(exact, following, at), return_index=True)  # the least value above each cut
-    cuts = np.where(exact, (distinct[at] + distinct[following]) / 2, distinct[at])[first[above > 0]]
+    cuts = np.where(exact, _middles(distinct[at], distinct[following]), distinct[at])[first[above > 0]]
     cuts = cuts[cuts > distinct[0]]
     if not len(cuts) and len(distinct) > 1:  # the least value is at every quantile, such as 0 of what few do
         cuts = np.array([max((distinct[0] + distinct[1]) / 2, np.nextafter(distinct[0], np.inf))])
     return np.asarray(cuts, np.float64)
+
+
+def _middles(low: Floats, high: Floats) -> Floats:
+    """Points between numbers, without the digits that rounding makes: 24242.105, not 24242.105000000003."""
+    middle = (low + high) / 2
+    short = np.array([float(f"{x:.12g}") for x in middle.tolist()])
+    return np.where((low < short) & (short <= high), short, middle)
 
 
 def width_cuts(values: Floats, bins: int) -> Floats:

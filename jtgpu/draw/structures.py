@@ -85,6 +85,7 @@ LABEL = 160  # pixels of a name
 VISIBLE = 0.005  # probability from which a cell has a colour
 WIDTHS = (700, 1000, 1400, 2000)  # pixels of a layer that are tried
 SPACING = Spacing(16, 32, 72, 1.5)
+CERTAIN = 0.995  # from which an arc has no number: it would be 1
 WEAK, LINKED = 0.5, 0.75  # probabilities of an arc, and of a link in either direction, below which a line is dashed
 BEND = 22  # pixels that a line between neighbours of a layer hangs down
 BOW = 44  # pixels of the corner of a bent line from the straight one
@@ -212,9 +213,9 @@ def arcs(posterior: StructurePosterior, threshold: float = 0.1) -> Drawing:
     """Draw the probable arcs as a graph, with their probabilities.
 
     The width of a line is the probability that the two variables are linked, in either direction. Its arrowheads are as
-    dark as the arc and the reversed arc are probable; the number is the probability of the arc, the one after an arrow
-    upwards that of the reversed arc. Dashed arcs have a probability of at most 0.5; they do not decide where variables
-    stand.
+    dark as the arc and the reversed arc are probable; the number is the probability of the arc (none: at least 0.995),
+    the one after an arrow upwards that of the reversed arc. Dashed arcs have a probability of at most 0.5; they do not
+    decide where variables stand.
 
     Parameters
     ----------
@@ -248,7 +249,8 @@ def arcs(posterior: StructurePosterior, threshold: float = 0.1) -> Drawing:
     lines = [line_of.get(pair) or _free_line(made.boxes[pair[0]], made.boxes[pair[1]]) for pair in pairs]
     first = sorted(range(len(pairs)), key=lambda i: (-p[pairs[i]], i))
     labels = [_label(p[pairs[i]], p[pairs[i][::-1]]) for i in first]
-    places = dict(zip(first, label_places(labels, [lines[i] for i in first], made.boxes), strict=True))
+    shown = {i: label for i, label in zip(first, labels, strict=True) if label}
+    places = dict(zip(shown, label_places([*shown.values()], [lines[i] for i in shown], made.boxes), strict=True))
     head, legend = _arcs_legend(len(strong), len(pairs), threshold, any(UP in label for label in labels))
     top = PAD + TITLE + (LINE if pairs else 0)
     body = [f'<g transform="translate({PAD},{top})">']
@@ -267,14 +269,14 @@ def arcs(posterior: StructurePosterior, threshold: float = 0.1) -> Drawing:
     body += [f'<rect class="w" x="{x}" y="{y}" width="{w}" height="{h}" rx="4"/>' for x, y, w, h in made.boxes]
     body += [draw_box(box, x, y, w, h) for box, (x, y, w, h) in zip(boxes, made.boxes, strict=True)]
     # labels after all lines, with a halo that interrupts the lines behind them
-    for i, label in sorted(zip(first, labels, strict=True)):
+    for i, label in sorted(shown.items()):
         x, y = places[i]
         body.append(f'<text class="s p" x="{x}" y="{y}">{label}</text>')
     body.append("</g>")
     body.append(f'<text class="h" x="{PAD}" y="16">{escaped(head)}</text>')
     if pairs:
         body.append(f'<text class="s" x="{PAD}" y="{16 + LINE}">{escaped(legend)}</text>')
-    wide = max((places[i][0] + text_width(label) for i, label in zip(first, labels, strict=True)), default=0)
+    wide = max((places[i][0] + text_width(label) for i, label in shown.items()), default=0)
     width = max(made.width, wide, text_width(head) * 11 // 10, text_width(legend) if pairs else 0) + 2 * PAD
     height = made.height + top + PAD
     title = f"Probable arcs between {len(names)} variables"
@@ -286,7 +288,7 @@ def _arcs_legend(n_strong: int, n_arcs: int, threshold: float, has_reversed: boo
     head = f"{counted(n_arcs, 'arc')} with a probability above {threshold:g}"
     if n_strong < n_arcs:
         head += f", {n_arcs - n_strong:,} of them weak (dashed)"
-    legend = "number: P(arc)" + (f", {UP} P(reversed arc)" if has_reversed else "")
+    legend = f"number: P(arc), none from {CERTAIN:g}" + (f", {UP} P(reversed arc)" if has_reversed else "")
     return head, legend + "; width of a line: P(link in either direction)"
 
 
@@ -327,13 +329,13 @@ def _free_line(parent: tuple[int, int, int, int], child: tuple[int, int, int, in
 
 
 def _label(p: float, reverse: float) -> str:
-    """The probability of an arc, and of the reversed one if it is not small."""
-    return _short(p) + (f" {UP}{_short(reverse)}" if reverse >= REVERSED else "")
+    """The probability of an arc, unless it is nearly certain, and of the reversed one if it is not small."""
+    return ("" if p >= CERTAIN else _short(p)) + (f" {UP}{_short(reverse)}" if reverse >= REVERSED else "")
 
 
 def _short(p: float) -> str:
-    """A probability with two digits; only 1 itself appears as 1."""
-    return "1" if p >= 1.0 else f".{min(int(p * 100 + 0.5), 99):02d}"
+    """A probability with two digits."""
+    return "1" if p >= CERTAIN else f".{int(p * 100 + 0.5):02d}"
 
 
 @check_keywords_of()

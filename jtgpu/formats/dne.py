@@ -9,16 +9,24 @@
 * Attributes: ``label`` (``title``), ``comment``, ``position`` (``center`` of the picture). ``CONSTANT`` nodes are texts
   on the picture.
 
-Refused, with their names: equations without a table, continuous nodes without levels, nodes with delays.
+* ``equation``: a noisy-OR, ``P (e | a, b) = NoisyOrDist (e, leak, a, 0.8, b == high, 0.3)``, and a noisy-AND,
+  ``NoisyAndDist``, without a table keep their strengths. Which of two states is true is known by their names.
+
+Refused, with their names: other equations without a table, continuous nodes without levels, nodes with delays.
 """
 
 from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..errors import shown
+from ..model.noisy import NoisyMax
+from ..model.states import listed, present_state
+from ..util.arrays import Floats
 from .block_reader import skipped, token_pattern
 from .canonical_nodes import Expander
 from .draft import Draft, FamilyDraft
@@ -34,6 +42,10 @@ _OWN = re.compile(r"\bprobs\s*+=|\bkind\s*+=\s*+(?:NATURE|DECISION|UTILITY|CONST
 _COMMENT = re.compile(r"//[^\r\n]*+|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/")
 _LIST = re.compile(rf'(?:[^;"{{}}/]++|{_COMMENT.pattern}|/(?![/*]))*+')  # up to the ';'
 _CENTER = re.compile(r"\bcenter\s*+=\s*+\(\s*+(-?[0-9]{1,9})\s*+,\s*+(-?[0-9]{1,9})\s*+\)")
+_NOISY = re.compile(
+    r"\s*+p\s*+\(\s*+(\w++)\s*+\|[^)]*+\)\s*+=\s*+Noisy(Or|And)Dist\s*+\(([^()]*+)\)\s*+;?\s*+", re.IGNORECASE
+)
+_CAUSE = re.compile(r"(\w++)(?:\s*+==\s*+(\w++))?")
 _TABLES = ("probs", "functable", "levels")
 _LISTS = ("states", "statetitles", "parents")
 
@@ -127,7 +139,7 @@ class DneReader(ValueReader):
         kind = (block.word("kind") or "NATURE").upper()
         table = block.get("probs") or block.get("functable")
         states = self.states(child, at, block) if kind in ("NATURE", "DECISION") else ()
-        why = self.reason_against(kind, block, table, states)
+        why = self.reason_against(child, kind, block, table, states)
         if kind == "CONSTANT":
             self.constants[child] = at
         elif why:
@@ -153,6 +165,34 @@ class DneReader(ValueReader):
             self.finding(child, finding)
         if table is not None:
             self.table(family, table, "probs" in block.inner)
+        elif noisy := noisy_equation(child, block):
+            self.noisy(family, noisy, block.inner["equation"].at)
+
+    def noisy(self, family: FamilyDraft, given: NoisyEquation, at: int) -> None:
+        """Defer a noisy-OR, whose effect is that the child is true, or a noisy-AND: that it is false."""
+        labels, names = self.draft.states, [p for p, _ in family.parents]
+
+        def true(v: str) -> int:
+            state = present_state(labels[v])
+            if state is None:
+                what = f"which of the states {listed(labels[v])} of {v!r} is true, as of yes and no"
+                raise self.source.error(at, f"the equation of {family.child!r} needs to know {what}; save its table")
+            return state
+
+        def make(_: FamilyDraft, cards: list[int], n_states: int) -> NoisyMax:
+            effect = true(family.child) if given.is_or else 1 - true(family.child)
+            rows = []
+            for v, card in zip(names, cards, strict=True):
+                state, p = given.causes.get(v, (None, 0.0))
+                if state is not None and state not in labels[v]:
+                    raise self.source.error(at, f"the equation of {family.child!r}: {v!r} has no state {state!r}")
+                held = np.arange(card) == (true(v) if state is None and p else labels[v].index(state or labels[v][0]))
+                strengths = np.where(held == given.is_or, p, 0.0)
+                rows.append(_effects(strengths, effect))
+            leak = _effects(np.array([given.leak]), effect)[0]
+            return NoisyMax(rows, leak, strongest=("first", "last")[effect])
+
+        self.expander.kept.append((family, make))
 
     def finding(self, child: str, finding: Value) -> None:
         """A finding that was entered when the file was saved: evidence of its only case."""
@@ -191,7 +231,7 @@ class DneReader(ValueReader):
             results.append(word)
         self.expander.function(family, results, lambda i: items[i][1], at)
 
-    def reason_against(self, kind: str, block: Value, table: Value | None, states: tuple[str, ...]) -> str:
+    def reason_against(self, child: str, kind: str, block: Value, table: Value | None, states: tuple[str, ...]) -> str:
         """Why a node cannot be read; empty if it can."""
         if "delays" in block.inner:
             return "node with delays, of a dynamic network"
@@ -199,8 +239,8 @@ class DneReader(ValueReader):
             return ""
         if kind not in ("NATURE", "DECISION", "UTILITY"):
             return f"node of kind {shown(kind)}"
-        if table is None and "equation" in block.inner:
-            return "equation node without a table"
+        if table is None and "equation" in block.inner and (kind != "NATURE" or not noisy_equation(child, block)):
+            return "equation node without a table, which Netica saves after Equation to Table,"
         return "continuous node without levels" if kind != "UTILITY" and not states else ""
 
     def states(self, child: str, at: int, block: Value) -> tuple[str, ...]:  # type: ignore[override]
@@ -221,6 +261,39 @@ class DneReader(ValueReader):
         if is_discrete:
             raise self.source.error(at, f"the node {child!r} has no states")
         return ()
+
+
+class NoisyEquation(NamedTuple):
+    """The equation of a noisy-OR, or noisy-AND."""
+
+    is_or: bool
+    leak: float
+    causes: dict[str, tuple[str | None, float]]  # the state that holds, None: true; and the strength
+
+
+def noisy_equation(child: str, block: Value) -> NoisyEquation | None:
+    """The noisy-OR or noisy-AND of a node; None if it has another equation, or strengths that are no probabilities."""
+    text = re.sub(r"\\n?|\\", " ", block.word("equation") or "")
+    if not (match := _NOISY.fullmatch(text)) or match[1] != child:
+        return None
+    first, *words = [word.strip() for word in match[3].split(",")]
+    numbers = floats(" ".join(words[::2]))
+    causes = [_CAUSE.fullmatch(word) for word in words[1::2]]
+    names = {cause[1] for cause in causes if cause}
+    if first != child or len(words) % 2 == 0 or numbers is None or len(numbers) != len(words[::2]):
+        return None
+    known = {name for name, _ in (block.get("parents") or Value(0)).items or ()}
+    if len(names) < len(causes) or not names <= known or not ((numbers >= 0) & (numbers <= 1)).all():
+        return None
+    strengths = zip(causes, numbers[1:].tolist(), strict=True)
+    return NoisyEquation(
+        match[2].lower() == "or", float(numbers[0]), {cause[1]: (cause[2], p) for cause, p in strengths if cause}
+    )
+
+
+def _effects(strengths: Floats, effect: int) -> Floats:
+    """Rows of an effect that has these probabilities, in the child's order of states."""
+    return np.stack([1.0 - strengths, strengths][:: 1 if effect else -1], axis=1)
 
 
 parse_draft, parse = parsers_of(lambda text, source: DneReader(SourceText(text, source)).file())

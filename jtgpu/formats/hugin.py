@@ -379,7 +379,7 @@ class HuginReader(HuginBlocks):
         kept: dict[str, Any] = {}
         self.attributes(kept, f"the potential of {child!r}", {"data": lambda: read_data(tokens, family)})
         if family.numbers is None and kept.get("model_data", ()) != ():
-            draft.refused[child] = at, "node given by a model without data"
+            draft.refused[child] = at, "node given by a model without data (save the file with its tables)"
         if kept.get("jtgpu_rows") == "exact":
             family.exact = True
             del kept["jtgpu_rows"]

@@ -28,7 +28,7 @@ def test_policy(well: str, tmp_path: Path) -> None:
     out = tmp_path / "policy.csv"
     printed = run("decide", well, "--policy", str(out)).stdout
     assert "drill\ttest=yes, seismic=none\tno" in printed
-    assert printed.splitlines()[-1] == "22.5\texact"
+    assert printed.endswith("22.5\texact\n# any: in a situation that does not occur\n")  # not 22.49999999999983
     assert out.read_text().splitlines()[1] == "test,,yes"
     assert run("decide", well, "--policy", str(out)).exit_code == 6
 
@@ -40,6 +40,11 @@ def test_options_and_value_of_information(well: str) -> None:
     lines = run("decide", well, "-e", "test=yes", "-e", "seismic=none", "--option", "drill").stdout.splitlines()
     assert lines[1] == "no\t-10.0"
     assert run("decide", well, "--voi", "drill", "--option", "test").exit_code == 2
+    assert "# as if" not in "".join(lines)
+    early = run("decide", well, "--option", "drill", "-e", "test=yes").stdout.splitlines()
+    assert early[-1] == "# as if seismic was not known when deciding; --evidence says what is"
+    refused = run("decide", well, "-e", "cost=3")
+    assert (refused.exit_code, "'cost' is a utility, which cannot be observed" in refused.stderr) == (2, True)
 
 
 def test_recall(tmp_path: Path) -> None:

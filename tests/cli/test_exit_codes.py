@@ -269,10 +269,11 @@ def test_sigterm_ends_a_command_like_ctrl_c(tmp_path: Path) -> None:
     ("words", "says"),
     [
         (("query", ASIA, "xray=yes"), "is evidence, not a question: use -e 'xray=yes'"),
+        (("query", ASIA, "xray"), "'xray' is a variable: use -t 'xray'"),
         (("query", ASIA, "-e", "xray:yes"), "did you mean 'xray=yes'?"),
         (("convert", ASIA), "name the output, whose suffix is the format: -o asia.xdsl"),
         (("sample", ASIA, "-n", "5"), "there is no option -n; it is the argument N"),
-        (("explore", "CASES", "-t", "id"), "the column 'id' is left out: 300 values, identifier"),
+        (("explore", "CASES", "-t", "id"), "the column 'id' is left out: a different value in each of its 300 rows"),
         (("validate", ASIA, "CASES", "-t", "lung"), "for a missing cell, list it in --na-values"),
     ],
 )

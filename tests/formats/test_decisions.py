@@ -127,7 +127,7 @@ A = "states = (x, y); probs = (0.25, 0.75);"
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
-        ('discrete = FALSE; equation = "a = 1";', "", "2:15: found the equation node without a table 'a'"),
+        ('discrete = FALSE; equation = "a = 1";', "", "2:15: found the equation node without a table, which"),
         ("discrete = FALSE;", "", "found the continuous node without levels 'a'"),
         (A, "delays = ((1));", "3:6: found the node with delays, of a dynamic network 'b'"),
         ("kind = CONSTANT;", "", "found the constant node 'a'"),
@@ -270,7 +270,8 @@ def test_what_can_be_read_of_a_file_with_other_nodes() -> None:
         jtgpu.read(path)
     places = [node.replace(str(path), "") for node in caught.value.nodes]
     assert places == [
-        ":3:1: 'C', continuous node", ":4:1: 'F', function node", ":10:12: 'B', node given by a model without data",
+        ":3:1: 'C', continuous node", ":4:1: 'F', function node",
+        ":10:12: 'B', node given by a model without data (save the file with its tables)",
         ":11:12: 'D', child of 'B'",
     ]  # fmt: skip
     net = jtgpu.read(path, decisions="chance")

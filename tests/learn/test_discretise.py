@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jtgpu
+from jtgpu.columns.cut_points import quantile_cuts
 from jtgpu.learn import discretise, fit
 from jtgpu.util.text_table import interval_labels, intervals_of
 
@@ -118,3 +119,10 @@ def test_bad_input(options: dict[str, Any], text: str) -> None:
 def test_integers_that_are_one_float_have_no_intervals() -> None:
     with pytest.raises(jtgpu.DataError, match="different integers that are one float"):
         discretise({"x": [2**70 + i for i in range(10)]}, bins=2)
+
+
+def test_cuts_have_no_digits_of_rounding() -> None:
+    """Half of 24242.10 + 24242.11 is 24242.105000000003 in binary."""
+    assert quantile_cuts(np.array([24242.10, 24242.11]), 2).tolist() == [24242.105]
+    near = np.array([1.0, np.nextafter(1.0, 2.0)])
+    assert quantile_cuts(near, 2).tolist() == [near[1]]  # neighbours are still apart

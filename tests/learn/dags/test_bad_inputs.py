@@ -28,7 +28,7 @@ DATA_ROWS: dict[str, tuple[Any, dict[str, Any], str]] = {
         RAIN, {"states": {"wet": ["no", "yess"]}}, "row 2: column 'wet': 'yes' is not a state.*yess",
     ),
     "no column of a declared variable": (RAIN, {"states": {"wat": ["no", "yes"]}}, "'wat', but .*no such column.*wet"),
-    "one value": ({**RAIN, "wet": ["no"] * 40}, {}, "column 'wet' has only one value; .*constant='drop'. leaves"),
+    "one value": ({**RAIN, "wet": ["no"] * 40}, {}, "column 'wet' has only one value; read=.*'drop'. leaves it out"),
     "numbers that are not whole": ({**RAIN, "t": np.arange(40) / 3}, {}, "column 't' .*with fractions.*discretise"),
     "too many values": (
         {"x": [*range(256), *range(256)], "y": [0, 1] * 256}, {}, "column 'x' has 256 different numbers, too many",

@@ -129,7 +129,7 @@ def test_weights() -> None:
         ({"rain": RAIN}, "at least two"),
         ({"rain": RAIN, "wet": WET[:4]}, "wet.*4 cells|different lengths|4 rows"),
         ({"rain": RAIN, "wet": [0.5, 1, 2, 3, 4]}, "'wet' has 5 .*fractions, such as 0.5: discretise"),
-        ({"rain": RAIN, "wet": [1] * 5}, "'wet' has only one value; .*constant='drop'. leaves it out"),
+        ({"rain": RAIN, "wet": [1] * 5}, "'wet' has only one value; read=.*'drop'. leaves it out"),
         ({"rain": RAIN, "wet": [None] * 5}, "'wet' has only missing cells"),
         ({"rain": RAIN, "wet": [0, 1, None, 1, 0]}, "row 2: column 'wet' has a missing value"),
         ({"rain": RAIN, "wet": [0, 1, [1], 1, 0]}, "row 2, column 'wet': .1. is not a single value"),

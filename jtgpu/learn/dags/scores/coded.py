@@ -165,8 +165,9 @@ def complete_rows(
         share = f"{int(incomplete.sum())} of {len(incomplete)} rows have missing cells"
         if missing == "error":
             keep = (
-                ", missing='augment' of learn.posterior and 'em' of learn.structure fill them in; 'available' with "
-                "score='bic' keeps them, but then directions that the data cannot tell may look certain"
+                ", missing='augment' (of probabilities) and missing='em' (of a graph) fill them in; "
+                "missing='available' with score='bic' keeps them, but then directions that the data cannot tell may "
+                "look certain"
             )
             raise DataError(
                 f"row {row}: column {column!r} has a missing value ({'; '.join([share, *cells.lines()])}); "
@@ -176,7 +177,7 @@ def complete_rows(
             raise DataError(f"{share}; missing='drop' leaves none")
     whole = ~incomplete
     if missing == "drop" and (text := few_left(int(whole.sum()), len(whole), cells.cells)):
-        hint = "" if has_numbers else ": missing='augment' of learn.posterior, 'em' of learn.structure"
+        hint = "" if has_numbers else ": missing='augment' (of probabilities) and missing='em' (of a graph) keep them"
         raise DataError(f"{text}{hint}")
     if weights is not None:
         whole &= weights > 0
