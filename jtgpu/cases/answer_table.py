@@ -76,7 +76,9 @@ def _explanations(solver: CaseSolver, rows: AnsweredRows, mask: Bools | None) ->
     yield arrow().array(answers.expand(answers.explanations.log_joint), mask=mask)
 
 
-def _state_names(solver: CaseSolver, rows: AnsweredRows, v: int, states: NDArray[Any], mask: Bools | None) -> Any:
+def _state_names(
+    solver: CaseSolver, rows: AnsweredRows, v: int, states: NDArray[np.integer], mask: Bools | None
+) -> Any:
     """Names of states of one variable, given by the numbers of the computed cases."""
     pa = arrow()
     indices = pa.array(rows.answers.expand(states.astype(np.int32)), mask=mask)

@@ -54,7 +54,7 @@ class CaseAnswers:
     inverse: Ints | None = None  # (n,) int64: Computed case of each case; None if all were computed
     explanations: ExplainedCases | CaseExplanations | None = None  # explanations of the u cases
 
-    def expand(self, values: NDArray[Any]) -> NDArray[Any]:
+    def expand(self, values: NDArray[np.generic]) -> NDArray[Any]:
         """Values of the u computed cases, repeated for all n cases along the last axis."""
         return values if self.inverse is None else np.take(values, self.inverse, axis=-1)
 
@@ -64,7 +64,7 @@ class AnsweredRows:
     """Rows of a table with their answers."""
 
     answers: CaseAnswers
-    codes: NDArray[Any]  # (E, n) array of int: State of each evidence variable in each row
+    codes: NDArray[np.integer]  # (E, n) array of int: State of each evidence variable in each row
     flagged: dict[int, str]  # reason why a row has no answer, by row
     cells: LikelihoodCells  # of the codes -2 and less
 
@@ -125,7 +125,7 @@ class CaseSolver:
         return AnsweredRows(answers, encoded.codes, flagged, cells)
 
     def _solve_or_flag(
-        self, codes: NDArray[Any], cells: LikelihoodCells, flagged: dict[int, str], error: RowError
+        self, codes: NDArray[np.integer], cells: LikelihoodCells, flagged: dict[int, str], error: RowError
     ) -> CaseAnswers:
         """Answer n cases; questions that are too large are errors of their rows."""
         try:
@@ -151,7 +151,7 @@ class CaseSolver:
         inverse[fits] = answers.expand(np.arange(len(answers.impossible)))
         return replace(answers, inverse=inverse)
 
-    def solve(self, codes: NDArray[Any], cells: LikelihoodCells | None = None) -> CaseAnswers:
+    def solve(self, codes: NDArray[np.integer], cells: LikelihoodCells | None = None) -> CaseAnswers:
         """Answer n cases; equal cases are computed once if there are enough of them."""
         # codes: (E, n) array of int: See `jtgpu.columns.coded.Encoded`
         sets = [self.tree.plan.sets.number(scope, "joint posterior") for scope in self.query.joints]
@@ -191,7 +191,7 @@ class CaseSolver:
         return np.hstack([plain, *(joints[scope].reshape(len(plain), -1) for scope in self.query.joints)])
 
     def _impossible_rows(
-        self, answers: CaseAnswers, codes: NDArray[Any], cells: LikelihoodCells
+        self, answers: CaseAnswers, codes: NDArray[np.integer], cells: LikelihoodCells
     ) -> list[tuple[int, str]]:
         """Rows of probability zero and their evidence, ascending."""
         if not answers.impossible.any():
@@ -199,7 +199,7 @@ class CaseSolver:
         rows = np.flatnonzero(answers.expand(answers.impossible)).tolist()
         return [(row, self._impossible_reason(codes[:, row], cells)) for row in rows]
 
-    def _impossible_reason(self, case: NDArray[Any], cells: LikelihoodCells) -> str:
+    def _impossible_reason(self, case: NDArray[np.integer], cells: LikelihoodCells) -> str:
         pairs = zip(self.query.evidence, case.tolist(), strict=True)
         states = [
             f"{self.model.variables[v]} = "

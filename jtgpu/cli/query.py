@@ -9,13 +9,13 @@ from typing import Any
 from click import BadParameter
 
 from ..errors import JtgpuError
-from ..inference.other_kinds import CaseParser, ask_case
 from ..inference.queries import text
 from ..inference.queries.effects import Effect
 from ..inference.queries.text import UNITS, ParsedQuestion
 from ..inference.results.contributions import Contributions
 from ..inference.results.marginals import Posterior
 from ..inference.results.tables import Conditional, Joint
+from ..inference.session import CaseParser, ask_case
 from ..model.decisions import DecisionNetwork
 from ..model.mixed import MixedNetwork
 from ..options.compute import Compute, CutPlanning

@@ -40,7 +40,7 @@ class _SolverActor:
         received: WorkerSpec = ray.get(spec[0])
         self._solver = received.solver()
 
-    def solve(self, codes: NDArray[Any], cells: LikelihoodCells | None) -> dict[str, Any]:
+    def solve(self, codes: NDArray[np.integer], cells: LikelihoodCells | None) -> dict[str, Any]:
         """Answers of n cases, one for each of them, as arrays."""
         solved = self._solver.solve(codes, cells)
         arrays: dict[str, Any] = {
@@ -65,7 +65,7 @@ class _ClusterSolver(CaseSolver):
         self.by_columns = False  # workers return rows
         self._options, self._ray, self._cluster = options, ray, cluster
 
-    def solve(self, codes: NDArray[Any], cells: LikelihoodCells | None = None) -> CaseAnswers:
+    def solve(self, codes: NDArray[np.integer], cells: LikelihoodCells | None = None) -> CaseAnswers:
         step = self.query.rows_per_call(self.model)
         blocks = [codes[:, first : first + step] for first in range(0, max(codes.shape[1], 1), step)]
         solved = self._solve_blocks(blocks, cells or None)  # without likelihoods there is nothing to send
@@ -76,7 +76,7 @@ class _ClusterSolver(CaseSolver):
         return answers
 
     def _solve_blocks(
-        self, blocks: Sequence[NDArray[Any]], cells: LikelihoodCells | None
+        self, blocks: Sequence[NDArray[np.integer]], cells: LikelihoodCells | None
     ) -> list[dict[str, Any]]:
         """The answers of each block, in order, by a pool of actors."""
         ray, tree = self._ray, self.tree
@@ -86,7 +86,7 @@ class _ClusterSolver(CaseSolver):
         kind = ray.remote(num_cpus=share.cpus, num_gpus=share.gpus, max_restarts=-1, max_task_retries=-1)(_SolverActor)
         actors = [kind.remote(reference) for _ in range(share.workers)]
 
-        def submit(actor: Any, block: NDArray[Any]) -> Any:
+        def submit(actor: Any, block: NDArray[np.integer]) -> Any:
             return actor.solve.remote(np.ascontiguousarray(block), cells)
 
         try:

@@ -32,7 +32,7 @@ class Encoded:
 
     # (E, n) int8, int16 or int32: State of each evidence variable in each row; -1 if not observed, and in all of a
     #     rejected row. The smallest type that holds the states of every variable.
-    codes: NDArray[Any]
+    codes: NDArray[np.integer]
     rejected: dict[int, str] = field(default_factory=dict)  # reason why a row cannot be encoded, by row, ascending
 
 
@@ -90,7 +90,7 @@ class Encoder:
         return Encoded(codes, rejected)
 
 
-def _encode_column(lookup: StateLookup, column: object, out: NDArray[Any]) -> bool:
+def _encode_column(lookup: StateLookup, column: object, out: NDArray[np.generic]) -> bool:
     """Encode a column into `out`; returns whether cells may have been rejected."""
     if isinstance(column, np.ndarray) and lookup.numbers_are_states and _copy_numbers(lookup, column, out):
         return False

@@ -93,7 +93,7 @@ class LikelihoodCells:
             self._codes[v, text] = code
         return code
 
-    def enter(self, states: NDArray[Any], v: int, given: Floats) -> NDArray[Any]:
+    def enter(self, states: NDArray[np.integer], v: int, given: Floats) -> NDArray[Any]:
         """Enter likelihoods, (n, card), into the codes of n rows."""
         # states: (n, V) integers
         # returns (n, V) ndarray: `states`, or a copy.
@@ -117,7 +117,7 @@ class LikelihoodCells:
         states[:, v] = present
         return states
 
-    def decode(self, codes: NDArray[Any]) -> tuple[NDArray[np.int32], dict[int, Floats]]:
+    def decode(self, codes: NDArray[np.integer]) -> tuple[NDArray[np.int32], dict[int, Floats]]:
         """States, (n, V), and likelihoods by variable, (n, card): ones in rows without one."""
         states = np.array(codes, np.int32, order="C")
         decoded = {}
@@ -130,7 +130,7 @@ class LikelihoodCells:
                 states[soft, v] = -1
         return states, decoded
 
-    def taken(self, codes: NDArray[Any], likelihood: dict[int, Floats]) -> NDArray[Any]:
+    def taken(self, codes: NDArray[np.integer], likelihood: dict[int, Floats]) -> NDArray[Any]:
         """States, (n, V), after multiplying the likelihoods into those given by variable."""
         if not self:
             return codes

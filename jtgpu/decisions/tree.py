@@ -12,9 +12,9 @@ from ..columns import at_row, read_states
 from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence
 from ..inference.compiled_network import Closing, CompiledNetwork
 from ..inference.evidence import one_case, read_findings
-from ..inference.other_kinds import CaseSession, ask_case
 from ..inference.planning import plan_options
 from ..inference.queries.posteriors import as_list
+from ..inference.session import CaseSession, ask_case
 from ..model.cpt import Axis, Cpt
 from ..model.decisions import DecisionNetwork
 from ..model.states import StateNumber

@@ -23,17 +23,15 @@ from ..model.discrete import DiscreteModel
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..util.text_table import format_cell, shown_cells, shown_rows
-from .decisions import draw_decisions
 from .drawing import Box, Drawing, bars_size, draw_bars
 from .network import draw_junction_tree, draw_network
-from .pictures import show
+from .pictures import draw_decisions, show
 from .structures import arcs, draw_graph, heat_map
 from .svg import MAX_TITLE, escaped, marks, picture, shortened, text_width
 
 if TYPE_CHECKING:
     from ..inference.results.contributions import Contributions
     from ..inference.results.sensitivities import Sensitivity
-
 
 # Tables as HTML, as much of them as fits a page.
 

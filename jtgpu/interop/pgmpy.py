@@ -21,8 +21,7 @@ from ..model.network import BayesianNetwork
 from ..model.noisy import NoisyOr
 from ..model.templates import from_families
 from ..util.arrays import Floats
-from .dynamic import Pair, check_order
-from .linear_gaussian import from_linear_gaussian, is_linear_gaussian, to_linear_gaussian
+from .other_kinds import Pair, check_order, from_linear_gaussian, is_linear_gaussian, to_linear_gaussian
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from ..model.network import BayesianNetwork
 from ..model.noisy import NoisyMax
 from ..util.arguments import flag
 from ..util.arrays import Floats
-from .dynamic import as_two_slices, from_ktbn, from_two_slices
-from .linear_gaussian import from_clg, is_clg, to_clg
+from .other_kinds import as_two_slices, from_clg, from_ktbn, from_two_slices, is_clg, to_clg
 
 MOST_COMPARED = 64  # rows of a noisy table that are compared
 TOLERANCE = 1e-10  # of their probabilities, relatively

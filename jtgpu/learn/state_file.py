@@ -28,7 +28,9 @@ from ..util.atomic_file import write_bytes
 DAMAGED = (BadZipFile, zlib.error, KeyError, ValueError, EOFError, TypeError, IndexError, RuntimeError, MemoryError)
 
 
-def archive(header: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], *, compressed: bool = False) -> bytes:
+def archive(
+    header: Mapping[str, object], arrays: Mapping[str, NDArray[np.generic]], *, compressed: bool = False
+) -> bytes:
     """The bytes of an archive: equal contents give equal bytes."""
     text = np.frombuffer(json.dumps(header, ensure_ascii=False).encode(), np.uint8)
     buffer = io.BytesIO()
@@ -54,7 +56,7 @@ VERSION = 2
 KIND = "jtgpu posterior over structures"
 
 
-def file_contents(header: Mapping[str, object], arrays: Mapping[str, NDArray[Any]]) -> bytes:
+def file_contents(header: Mapping[str, object], arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
     """The bytes of the file of a posterior."""
     return archive({"kind": KIND, "version": VERSION, **header}, arrays, compressed=True)
 
@@ -120,7 +122,7 @@ class StateFile:
         """Whether the last write was an interval ago."""
         return time.monotonic() - self._written >= self._interval
 
-    def write(self, state: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], *, durable: bool) -> None:
+    def write(self, state: Mapping[str, object], arrays: Mapping[str, NDArray[np.generic]], *, durable: bool) -> None:
         """Write the file, also where none is due."""
         header = {"version": self.version, "options": self._options, "state": state}
         try:

@@ -17,8 +17,7 @@ from ..util.arrays import Floats
 from .answers import CELLS, Answerer, ObservedPattern
 from .components import Densities, with_lines
 from .evidence import MixedCases
-from .moments import Moments, add_moments, empty_moments
-from .regressions import FamilyRows, regression
+from .regressions import FamilyRows, Moments, add_moments, empty_moments, regression
 from .tree import MixedTree
 
 JOINED = 1 << 12  # configurations of the variables of sets that are added to those of a pattern

@@ -13,13 +13,13 @@ from ..columns import at_row
 from ..columns.names import evidence_columns as evidence_columns_of
 from ..errors import ArgumentError, EvidenceError, ImpossibleEvidence, TableTooLarge, UnknownVariable, closest
 from ..inference.compiled_network import CompiledNetwork
-from ..inference.other_kinds import CaseSession, ask_case
 from ..inference.queries.posteriors import as_list
 from ..inference.results.case_states import Explanation, RankedExplanations
 from ..inference.results.frames import make_frame
 from ..inference.results.interval_numbers import ends_of
 from ..inference.results.marginals import Posterior
 from ..inference.results.tables import Joint
+from ..inference.session import CaseSession, ask_case
 from ..model.gaussian import Gaussian
 from ..model.mixed import MixedNetwork
 from ..util.arguments import check_keywords, choice, random_generator, whole_number

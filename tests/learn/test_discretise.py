@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.columns.cut_points import quantile_cuts
+from jtgpu.columns.scale import quantile_cuts
 from jtgpu.learn import discretise, fit
 from jtgpu.util.text_table import interval_labels, intervals_of
 

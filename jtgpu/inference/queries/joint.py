@@ -143,7 +143,7 @@ def _possible(resolved: ResolvedEvidence, v: int, posterior: Floats) -> Ints:
     return np.flatnonzero(possible)
 
 
-def _configurations(allowed: Sequence[NDArray[Any]], block: int) -> Iterator[Ints]:
+def _configurations(allowed: Sequence[NDArray[np.generic]], block: int) -> Iterator[Ints]:
     """All configurations of the allowed states, in blocks of rows, each (rows, variables)."""
     shape = tuple(len(a) for a in allowed)
     n = math.prod(shape)

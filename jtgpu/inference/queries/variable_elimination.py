@@ -62,7 +62,7 @@ def joint_table(tree: CompiledModel, scope: list[int], resolved: ResolvedEvidenc
     log_evidence = math.log(float(np.ldexp(cells, exponents).sum())) + top * math.log(2.0)
     at = tuple(slice(None) if state[v] < 0 else int(state[v]) for v in scope)
 
-    def full(part: NDArray[Any]) -> NDArray[Any]:
+    def full(part: NDArray[np.generic]) -> NDArray[Any]:
         result = np.zeros([int(cards[v]) for v in scope], part.dtype)
         result[at] = part.transpose([axes.index(v) for v in free])
         return result

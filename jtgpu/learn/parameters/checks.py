@@ -14,7 +14,7 @@ from ...columns.files import in_memory
 from ...errors import ArgumentError, DataError, TableTooLarge
 from ...inference.results.result import Result
 from ...mixed.evidence import read_cases
-from ...mixed.moments import joint_parts
+from ...mixed.regressions import joint_parts
 from ...model.mixed import MixedNetwork
 from ...model.network import BayesianNetwork
 from ...options.record import require_only

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +31,7 @@ class RowBlock(NamedTuple):
     """Rows of a table."""
 
     # (n, V) integers: State of every variable, -1 if missing, -2 and below for a likelihood; see `LikelihoodCells`
-    states: NDArray[Any]
+    states: NDArray[np.integer]
     weights: Floats  # (n,) float64
     rows: Ints  # (n,) int64: Number of each row in the table; of equal rows that were merged, the first
 

@@ -248,7 +248,7 @@ class Expectation:
     def _pieces(self, part: RowBlock) -> Iterator[Table[CountSums]]:
         """The table of each call; states in the type in which they are stored."""
         for rows in self._split(part):
-            states: NDArray[Any] = part.states[rows]
+            states: NDArray[np.integer] = part.states[rows]
             likelihood: dict[int, Floats] = {}
             if not isinstance(rows, slice):
                 assert self._cases.source.cells is not None

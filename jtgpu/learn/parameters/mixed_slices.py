@@ -19,15 +19,13 @@ from ...model.mixed_dynamic import MixedDynamicNetwork
 from ...util.arguments import choice, mapping, names
 from ...util.arrays import Floats, Ints
 from ...util.cells import MissingReport
-from .checkpoint import digest, fingerprints
-from .em import EMState, Theta
+from .em import EMState, Theta, digest, fingerprints
 from .expectation import PassResult
 from .information import standard_errors
 from .result import Fit
 from .runs import FitRun, best_of_starts
 from .setup import Columns, Model, Setup, hidden_states
-from .slice_steps import FirstSlices, SliceExpectation, Tables
-from .slices import holes_of, result_of, set_up, weights_of, without_order
+from .slices import FirstSlices, SliceExpectation, Tables, holes_of, result_of, set_up, weights_of, without_order
 from .template import known_states, mixed_template
 from .value_steps import DensityEstimate, no_errors
 

@@ -12,8 +12,7 @@ from ...errors import ArgumentError, DataError, NetworkError, closest
 from ...inference.tree import JunctionTree
 from ...mixed.evidence import read_cases
 from ...mixed.fitting import density_of, lines_of, one_pass, regressions
-from ...mixed.moments import joint_parts
-from ...mixed.regressions import warn_of_errors
+from ...mixed.regressions import joint_parts, warn_of_errors
 from ...mixed.tree import MixedTree
 from ...model.mixed import MixedNetwork
 from ...model.network import BayesianNetwork

@@ -12,9 +12,19 @@ import numpy as np
 
 from ...util.arrays import Floats
 from ...util.iteration import Iteration
-from .checkpoint import Checkpoint, fingerprints
 from .coded_cases import CodedCases, RowBlock
-from .em import EMState, Family, Problem, first_state, log_prior, maximise, run_em, run_stepwise
+from .em import (
+    Checkpoint,
+    EMState,
+    Family,
+    Problem,
+    fingerprints,
+    first_state,
+    log_prior,
+    maximise,
+    run_em,
+    run_stepwise,
+)
 from .expectation import Expectation, PassResult, Steps
 from .families import available_counts, family_shapes, log_score, network_of
 from .information import Passes, standard_errors

@@ -34,8 +34,7 @@ from ...model.mixed import MixedNetwork
 from ...util.arrays import Bools, Floats, Ints
 from ...util.elementary import exp, exps, logs
 from ...util.iteration import Iteration
-from .checkpoint import digest
-from .em import EMState, Problem, Theta, first_state, maximise
+from .em import EMState, Problem, Theta, digest, first_state, maximise
 from .expectation import PassResult
 from .families import LEAST_ROWS, CptFamily, Sharing
 from .information import GaussianErrors, standard_errors

@@ -49,7 +49,7 @@ def hidden_group(kind: str) -> tuple[Any, dict[str, Any], dict[str, Any]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_killed_fit_goes_on_with_the_same_bits(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jtgpu.learn.parameters.checkpoint.INTERVAL", 0.0)
+    monkeypatch.setattr("jtgpu.learn.parameters.em.INTERVAL", 0.0)
     structure, table, options = hidden_group(kind)
     em = EM(restarts=2, seed=1, tolerance=1e-9, iterations=15)
     whole = fit(structure, table, em=em, **options)

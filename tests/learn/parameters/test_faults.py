@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import jtgpu
 from jtgpu.errors import ArgumentError, DataError, ImpossibleEvidence, JtgpuError
 from jtgpu.learn import EM, fit
-from jtgpu.learn.parameters import checkpoint
+from jtgpu.learn.parameters import em
 
 CHAIN = {"b": ["a"], "c": ["b"]}
 YES = {v: ["n", "y"] for v in "abc"}
@@ -90,15 +90,15 @@ def with_checkpoint(path: Path, options: dict[str, Any], resume: bool = True) ->
 def interrupted(path: Path, monkeypatch: pytest.MonkeyPatch, structure: Any, options: dict[str, Any]) -> None:
     """Run one iteration with a checkpoint, as Ctrl-C ends it."""
 
-    real = checkpoint.Checkpoint.write
+    real = em.Checkpoint.write
 
     def write(*arguments: Any) -> None:
         real(*arguments)
         raise Interrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "INTERVAL", 0.0)
-        patch.setattr(checkpoint.Checkpoint, "write", write)
+        patch.setattr(em, "INTERVAL", 0.0)
+        patch.setattr(em.Checkpoint, "write", write)
         with pytest.raises(Interrupt):
             fit(structure, TABLE, **with_checkpoint(path, options, False))
     assert path.is_file()

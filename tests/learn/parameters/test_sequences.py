@@ -14,7 +14,7 @@ from jtgpu.dynamic import propagation
 from jtgpu.dynamic.sequences import read_sequences
 from jtgpu.learn import fit
 from jtgpu.learn.parameters.runs import FitRun
-from jtgpu.learn.parameters.slice_steps import FirstSlices, SliceExpectation
+from jtgpu.learn.parameters.slices import FirstSlices, SliceExpectation
 from tests.dynamic.random_templates import label, random_codes, random_template
 from tests.dynamic.test_counts import of_unrolled
 from tests.dynamic.test_posteriors import umbrella
