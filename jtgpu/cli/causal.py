@@ -117,7 +117,7 @@ def _effect(
             names = {v: net.states(v) for v in needed} if net is not None else {}
             cases = read_cases(o.cases, read, names or None)
             with status("fitting", o.progress) as step:
-                fitted = estimand.fit(cases, prior=o.prior, states=names)
+                fitted = estimand.fit(cases, pseudo_counts=o.pseudo_counts, states=names)
                 model, table = fitted.network, fitted.table
                 if o.bootstrap:
                     step(f"{o.bootstrap} resamples")
