@@ -29,6 +29,7 @@ NETWORKS = (ROOT / "docs" / "networks.rst").read_text(encoding="utf-8")
 PARAMETERS = (ROOT / "docs" / "parameters.rst").read_text(encoding="utf-8")
 LEARNING = (ROOT / "docs" / "learning.rst").read_text(encoding="utf-8")
 PUBLISHED = (ROOT / "docs" / "published.rst").read_text(encoding="utf-8")
+DECISIONS = (ROOT / "docs" / "decisions.rst").read_text(encoding="utf-8")
 CAUSAL = (ROOT / "docs" / "causal.rst").read_text(encoding="utf-8")
 GRAPHS = (ROOT / "docs" / "graphs.rst").read_text(encoding="utf-8")
 SCREENING = (ROOT / "docs" / "screening.rst").read_text(encoding="utf-8")
@@ -62,6 +63,7 @@ PAGES = {
     "series": (SERIES, 1),
     "graphs": (GRAPHS, 1),
     "causal": (CAUSAL, 6),
+    "decisions": (DECISIONS, 1),
     "dynamic": (DYNAMIC, 7),
     "numbers": (NUMBERS, 1),
 }

@@ -163,7 +163,9 @@ class Estimand:
             result[part.variables[v]] = [part.variables[u] for u in _relevant(part, v, seen)]
         return result
 
-    def fit(self, cases: Any, *, prior: float = 1.0, states: Mapping[str, Any] | None = None) -> EstimatedEffect:
+    def fit(
+        self, cases: Any, *, pseudo_counts: float = 1.0, states: Mapping[str, Any] | None = None
+    ) -> EstimatedEffect:
         """Estimate the effect from a table of cases.
 
         The distributions that the formula needs are those of a network fitted to the columns that it uses; see
@@ -173,8 +175,8 @@ class Estimand:
         ----------
         cases : table or path
             See `jtgpu.learn.fit`.
-        prior : float
-            Pseudo-count of each cell of a CPT.
+        pseudo_counts : float
+            Added to the count of each cell of a CPT.
         states : mapping, optional
             Names of the states of variables; default: those in the data.
 
@@ -182,7 +184,7 @@ class Estimand:
         -------
         EstimatedEffect
         """
-        return EstimatedEffect(self, cases, prior, states)
+        return EstimatedEffect(self, cases, pseudo_counts, states)
 
 
 class EstimatedEffect:
@@ -196,14 +198,14 @@ class EstimatedEffect:
         The fitted network of the measured variables.
     """
 
-    def __init__(self, estimand: Estimand, cases: Any, prior: float, states: Mapping[str, Any] | None):
-        self.estimand, self._cases, self._prior = estimand, cases, prior
+    def __init__(self, estimand: Estimand, cases: Any, pseudo_counts: float, states: Mapping[str, Any] | None):
+        self.estimand, self._cases, self._pseudo_counts = estimand, cases, pseudo_counts
         self._structure = estimand.structure()
         given = mapping("states", states or {})
         estimand.graph.numbers(given, "states")
         used = {v: given[v] for v in given if v in self._structure}
         try:
-            fitted = fit_parameters(self._structure, cases, pseudo_counts=prior, states=used or None)
+            fitted = fit_parameters(self._structure, cases, pseudo_counts=pseudo_counts, states=used or None)
         except DataError as error:  # about a column: it is the graph that has hidden variables
             said, n = re.subn(r"declare it: hidden=\{(.*): \d+\}", r"make the graph with hidden=[\1]", str(error))
             raise (DataError(said) if n else error) from None
@@ -231,7 +233,7 @@ class EstimatedEffect:
         for _ in range(n):
             weights = random.multinomial(self._n, np.full(self._n, 1.0 / self._n)).astype(np.float64)
             fitted = fit_parameters(
-                self._structure, self._cases, pseudo_counts=self._prior, states=states, weights=weights
+                self._structure, self._cases, pseudo_counts=self._pseudo_counts, states=states, weights=weights
             )  # fmt: skip
             draws.append(self.estimand.evaluate(fitted.network.compile("cpu")).probabilities)
         return np.array(draws)

@@ -122,7 +122,7 @@ def _effect(
         if cases is not None:
             names = {v: net.states(v) for v in needed} if net is not None else {}
             with status("fitting", o.progress) as step:
-                fitted = estimand.fit(cases, prior=o.prior, states=names)
+                fitted = estimand.fit(cases, pseudo_counts=o.pseudo_counts, states=names)
                 model, table = fitted.network, fitted.table
                 if o.bootstrap:
                     step(f"{o.bootstrap} resamples")

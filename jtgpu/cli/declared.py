@@ -251,7 +251,8 @@ class Causal(Numbers, Shown):
         "state. Repeatable.", "--given NAME[=STATE]",
         complete="findings")] = ()
     n: Annotated[int, Opt("Number of sets to print.", "-n N", least=1)] = 20
-    prior: Annotated[float, Opt("Added to each count of the cases.", "--prior P", least=0)] = 1.0
+    pseudo_counts: Annotated[float, Opt(
+        "Added to each count of the cases.", "--pseudo-counts P", least=0)] = 1.0
     bootstrap: Annotated[int, Opt(
         "Resamples of the cases for intervals of 95 %. 0: none.", "--bootstrap N", least=0)] = 200
     seed: Annotated[int, Opt("Seed of the resamples.", least=0)] = 0

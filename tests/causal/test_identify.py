@@ -184,7 +184,7 @@ def test_an_estimate_converges_to_the_effect() -> None:
     cases = truth.sample(20_000, seed=1).to_frame("pandas").drop(columns="smoke")
     found = g.identify("dysp", do="lung")
     assert found.method == "back-door"
-    estimated = found.fit(cases, prior=0.1, states={v: net.states(v) for v in net.variables if v != "smoke"})
+    estimated = found.fit(cases, pseudo_counts=0.1, states={v: net.states(v) for v in net.variables if v != "smoke"})
     for i, state in enumerate(net.states("lung")):
         expected = truth.posterior("dysp", do={"lung": state}).probabilities
         np.testing.assert_allclose(estimated.table.probabilities[i], expected, atol=0.05)
@@ -304,7 +304,7 @@ def test_the_states_of_a_fit_are_those_of_measured_variables() -> None:
 def test_a_fit_has_the_variables_of_the_effect(text: str, given: str) -> None:
     """A cause without an effect, or a condition that the formula does not use, was an unknown variable."""
     cases = [{"x": "0", "y": "1", "z": "a"}, {"x": "1", "y": "1", "z": "b"}, {"x": "1", "y": "0", "z": "b"}]
-    table = graph(text).identify("y", do="x", given=given).fit(cases, prior=0).table
+    table = graph(text).identify("y", do="x", given=given).fit(cases, pseudo_counts=0).table
     rows = [[0.0, 1.0], [0.5, 0.5]] if "->" in text and given else [[1 / 3, 2 / 3]] * 2
     np.testing.assert_allclose(table.probabilities, np.stack([rows] * 2, 1) if given else rows, atol=1e-12)
 

@@ -15,6 +15,7 @@ import jtgpu
 from jtgpu import errors
 from jtgpu.formats.registry import FORMATS
 from jtgpu.model.kinds import KINDS, PAGE, TREES, VERBS
+from tests.cli.commands import run
 from tests.model.test_editing_kinds import decisions, dynamic, mixed, mixed_dynamic
 
 NETS: dict[str, Any] = {
@@ -44,6 +45,46 @@ def test_the_docs_have_the_record() -> None:
         rows = re.findall(rf"^   \* - {name}\n((?:     - .*\n){{6}})", text, re.MULTILINE)
         found = {verb: re.findall(r"- (.*)", cells) for verb, cells in rows}
         assert found == {verb: ["no" if of[kind] else "yes" for kind in KINDS] for verb, of in record.items()}
+
+
+def test_the_docs_say_which_command_takes_which_kind(tmp_path: Path) -> None:
+    """Each cell is tried; in place of yes or no it may name the command that answers."""
+    text = (DOCS / "which-verb.rst").read_text(encoding="utf-8")
+    table = text.partition(".. commands by kind begin")[2].partition(".. commands by kind end")[0].splitlines()
+    rows = [re.split(r"  +", line.strip()) for line in table if line.startswith("``")]
+    markov = jtgpu.MarkovNetwork({"v0": ["0", "1"], "v1": ["0", "1"]}, [(("v0", "v1"), [[4.0, 1.0], [1.0, 4.0]])])
+    files = [("net", NETS["Bayesian"](), "lung=no"), ("uai", markov, "v0=1"), ("mixed.json", mixed(), "sex=m")]
+    files += [("dynamic.json", dynamic(), "wet=yes"), ("net", decisions(), "ill=no")]
+    for i, (suffix, net, target) in enumerate(files):
+        file, cases, out = (str(tmp_path / name) for name in (f"{i}.{suffix}", f"{i}.csv", f"{i}out.{suffix}"))
+        jtgpu.write(net, file)
+        name = target.partition("=")[0]
+        with net.compile("reference") as tree:
+            drawn = tree.sample(40, length=2, seed=1) if suffix == "dynamic.json" else tree.sample(40, seed=1)
+        drawn.to_frame("pandas").to_csv(cases, index=False)
+        if suffix == "dynamic.json":  # of the question that is named
+            of = [file, cases, "--id", "sequence", "--time", "slice", "-o", out, "-f"]
+            named = {"query": "filter", "mpe": "mpe", "batch": "smooth", "fit": "fit"}
+            commands = {command: ["dynamic", question, *of] for command, question in named.items()}
+            commands["sample"] = ["dynamic", "sample", file, "--steps", "2"]
+            for command in ("query", "mpe", "batch"):
+                commands[command][commands[command].index(out)] = str(tmp_path / "answers.csv")
+        else:
+            commands = {"query": ["query", file], "sample": ["sample", file, "2"], "mpe": ["mpe", file],
+                        "batch": ["batch", file, cases, "-o", str(tmp_path / "b.csv"), "-f"],
+                        "fit": ["fit", file, cases, "-o", out, "-f"]}
+        commands |= {
+            "info": ["info", file], "show": ["show", file], "convert": ["convert", file, out, "-f"],
+            "voi": ["decide", file, "--voi", "treat"] if i == 4 else ["voi", file, "-t", name],
+            "rank": ["rank", file], "validate": ["validate", file, cases, "-t", name],
+            "sensitivity": ["sensitivity", file, "-t", target],
+        }
+        if suffix == "dynamic.json":
+            commands["validate"] += ["--id", "sequence", "--time", "slice"]
+        for command, *cells in rows:
+            done = run(*commands[command.strip("`")])
+            assert (done.exit_code != 0) == (cells[i] == "no"), (command, suffix, cells[i], done.output)
+            assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("kind", NETS)
