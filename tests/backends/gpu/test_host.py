@@ -20,7 +20,7 @@ from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import host
 from jtgpu.backends.gpu.backend import Gpu
-from jtgpu.backends.gpu.batch.table import TableJob, Targets
+from jtgpu.backends.gpu.batch.table import TableJob, TargetColumns
 from jtgpu.backends.gpu.counts import generated
 from jtgpu.backends.gpu.counts import warps as count_warps
 from jtgpu.backends.gpu.host import Host
@@ -271,7 +271,7 @@ def test_rows_of_proportional_weights_have_their_own_probability(gpu: Device) ->
         found = backend.run(Table.of(rows, soft))
     np.testing.assert_allclose(np.diff(found.log_evidence)[::2], math.log(2.0), rtol=1e-12)
     plan = backend.maker.plan
-    table = TableJob.read(Table.of(rows, soft), Targets.of(plan, None), plan.cardinality, 0.0)
+    table = TableJob.read(Table.of(rows, soft), TargetColumns.of(plan, None), plan.cardinality, 0.0)
     assert table.n == 2
 
 

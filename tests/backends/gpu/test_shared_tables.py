@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import jtgpu
 from jtgpu.backends.base import Capabilities
-from jtgpu.backends.gpu.batch.buffers import Slot
+from jtgpu.backends.gpu.batch.chunk import Slot
 from jtgpu.backends.gpu.batch.engine import BatchEngine
 from jtgpu.backends.gpu.batch.table import TableJob
 from jtgpu.backends.table import Table
@@ -73,7 +73,7 @@ class Engine(BatchEngine):
         self.plan, self.device, self._seconds, self._fails = plan, Device(), seconds, fails  # type: ignore[assignment]
         self.lock, self._open, self.device_us, self._worth = threading.Lock(), True, 0.0, 1.0
         self._copiers = ThreadPoolExecutor(2)
-        self.real, self._exact, self._copying, self._streams = "float64", None, [], []
+        self.real, self._exact, self._copying, self.streams = "float64", None, [], []
         self.host: Any = SimpleNamespace(is_exact=lambda *_: True)
         self._buffers: Any = SimpleNamespace(size=SIZE, slots=self.slots, fit=lambda *_: True)
         self.programs: Any = SimpleNamespace(of=lambda _: None)

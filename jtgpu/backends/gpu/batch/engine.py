@@ -8,6 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -18,15 +19,16 @@ from ....plans.plan import Plan
 from ...table import ON_DEVICE, DeviceAnswer, Table
 from ...wrappers.row_queue import RowQueue
 from ..host import Host
+from ..kernel_choice import KernelChoice
 from ..lower import lowered
 from ..program.layout import MIN_LOG2, smallest_entries
-from ..programs import Programs
-from .buffers import SLOTS, Buffers, Slot, TableProgram
+from .buffers import SLOTS, ChunkBuffers, TableProgram
+from .chunk import Slot
 from .generated import GeneratedProgram, can_generate
 from .on_device import DeviceJob, OnDevice
 from .records import RecordProgram
 from .sparsity import find_sparsity
-from .table import Room, TableJob, Targets, scale_weights
+from .table import Room, TableJob, TargetColumns, scale_weights
 from .warps import WarpKernels
 
 if TYPE_CHECKING:
@@ -40,11 +42,11 @@ MOST_ROOMS = 8  # for which kernels of a warp a case are kept
 LEAST = 8  # an eighth of a chunk that has memory enough
 
 
-class Kernels(NamedTuple):
+class RoomKernels(NamedTuple):
     """Kernels of a warp a case for one room, and their memory."""
 
     program: TableProgram
-    buffers: Buffers
+    buffers: ChunkBuffers
     memory: Memory  # of the records
 
 
@@ -65,22 +67,21 @@ class BatchEngine:
         self.device_us = 0.0
         self._open = True
         self._exact: BatchEngine | None = None
-        self._on_device: OnDevice | None = None
         self._factors, self.host = list(factors), Host(plan, factors)
-        self.by_room: OrderedDict[Room, Kernels] = OrderedDict()  # those used last at the end
+        self.by_room: OrderedDict[Room, RoomKernels] = OrderedDict()  # those used last at the end
         flops = plan.cost().flops
         self._worth = SEARCH_FLOPS / max(flops, 1)  # least share of equal rows for which merging them pays
         sparsity = find_sparsity(lowered(plan), factors) if flops <= GENERATED_FLOPS else None
 
         def records() -> TableProgram:
-            return RecordProgram(plan, self._factors, device, self._memory, self._streams[0], self.real)
+            return RecordProgram(plan, self._factors, device, self._memory, self.streams[0], self.real)
 
         def generate(weights: bool) -> TableProgram:
             assert sparsity is not None
-            return GeneratedProgram(sparsity, device, self._streams[0], weights=weights)
+            return GeneratedProgram(sparsity, device, self.streams[0], weights=weights)
 
         generates = sparsity is not None and can_generate(sparsity)
-        self.programs = Programs(records, generate if generates else None)
+        self.programs = KernelChoice(records, generate if generates else None)
         self._copying: list[Future[None]] = []
         self._smallest = 0.0
         if real == "float32":
@@ -90,11 +91,11 @@ class BatchEngine:
         self._copiers = ThreadPoolExecutor(min(COPIERS, os.cpu_count() or 1), "jtgpu-copy")
         with device.active():
             self._memory = Memory(device)
-            self._streams: list[Any] = []
-            self._buffers = self._device_buffers = Buffers(device, ())
+            self.streams: list[Any] = []
+            self._buffers = self._device_buffers = ChunkBuffers(device, ())
             try:
-                self._streams = [device.stream() for _ in range(SLOTS)]
-                self._buffers, self._device_buffers = (Buffers(device, self._streams) for _ in range(2))
+                self.streams = [device.stream() for _ in range(SLOTS)]
+                self._buffers, self._device_buffers = (ChunkBuffers(device, self.streams) for _ in range(2))
                 program = self.programs.of(scale_weights(None, 0, plan.cardinality))
                 if isinstance(program, RecordProgram) and self.real == "float64":
                     self._warps = WarpKernels(program)
@@ -126,17 +127,21 @@ class BatchEngine:
                 return answer
 
     def _device_job(self, table: Table[Any]) -> DeviceJob:
-        if self._on_device is None:
-            self._on_device = OnDevice(self.plan, self.device, self._streams[0], self.host)
-        targets = Targets.of(self.plan, table.targets)
+        targets = TargetColumns.of(self.plan, table.targets)
         with suppress(TableTooLarge):
             return DeviceJob(self._on_device, table, targets)
         self._drop_buffers()
         return DeviceJob(self._on_device, table, targets)
 
+    @cached_property
+    def _on_device(self) -> OnDevice:
+        card, stream = self.plan.cardinality.astype(np.uint32), self.streams[0]
+        records = (self._memory.put(x, stream) for x in (card, np.zeros(2, np.uint32)))
+        return OnDevice(self.plan, self.device, stream, self.host, *records)
+
     def share(self, table: Table[Any]) -> TableJob:
         """A table, to be answered by this GPU and others."""
-        job = TableJob.read(table, Targets.of(self.plan, table.targets), self.plan.cardinality, self._worth)
+        job = TableJob.read(table, TargetColumns.of(self.plan, table.targets), self.plan.cardinality, self._worth)
         by_warps = self._warps is not None and self._warps.take(job)
         job.recompute, job.real = self._recompute if by_warps or self.real == "float32" else None, self.real
         job.host = None if self.host.is_exact(job.weights.smallest, self.real) else self.host
@@ -227,18 +232,18 @@ class BatchEngine:
         self._drop_buffers()
         return buffers.slots(program, table, n)
 
-    def _of_room(self, room: Room) -> Kernels:
+    def _of_room(self, room: Room) -> RoomKernels:
         assert self._warps is not None
         if room not in self.by_room:
             while len(self.by_room) >= MOST_ROOMS:
                 _close(self.by_room.popitem(last=False)[1])
             memory = Memory(self.device)
             try:
-                program = self._warps.of_room(room, self._factors, self.device, memory, self._streams[0])
+                program = self._warps.of_room(room, self._factors, self.device, memory, self.streams[0])
             except BaseException:
                 memory.close()
                 raise
-            self.by_room[room] = Kernels(program, Buffers(self.device, self._streams), memory)
+            self.by_room[room] = RoomKernels(program, ChunkBuffers(self.device, self.streams), memory)
         self.by_room.move_to_end(room)
         return self.by_room[room]
 
@@ -247,12 +252,12 @@ class BatchEngine:
         be waited for."""
         wait(self._copying)
         with suppress(Exception):
-            for stream in self._streams:
+            for stream in self.streams:
                 stream.synchronize()
 
     @property
     def kind(self) -> str:
-        """Kernels that answer cases without weights; see `Program.kind`."""
+        """Kernels that answer cases without weights; see `PlanKernels.kind`."""
         return self.programs.kind
 
     def _finish(self, slot: Slot, first: int, last: int, table: TableJob) -> None:
@@ -275,14 +280,12 @@ class BatchEngine:
 
     def _release(self) -> None:
         self._drop_buffers()
-        if self._on_device is not None:
-            self._on_device.memory.close()
-            self._on_device = None  # its stream must be destroyed here, too
         self.programs.close()
         while self.by_room:
             _close(self.by_room.popitem()[1])
         self._memory.close()
-        self._streams.clear()  # they must be destroyed while the context is current
+        self.__dict__.pop("_on_device", None)  # which has a stream
+        self.streams.clear()  # they must be destroyed while the context is current
         self._buffers.streams.clear()
         self._device_buffers.streams.clear()
 
@@ -301,7 +304,7 @@ class BatchEngine:
                 self._release()
 
 
-def _close(kernels: Kernels) -> None:
+def _close(kernels: RoomKernels) -> None:
     kernels.buffers.drop()
     kernels.buffers.streams.clear()  # they must be destroyed while the context is current
     kernels.program.close()

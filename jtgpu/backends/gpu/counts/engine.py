@@ -14,15 +14,12 @@ import numpy as np
 from ....device.context import Device, Memory
 from ....errors import BackendUnavailable, JtgpuError, TableTooLarge, format_bytes
 from ....plans.plan import Plan
-from ...table import CountSums, Table
 from ..batch.buffers import GROUP
-from ..batch.table import read_rows
 from ..host import LN2, Host
+from ..kernel_choice import KernelChoice
 from ..lower import Lowered, count_program, flat_factors
-from ..programs import Programs
 from .chunk import EXTRA, CountKernels
 from .generated import FamilyCells, GeneratedCounts, plan_generation
-from .held import PartsOnDevice
 from .records import ChunkScratch, RecordCounts
 from .warps import LEAST_CASES, MOST_CASES, PARTS, WarpCounts, WarpProgram
 
@@ -76,7 +73,7 @@ class CountEngine:
                 self._compiles = False
                 raise
 
-        self.programs = Programs(records, None if sparsity is None else generate)
+        self.programs = KernelChoice(records, None if sparsity is None else generate)
         self.generation_number += 1
 
     @property
@@ -131,7 +128,7 @@ class CountEngine:
 
     @property
     def kind(self) -> str:
-        """Kernels of the first table, see `Program.kind`; empty before it."""
+        """Kernels of the first table, see `PlanKernels.kind`; empty before it."""
         return self.programs.kind
 
     def scratch(self, kernels: CountKernels, n: int, n_weights: int) -> ChunkScratch:
@@ -167,12 +164,6 @@ class CountEngine:
         for scratch in self._scratch.values():
             scratch.memory.close()
         self._scratch = {}
-
-    def hold(self, table: Table[CountSums], share: tuple[int, int] = (0, 1)) -> PartsOnDevice:
-        """Store cases on the device: every n-th part of a table from the i-th on, ``share=(i, n)``."""
-        cases = read_rows(table, self.plan.cardinality)._replace(of_case=table.weights_or_ones)
-        with self.using():
-            return PartsOnDevice(self, cases, share)
 
     def read(self, address: int, to: NDArray[np.float64]) -> NDArray[np.float64]:
         """Copy from the device, and wait."""

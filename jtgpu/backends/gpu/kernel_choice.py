@@ -9,7 +9,7 @@ from ...errors import BackendUnavailable
 from .batch.table import Weights
 
 
-class Program(Protocol):
+class PlanKernels(Protocol):
     """A plan and a model's numbers on one GPU, as kernels for tables of cases."""
 
     kind: str  # "lanes": generated for the network, a thread a case; "tables": by records; "warps": a warp a case
@@ -29,10 +29,10 @@ class Program(Protocol):
         """Unload the kernels."""
 
 
-P = TypeVar("P", bound=Program)
+P = TypeVar("P", bound=PlanKernels)
 
 
-class Programs(Generic[P]):
+class KernelChoice(Generic[P]):
     """An engine's kernels by name, made on first use. Used inside ``device.active()``."""
     # records: Makes those that take any network and any weights
     # generate: Makes those of the network, for tables with weights of states or without; None: there are none
