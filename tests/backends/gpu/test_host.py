@@ -160,7 +160,7 @@ def test_expected_counts(gpu: Device, kind: str, monkeypatch: pytest.MonkeyPatch
                     np.testing.assert_allclose(mine, theirs, atol=1e-11)
                 np.testing.assert_allclose(held.log_evidence(), right.log_evidence, rtol=1e-12)
                 assert found.log_likelihood == pytest.approx(float(weights @ right.log_evidence), rel=1e-12)
-            assert kind in {kernels.kind for kernels in backend.counting.programs.made.values()}
+            assert kind in {kernels.kind for kernels in backend.counting.choice.made.values()}
             held.close()
         other = [np.full(f.shape, 0.5) for f in tables(net)]
         held = backend.hold(Table.counts(rows, weights)).feed

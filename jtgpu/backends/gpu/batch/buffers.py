@@ -82,11 +82,11 @@ class ChunkBuffers:
 
     Used inside ``device.active()``.
     """
-    # streams: One a chunk in flight
+    # streams: One a chunk in flight; the engine's, which destroys them
     # size: Most cases of a chunk
 
-    def __init__(self, device: Device, streams: Sequence[Any]):
-        self.device, self.streams = device, list(streams)
+    def __init__(self, device: Device, streams: list[Any]):
+        self.device, self.streams = device, streams
         self.size = 0
         self._slots: tuple[Slot, ...] = ()
         self._key = b""  # program, targets, weighted variables and columns of the layout
@@ -105,13 +105,13 @@ class ChunkBuffers:
         # raises TableTooLarge: If not even 32 cases fit.
         if self.fit(program, table, n):
             return self._slots
-        self.drop()
+        self.close()
         self._memory = Memory(self.device)
         try:
             self.size, self._is_full = self.chunk_size(program, table, n)
             self._slots = self._allocated(self._memory, program, table, n)
         except BaseException:
-            self.drop()
+            self.close()
             raise
         self._key = _layout(program, table)
         return self._slots
@@ -177,8 +177,8 @@ class ChunkBuffers:
             slots.append(Slot(lane, start, stop, table.host_chunk(size, memory.host), chunk, kernels))
         return tuple(slots)
 
-    def drop(self) -> None:
-        """Free the memory."""
+    def close(self) -> None:
+        """Free the memory; the next call allocates it again."""
         self._slots, self._key = (), b""
         while self._kernels:
             self._kernels.pop().close()

@@ -108,10 +108,10 @@ class PartsOnDevice:
         engine.stream.synchronize()  # the arrays are not page-locked, and freed now
 
     def _kernels(self) -> CountKernels:
-        programs = self._engine.programs
+        choice = self._engine.choice
         if self._by_warps:
             return self._engine.warps()
-        return programs.records() if self._by_records else programs.of(self._cases.weights)
+        return choice.records() if self._by_records else choice.of(self._cases.weights)
 
     def _scratch(self, n: int) -> ChunkScratch:
         return self._engine.scratch(self._kernels(), n, self._cases.weights.values.shape[1])
