@@ -249,8 +249,9 @@ class BatchEngine(TableEngine[TableProgram]):
         slot.kernels.case_us = took * 1e3 / (last - first)
         self.device_us += took * 1e3
         work = table.copies(slot.host, first, last)
-        if len(work) == 1:
-            work[0]()
+        if len(work) < 3:  # ln P(e) and one piece of the posteriors
+            for copy in work:
+                copy()
         else:
             self._copying = [self._copiers.submit(x) for x in work]
             for copied in self._copying:
