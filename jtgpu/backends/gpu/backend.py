@@ -159,17 +159,6 @@ class Gpu(Backend):
                 self._after.wait()
         return made
 
-    @property
-    def batch_device_us(self) -> float:
-        """Microseconds that the kernels of the last table took, without copies; 0 before the first."""
-        return self._batch.made.device_us if self._batch.made is not None else 0.0
-
-    @property
-    def batch_kind(self) -> str:
-        """Kernels of tables of cases: ``"lanes"``, generated for the network, or ``"tables"``; empty before the first
-        table."""
-        return self._batch.made.kind if self._batch.made is not None else ""
-
     # Expected counts ------------------------------------------------------------------------------------------------
 
     def hold(self, table: Table[CountSums]) -> Table[CountSums]:
