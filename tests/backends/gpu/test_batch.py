@@ -391,6 +391,8 @@ def test_chunks_are_whole_waves_or_even(n: int, most: int, wave: int) -> None:
 
 def test_columns_of_any_integers() -> None:
     small = np.zeros((1, 2), np.int8)
+    variables: Any = np.array([2, 0])
+    assert columns(variables, np.zeros((2, 3), np.int8), 3).variables.tolist() == [2, 0]
     assert columns([0], small, 3).cases.states is small
     assert columns([0], small.astype(np.int64), 3).cases.states.dtype == np.int32
     assert columns([], np.zeros((0, 5), np.int8), 3).n == 5

@@ -176,7 +176,7 @@ class TableJob:
         self.asked, self.cases, self.targets, self.kind = asked, cases, targets, kind
         self.n, self.weights = cases.n, cases.weights
         by_columns, states = cases.variables is not None, cases.states
-        self.variables = np.array(cases.variables or (), np.uint32)  # by columns: (E,)
+        self.variables = np.array(() if cases.variables is None else cases.variables, np.uint32)  # by columns: (E,)
         self.width = states.itemsize if by_columns else 0  # bytes of a state in a column; 0 by rows
         self.state_bytes = len(states) * self.width if by_columns else 4 * states.shape[1]  # of a case's states
         shape = (self.n, targets.n_out)
