@@ -105,7 +105,8 @@ def make_schedule(
     if bound > MAX_LOG2_ROOT:
         return None
     sources = Sources(plan, scaled, shifts, restricted)
-    work = _best_candidate(program, sources, n_blocks)
+    default, longer = (_candidate(program, sources, n_blocks, x) for x in (False, True))
+    work = longer if longer.end < LONG_BATCHES_GAIN * default.end else default
     graph = work.graph
     tasks, starts = queues(work.assigned, n_blocks * MAX_WARPS)
     ops, digits, steps = graph.records()
@@ -134,12 +135,6 @@ def _fits(plan: Plan, n_states: int) -> bool:
     n_cells, n_operations = int(plan.arena_cells[0]), plan.cost().flops
     fits = n_states <= MAX_VARIABLES and n_cells <= MAX_CELLS and n_operations <= MAX_OPERATIONS
     return fits and len(plan.op_out) > 0
-
-
-def _best_candidate(program: Lowered, sources: Sources, n_blocks: int) -> _Candidate:
-    """The candidate without longer batches of loads, unless they gain a tenth."""
-    default, longer = (_candidate(program, sources, n_blocks, x) for x in (False, True))
-    return longer if longer.end < LONG_BATCHES_GAIN * default.end else default
 
 
 def _candidate(program: Lowered, sources: Sources, n_blocks: int, long_batches: bool) -> _Candidate:
