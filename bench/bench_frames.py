@@ -190,7 +190,7 @@ class Bench:
 def _device_us(tree: jtgpu.JunctionTree) -> float:
     """Microseconds that the kernels of the last table took on one card; 0 where nobody says."""
     backend: Any = tree.intervened().backend
-    return float(getattr(getattr(backend, "gpu", backend), "batch_device_us", 0.0))
+    return float(getattr(getattr(getattr(backend, "gpu", backend), "tables", None), "device_us", 0.0))
 
 
 def _names(frame: Any) -> list[str]:

@@ -269,7 +269,7 @@ def in_turns(backend: Any, ask: Callable[[], object]) -> tuple[list[float], list
         start = time.perf_counter()
         ask()
         calls.append((time.perf_counter() - start) * 1e6)
-        device.append(backend.batch_device_us)
+        device.append(backend.tables.device_us)
     return calls, device
 
 
@@ -297,7 +297,7 @@ def measure_batch(given: Loaded, share: float, options: dict[str, Any]) -> dict[
     row = {
         "network": given.name,
         "batch": batch,
-        "kernels": "warps" if backend.tables.share(Table.of(states)).by_warps else backend.batch_kind,
+        "kernels": "warps" if backend.tables.share(Table.of(states)).by_warps else backend.tables.kind,
         "batch_us": spread(device),
         "batch_call_us": spread(calls),
         "cases_per_s": round(batch / statistics.median(calls) * 1e6),

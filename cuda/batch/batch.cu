@@ -1,7 +1,7 @@
 // Many cases at once: a lane a case, the tables of 32 cases together ([group of 32][cell][lane]), one kernel a level.
 //
-//   batch_transpose  evidence given as rows, into case-minor order
-//   batch_scatter    evidence given as columns of small integers, to the rows that the other kernels read
+//   batch_scatter    evidence given as columns of small integers, to the rows that the other kernels read; that given as
+//                    rows enters by count_codes (counts.cu)
 //   batch_clear      zeros, once: entries that are structurally zero are never written
 //   batch_enter      evidence factors of every case: observed states, and weights if there are any; a warp 32 entries
 //   batch_level      a warp computes one tile of outputs for 32 cases: all lanes and cases read the same record, loads
@@ -21,13 +21,6 @@
 #include "batch/batch.cuh"
 
 #define DIFFERENCE (1.0 / 1024)  // float: relative difference of two sums of P(e) from which on neither is reliable
-
-extern "C" __global__ void __launch_bounds__(256) batch_transpose(Rows r) {
-    const u32 of_states = (r.n_variables + 31) / 32, wide = of_states + (r.n_weights + 31) / 32;
-    const u32 what = blockIdx.x % wide, row = blockIdx.x / wide * 32;
-    if (what < of_states) transpose_tile(r.states, r.state, r.n_cases, r.n_variables, row, 32 * what);
-    else transpose_tile(r.weights, r.weight, r.n_cases, r.n_weights, row, 32 * (what - of_states));
-}
 
 // Four cases a thread: n_cases is a multiple of 32.
 template <class Four>

@@ -25,15 +25,6 @@ struct Tile {    // 112 bytes
     u32 at[20];          // cells in A, in B; in the output by A's cells, and the offsets that B's cells add
 };
 
-// Evidence of a chunk as rows; generated kernels (lane.cuh) use it, too.
-struct Rows {
-    const int* states;        // (n_cases, V), -1: not observed
-    const double* weights;    // (n_cases, n_weights)
-    int* state;               // (V, n_cases)
-    double* weight;           // (n_weights, n_cases)
-    u32 n_cases, n_variables, n_weights, pad;
-};
-
 // Evidence as columns, of some variables; the rows of the others in `state` are -1 from the beginning.
 struct Columns {
     const void* codes;        // (n_columns, n_cases), integers of `width` bytes

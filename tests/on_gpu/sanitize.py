@@ -169,7 +169,7 @@ def batch(written: bool, dtype: str = "float64") -> float:
         backend = gpu_backend.prepare(small.plan, small.factors, single=False, dtype=dtype)
         for _ in range(2):
             worst = max(worst, float(np.abs(backend.run(Table.of(small.states)).posterior - small.table).max()))
-    assert backend.batch_kind == ("lanes" if written else "tables")
+    assert backend.tables.kind == ("lanes" if written else "tables")
     backend.close()
     return worst
 

@@ -116,7 +116,7 @@ def test_products(gpu: Device, cards: tuple[int, ...], shape: int, real: str, mo
     backend = gpu_backend.prepare(plan, tables(model), dtype=real)
     states, _ = some_cases(model, 32 * 21, 5, 0.2)
     found, again = backend.run(Table.of(states)), backend.run(Table.of(states))
-    assert backend.batch_kind == "tables"
+    assert backend.tables.kind == "tables"
     np.testing.assert_array_equal(found.posterior, again.posterior)
     expected_by = reference.prepare(plan, tables(model))
     for i in range(0, len(states), 37):
@@ -205,7 +205,7 @@ def test_columns(gpu: Device, name: str, monkeypatch: pytest.MonkeyPatch) -> Non
             np.testing.assert_array_equal(found.impossible, whole.impossible[:n])
     nothing = backend.run(Table.by_columns([], np.zeros((0, 40), np.int8), len(model)))
     np.testing.assert_array_equal(nothing.posterior.T, backend.run(Table.of(np.full((40, len(model)), -1))).posterior)
-    assert backend.batch_device_us > 0
+    assert backend.tables.device_us > 0
     backend.close()
     with pytest.raises(JtgpuError, match="closed"):
         backend.run(Table.by_columns([1], np.zeros((1, 3), np.int8), len(model)))

@@ -54,11 +54,11 @@ def test_counts_agree_with_the_cpu(name: str, n: int, kind: str, gpu: Device, mo
         np.testing.assert_allclose(found.log_evidence, expected.log_evidence, atol=1e-10)
         cases: Any = mine.hold(Table.counts(states, weights)).feed
         changed = other_numbers(net, 1, zeros_too=False)  # the same zeros: no kernel is made again
-        before = dict(mine.counting.programs.made)
+        before = dict(mine.counting.choice.made)
         for backend in (mine, theirs):
             backend.reload([f.table for f in model_factors(changed)])
         sums, expected = cases.sums(), theirs.run(Table.counts(states.astype(np.int32), weights))
-        assert before == mine.counting.programs.made
+        assert before == mine.counting.choice.made
         assert sums.n_impossible == expected.impossible.sum()
         for a, b in zip(sums.families, expected.families, strict=True):
             np.testing.assert_allclose(a, b, atol=1e-12 * n)

@@ -16,7 +16,7 @@ from ..base import Backend, Capabilities, Evidence, Prepare, Result
 from ..reference import exponents_of
 from ..table import COUNTS, CountSums, Table
 from ..wrappers.row_queue import HeldParts, JoinedCases, RowQueue, count
-from ..wrappers.workers import Lazy
+from ..wrappers.workers import Closable, Lazy
 from .program.records import REALS
 from .select import ENGINES
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .select import EngineMaker
 
 A = TypeVar("A")
+C = TypeVar("C", bound=Closable)
 
 
 class Gpu(Backend):
@@ -79,8 +80,8 @@ class Gpu(Backend):
         self._is_open = True
         self._engine: CaseEngine | None = None
         self._fallback: Lazy[LevelEngine] = Lazy(self.maker.fallback)
-        self._batch: BatchEngine | None = None
-        self._counting: CountEngine | None = None
+        self._batch = Lazy(self._made_batch)
+        self._counting = Lazy(self._made_counting)
         self._slices: Any = None  # GpuPasses
         if single:
             self._engine = self.maker.chosen(engine)
@@ -141,28 +142,22 @@ class Gpu(Backend):
     @property
     def tables(self) -> BatchEngine:
         """The engine of tables of cases, made for the first of them."""
+        return self._ready(self._batch)
+
+    def _made_batch(self) -> BatchEngine:
         from .batch.engine import BatchEngine
 
+        return BatchEngine(self._plan, self.maker.factors, self.device, self.dtype)
+
+    def _ready(self, engine: Lazy[C]) -> C:
+        """An engine, once what is queued on the user's stream is complete."""
         with self._lock:
             self._check_open()
-            if self._batch is None:
-                self._batch = BatchEngine(self._plan, self.maker.factors, self.device, self.dtype)
-            made, after = self._batch, self._after
-        if after is not None:
+            made = engine.get()
+        if self._after is not None:
             with self.device.active():
-                after.wait()
+                self._after.wait()
         return made
-
-    @property
-    def batch_device_us(self) -> float:
-        """Microseconds that the kernels of the last table took, without copies; 0 before the first."""
-        return self._batch.device_us if self._batch is not None else 0.0
-
-    @property
-    def batch_kind(self) -> str:
-        """Kernels of tables of cases: ``"lanes"``, generated for the network, or ``"tables"``; empty before the first
-        table."""
-        return self._batch.kind if self._batch is not None else ""
 
     # Expected counts ------------------------------------------------------------------------------------------------
 
@@ -173,7 +168,9 @@ class Gpu(Backend):
     def hold_parts(self, table: Table[CountSums], share: tuple[int, int]) -> HeldParts:
         """Store every n-th part of a table from the i-th on, ``share=(i, n)``."""
         # raises TableTooLarge: When not even a block of cases fits the device's memory.
-        return self.counting.hold(table, share)
+        from .counts.held import hold
+
+        return hold(self.counting, table, share)
 
     def slices(self, *with_sets: Any) -> SlicePasses | None:
         if self.dtype != "float64":
@@ -191,17 +188,12 @@ class Gpu(Backend):
     @property
     def counting(self) -> CountEngine:
         """The engine of expected counts, made for the first of them."""
+        return self._ready(self._counting)
+
+    def _made_counting(self) -> CountEngine:
         from .counts.engine import CountEngine
 
-        with self._lock:
-            self._check_open()
-            if self._counting is None:
-                self._counting = CountEngine(self._plan, self.maker.factors, self.device)
-            made, after = self._counting, self._after
-        if after is not None:
-            with self.device.active():
-                after.wait()
-        return made
+        return CountEngine(self._plan, self.maker.factors, self.device)
 
     # Costs, numbers, end ----------------------------------------------------------------------------------------
 
@@ -227,30 +219,20 @@ class Gpu(Backend):
             self.maker.reload(factors)
             if self._engine is not None:
                 self._engine.reload(factors)
-            if self._counting is not None:
-                self._counting.reload(factors)
-            fallback, self._fallback = self._fallback, Lazy(self.maker.fallback)
-            batch, self._batch = self._batch, None
-            slices, self._slices = self._slices, None
-        fallback.close()
-        if slices is not None:
-            slices.close()
-        if batch is not None:
-            batch.close()
+            if self._counting.made is not None:
+                self._counting.made.reload(factors)
+            old = (self._fallback, self._slices, self._batch)
+            self._fallback, self._slices, self._batch = Lazy(self.maker.fallback), None, Lazy(self._made_batch)
+        for engine in old:
+            if engine is not None:
+                engine.close()
 
     def close(self) -> None:
         with self._lock:
             self._is_open = False
-            if self._engine is not None:
-                self._engine.close()
-            self._fallback.close()
-            self.maker.host.close()
-            if self._batch is not None:
-                self._batch.close()
-            if self._counting is not None:
-                self._counting.close()
-            if self._slices is not None:
-                self._slices.close()
+            for engine in (self._engine, self._fallback, self.maker.host, self._batch, self._counting, self._slices):
+                if engine is not None:
+                    engine.close()
             if self._after is not None:
                 with self.device.active():
                     self._after.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -162,3 +164,21 @@ def test_threads_share_a_backend_while_its_numbers_change(emulated_gpu: Device) 
             t.join()
         assert not wrong
         backend.close()
+
+
+def test_closed_engines_are_gone_without_a_garbage_collection(emulated_gpu: Device) -> None:
+    """One in a circle of references would end in any thread, where its events cannot be destroyed."""
+    net = bundled("asia")
+    backend = gpu.prepare(net.plan("min-fill", cache=False).plan, tables(net), single=False)
+    states = np.full((3, len(net)), -1, np.int32)
+    backend.run(Table.of(states))
+    backend.run(Table.counts(states))
+    backend.run(Table.on_device(states))
+    engines = [weakref.ref(x) for x in (backend.tables, backend.counting)]
+    gc.disable()
+    try:
+        backend.close()
+        del backend
+        assert [engine() for engine in engines] == [None, None]
+    finally:
+        gc.enable()

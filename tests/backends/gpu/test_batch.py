@@ -23,10 +23,11 @@ from jtgpu.backends.gpu.batch import levels as batch_levels
 from jtgpu.backends.gpu.batch import parts as batch_parts
 from jtgpu.backends.gpu.batch import records as batch_tables
 from jtgpu.backends.gpu.batch import tiling as batch_tiles
-from jtgpu.backends.gpu.batch.buffers import Buffers, Chunk, answers_to_rows, enter_evidence
+from jtgpu.backends.gpu.batch.buffers import ChunkBuffers
+from jtgpu.backends.gpu.batch.chunk import Chunk, answers_to_rows, enter_columns
 from jtgpu.backends.gpu.batch.codegen import generate_kernels
 from jtgpu.backends.gpu.batch.sparsity import count_products, find_sparsity
-from jtgpu.backends.gpu.batch.table import TableJob, Targets, scale_weights
+from jtgpu.backends.gpu.batch.table import TableJob, TargetColumns, scale_weights
 from jtgpu.backends.gpu.lower import MOST_SUM, Loop, lowered, offsets, split_sums
 from jtgpu.backends.gpu.program import layout
 from jtgpu.backends.gpu.program.records import NONE
@@ -71,7 +72,7 @@ def answers(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Posteriors and ln P(e) of every row, equal rows included; NaN or -inf where float32 lost P(e)."""
     plan = engine.plan
-    table = TableJob.read(Table.of(states, soft or None), Targets.of(plan, targets), plan.cardinality, 1.0)
+    table = TableJob.read(Table.of(states, soft or None), TargetColumns.of(plan, targets), plan.cardinality, 1.0)
     engine.answer(table, RowQueue(table.n))
     posterior = table.posterior.copy()
     posterior[np.isneginf(table.log_evidence)] = 0.0
@@ -215,12 +216,12 @@ def test_float32_of_networks(emulated_gpu: Device) -> None:
     assert log_evidence[2] == pytest.approx(0.0, abs=1e-3)
 
 
-EVERY = Targets([0], 2, None)
+EVERY = TargetColumns([0], 2, None)
 CARD = np.array([2, 3, 4])
 
 
 def columns(
-    variables: list[int], codes: np.ndarray, n_variables: int, worth: float = 1.0, targets: Targets = EVERY
+    variables: list[int], codes: np.ndarray, n_variables: int, worth: float = 1.0, targets: TargetColumns = EVERY
 ) -> TableJob:
     """Cases by columns."""
     return TableJob.read(Table.by_columns(variables, codes, n_variables), targets, CARD, worth)
@@ -299,13 +300,13 @@ def test_float32_recomputes_what_it_lost() -> None:
 
 def test_repeated_targets() -> None:
     plan = jtgpu.read(ROOT / "nets" / "asia.net").plan(order="min-fill").plan
-    found = Targets.of(plan, [3, 0, 3])
+    found = TargetColumns.of(plan, [3, 0, 3])
     assert found.variables == [3, 0]
     assert found.n_out == 4
     assert found.columns is not None
     assert found.columns.tolist() == [0, 1, 2, 3, 0, 1]
-    assert Targets.of(plan, None) == (list(range(8)), 16, None)
-    assert Targets.of(plan, []) == ([], 0, None)
+    assert TargetColumns.of(plan, None) == (list(range(8)), 16, None)
+    assert TargetColumns.of(plan, []) == ([], 0, None)
 
 
 def test_tables_of_another_shape() -> None:
@@ -326,21 +327,23 @@ def test_columns_are_scattered(dtype: Any) -> None:
     chunk = Chunk(
         size, 0, codes.ctypes.data, 0, state.ctypes.data, 0, 0, 0, 0, 0, variables.ctypes.data, 5, codes.dtype.itemsize
     )
-    scatter = enter_evidence(chunk, 9)
-    kernel(nvcc.read_source("batch/batch"), "batch_scatter")(scatter.whole, 256, scatter.struct)
+    launched: list[tuple[str, int, Any]] = []
+    kernels: Any = SimpleNamespace(launch=lambda name, blocks, *_: launched.append((name, blocks, _[-1])))
+    enter_columns(kernels, chunk, None)
+    name, blocks, arguments = launched.pop()
+    kernel(nvcc.read_source("batch/batch"), name)(blocks, 256, arguments.kept(0))
     np.testing.assert_array_equal(state[variables], codes)
     assert (state[[1, 2, 5, 6]] == -1).all()
-    assert scatter.name == "batch_scatter"
-    assert answers_to_rows(chunk, 12) is None
-    rows = answers_to_rows(replace(chunk, rows=4096), 33)
-    assert rows is not None
-    assert (rows.name, rows.n_blocks) == ("batch_rows", 2)  # of 32 columns, for each group of cases
+    answers_to_rows(kernels, chunk, 12, 96, None)
+    assert not launched
+    answers_to_rows(kernels, replace(chunk, rows=4096), 33, 96, None)
+    assert launched[0][:2] == ("batch_rows", 6)  # of 32 columns, for each group of cases
 
 
 def test_columns_are_copied_in_and_out() -> None:
     rng = np.random.default_rng(4)
     codes = rng.integers(-1, 2, (3, 1000)).astype(np.int8)
-    cases = columns([2, 0, 1], codes, 4, targets=Targets([0, 1, 3], 6, None))
+    cases = columns([2, 0, 1], codes, 4, targets=TargetColumns([0, 1, 3], 6, None))
     host = cases.host_chunk(320, lambda cells, dtype: np.zeros(cells, dtype))
     assert cases.state_bytes == 3
     posterior, log_evidence = rng.random((6, 1000)), np.where(rng.random(1000) < 0.1, -np.inf, -1.0)
@@ -360,7 +363,7 @@ def test_columns_are_copied_in_and_out() -> None:
 def test_rows_behind_a_chunk_are_the_last_one() -> None:
     """Rows that observe nothing would take a warp a case longest."""
     states = np.arange(15, dtype=np.int32).reshape(5, 3)
-    table = TableJob.read(Table.of(states), Targets([0], 2, None), np.array([2, 2, 2]), 1.0)
+    table = TableJob.read(Table.of(states), TargetColumns([0], 2, None), np.array([2, 2, 2]), 1.0)
     host = table.host_chunk(32, lambda cells, dtype: np.full(cells, -7, dtype))
     table.fill(host, 1, 4, 32)
     np.testing.assert_array_equal(host.states[:3], states[1:4])
@@ -372,8 +375,8 @@ def test_rows_behind_a_chunk_are_the_last_one() -> None:
 def test_chunks_are_whole_waves_or_even(n: int, most: int, wave: int) -> None:
     """As large as allowed and never larger; whole waves if one fits."""
     device: Any = SimpleNamespace(free_memory=lambda: 1 << 36)
-    buffers = Buffers(device, [])
-    table = columns([0], np.zeros((1, n), np.int8), 8, targets=Targets(list(range(8)), 16, None))
+    buffers = ChunkBuffers(device, [])
+    table = columns([0], np.zeros((1, n), np.int8), 8, targets=TargetColumns(list(range(8)), 16, None))
     program: Any = SimpleNamespace(case_bytes=1000, most_cases=most, wave=wave)
     size, full = buffers.chunk_size(program, table, n)
     assert size % 32 == 0
@@ -388,6 +391,8 @@ def test_chunks_are_whole_waves_or_even(n: int, most: int, wave: int) -> None:
 
 def test_columns_of_any_integers() -> None:
     small = np.zeros((1, 2), np.int8)
+    variables: Any = np.array([2, 0])
+    assert columns(variables, np.zeros((2, 3), np.int8), 3).variables.tolist() == [2, 0]
     assert columns([0], small, 3).cases.states is small
     assert columns([0], small.astype(np.int64), 3).cases.states.dtype == np.int32
     assert columns([], np.zeros((0, 5), np.int8), 3).n == 5

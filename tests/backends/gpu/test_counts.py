@@ -124,7 +124,7 @@ def test_cases_outside_of_a_doubles_range_are_counted_by_records(
     with closing(make("gpu", plan, tables, replan=False, single=False)) as backend:
         found = backend.run(Table.counts(states, weights))
         assert isinstance(backend, Gpu)
-        assert {"plain", "tables"} == set(backend.counting.programs.made)
+        assert {"plain", "tables"} == set(backend.counting.choice.made)
     scaled = backend_of(net, "cpu")
     scaled.reload(tables)
     close(found, scaled.run(Table.counts(states, weights)))
@@ -149,8 +149,8 @@ def test_held_cases_follow_new_numbers(zeros_too: bool, kernels: str, gpu: Devic
             possible = expected.log_evidence[~expected.impossible]
             assert sums.log_likelihood == pytest.approx(float(possible.sum()))
             if not zeros_too:  # no kernel is made again
-                assert made in (None, backend.counting.programs.made)
-                made = dict(backend.counting.programs.made)
+                assert made in (None, backend.counting.choice.made)
+                made = dict(backend.counting.choice.made)
         cases.close()
         cases.close()
 

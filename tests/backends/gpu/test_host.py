@@ -20,7 +20,7 @@ from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import host
 from jtgpu.backends.gpu.backend import Gpu
-from jtgpu.backends.gpu.batch.table import TableJob, Targets
+from jtgpu.backends.gpu.batch.table import TableJob, TargetColumns
 from jtgpu.backends.gpu.counts import generated
 from jtgpu.backends.gpu.counts import warps as count_warps
 from jtgpu.backends.gpu.host import Host
@@ -160,7 +160,7 @@ def test_expected_counts(gpu: Device, kind: str, monkeypatch: pytest.MonkeyPatch
                     np.testing.assert_allclose(mine, theirs, atol=1e-11)
                 np.testing.assert_allclose(held.log_evidence(), right.log_evidence, rtol=1e-12)
                 assert found.log_likelihood == pytest.approx(float(weights @ right.log_evidence), rel=1e-12)
-            assert kind in {kernels.kind for kernels in backend.counting.programs.made.values()}
+            assert kind in {kernels.kind for kernels in backend.counting.choice.made.values()}
             held.close()
         other = [np.full(f.shape, 0.5) for f in tables(net)]
         held = backend.hold(Table.counts(rows, weights)).feed
@@ -271,7 +271,7 @@ def test_rows_of_proportional_weights_have_their_own_probability(gpu: Device) ->
         found = backend.run(Table.of(rows, soft))
     np.testing.assert_allclose(np.diff(found.log_evidence)[::2], math.log(2.0), rtol=1e-12)
     plan = backend.maker.plan
-    table = TableJob.read(Table.of(rows, soft), Targets.of(plan, None), plan.cardinality, 0.0)
+    table = TableJob.read(Table.of(rows, soft), TargetColumns.of(plan, None), plan.cardinality, 0.0)
     assert table.n == 2
 
 

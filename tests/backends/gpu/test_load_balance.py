@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import jtgpu
-from jtgpu.backends.gpu.batch.buffers import SLOTS, Slot, chunk_size
+from jtgpu.backends.gpu.batch.buffers import SLOTS, chunk_size
+from jtgpu.backends.gpu.batch.chunk import Slot
 from jtgpu.backends.gpu.batch.table import TableJob
 from jtgpu.backends.table import Table
 from jtgpu.formats import bundled

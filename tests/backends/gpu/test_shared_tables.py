@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import jtgpu
 from jtgpu.backends.base import Capabilities
-from jtgpu.backends.gpu.batch.buffers import Slot
+from jtgpu.backends.gpu.batch.chunk import Slot
 from jtgpu.backends.gpu.batch.engine import BatchEngine
 from jtgpu.backends.gpu.batch.table import TableJob
 from jtgpu.backends.table import Table
@@ -71,12 +71,12 @@ class Engine(BatchEngine):
 
     def __init__(self, plan: Plan, seconds: float = 0.0, fails: int = -1):
         self.plan, self.device, self._seconds, self._fails = plan, Device(), seconds, fails  # type: ignore[assignment]
-        self.lock, self._open, self.device_us, self._worth = threading.Lock(), True, 0.0, 1.0
+        self.lock, self._is_open, self.device_us, self._worth = threading.RLock(), True, 0.0, 1.0
         self._copiers = ThreadPoolExecutor(2)
-        self.real, self._exact, self._copying, self._streams = "float64", None, [], []
+        self.real, self._exact, self._copying, self.streams = "float64", None, [], []
         self.host: Any = SimpleNamespace(is_exact=lambda *_: True)
         self._buffers: Any = SimpleNamespace(size=SIZE, slots=self.slots, fit=lambda *_: True)
-        self.programs: Any = SimpleNamespace(of=lambda _: None)
+        self.choice: Any = SimpleNamespace(of=lambda _: None)
         self.chunks: list[int] = []
 
     def slots(self, program: Any, table: TableJob, n: int) -> tuple[Slot, ...]:

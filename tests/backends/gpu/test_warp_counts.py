@@ -121,7 +121,7 @@ def test_held_cases_follow_new_numbers(zeros_too: bool, gpu: Device) -> None:
                 np.testing.assert_allclose(mine, theirs, atol=1e-11)
             assert sums.n_impossible == expected.impossible.sum()
             assert sums.log_likelihood == pytest.approx(float(expected.log_evidence[~expected.impossible].sum()))
-            assert {"warps", "tables"} == set(backend.counting.programs.made)
+            assert {"warps", "tables"} == set(backend.counting.choice.made)
             again.append(held_cases._held[0]._parts[0].again)
         assert again[0] is not None
         assert again == again[:1] * 3

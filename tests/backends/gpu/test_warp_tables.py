@@ -154,7 +154,7 @@ def test_other_kernels_give_their_memory_back(gpu: Device, monkeypatch: pytest.M
         assert engine._buffers._slots
         assert warps_made.buffers.size >= 600
         with gpu.active():
-            warps_made.buffers.drop()
+            warps_made.buffers.close()
         each = warps_made.program.case_bytes
 
         def free_memory(_: Device) -> int:

@@ -2,66 +2,24 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ....device.context import Device, Memory
-from ....device.driver import Arguments, Kernels, loaded_kernels
-from ....device.graph import Graph
+from ....device.driver import loaded_kernels
 from ....errors import TableTooLarge, format_bytes
-from ..programs import Program
-from .table import HostChunk, TableJob
+from ..kernel_choice import PlanKernels
+from .chunk import ENTERING, TRANSPOSING, ChunkKernels, Codes, Slot, answers_to_rows, enter_codes, enter_columns
+from .chunk import GROUP as GROUP
+from .chunk import THREADS as THREADS
+from .chunk import Chunk as Chunk
+from .table import TableJob
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-# A chunk of a table on the GPU: where its evidence and answers are, and the kernels that transpose them.
-
-GROUP = 32  # cases of a warp
-THREADS = 256  # of a block
-TILE = 32  # cells a side of what a block transposes
-TRANSPOSING = ("batch_transpose", "batch_scatter", "batch_rows")  # kernels around those of a program
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Addresses of a chunk's evidence and answers."""
-
-    size: int  # cases, a multiple of GROUP
-    n_weights: int
-    states: int  # (size, V) int32; by columns (E, size) integers of `width` bytes
-    weights: int  # (size, n_weights) float64
-    state: int  # the states transposed, (V, size) int32
-    weight: int  # the weights transposed, (n_weights, size)
-    weight_row: int  # (V,) uint32, row of a variable's first weight; NONE: it has none
-    posterior: int  # (n_out, size) float64
-    rows: int  # (size, n_out) float64, the posteriors transposed; 0: not wanted
-    log_evidence: int  # (size,) float64
-    columns: int = 0  # by columns: (E,) uint32, the variables
-    n_columns: int = 0
-    width: int = 0  # 0: by rows
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A kernel of THREADS threads a block, and its parameters."""
-
-    name: str
-    struct: NDArray[np.uint64]
-    n_blocks: int  # of a group of cases
-    whole: int = 0  # blocks of a chunk, if they cannot be divided by groups
-
-    def queue(self, kernels: Kernels, groups: int, stream: Any) -> None:
-        """Queue it on a stream, for some groups of cases."""
-        n_blocks = self.whole or self.n_blocks * groups
-        if n_blocks:
-            kernels.launch(self.name, n_blocks, THREADS, stream, Arguments(self.struct))
-
 
 class Bound(NamedTuple):
     """The parameters of a chunk's kernels."""
@@ -70,7 +28,7 @@ class Bound(NamedTuple):
     n_answers: int
 
 
-class TableProgram(Program, Protocol):
+class TableProgram(PlanKernels, Protocol):
     """Kernels that answer cases."""
 
     is_direct: bool  # whether kernels read evidence as it comes and write answers as they leave: nothing is transposed
@@ -91,81 +49,11 @@ class TableProgram(Program, Protocol):
         """Queue the kernels of a chunk's first n cases, or of a few more."""
 
 
-def enter_evidence(chunk: Chunk, n_variables: int) -> Launch:
-    """The kernel that brings a chunk's evidence into case-minor order, (V, size)."""
-    if chunk.width:
-        counts = np.array([chunk.size, chunk.n_columns, chunk.width, 0], np.uint32)
-        words = np.array([chunk.states, chunk.columns, chunk.state], np.uint64)
-        struct = np.concatenate([words, counts.view(np.uint64)])
-        return Launch("batch_scatter", struct, 0, -(-chunk.n_columns * chunk.size // (4 * THREADS)))
-    counts = np.array([chunk.size, n_variables, chunk.n_weights, 0], np.uint32)
-    words = np.array([chunk.states, chunk.weights, chunk.state, chunk.weight], np.uint64)
-    struct = np.concatenate([words, counts.view(np.uint64)])
-    tiles = -(-n_variables // TILE) + -(-chunk.n_weights // TILE)
-    return Launch("batch_transpose", struct, tiles)
-
-
-def answers_to_rows(chunk: Chunk, n_out: int) -> Launch | None:
-    """The kernel that transposes a chunk's answers, if rows are wanted."""
-    if not chunk.rows or not n_out:
-        return None
-    counts = np.array([chunk.size, n_out], np.uint32)
-    struct = np.concatenate([np.array([chunk.posterior, chunk.rows], np.uint64), counts.view(np.uint64)])
-    return Launch("batch_rows", struct, -(-n_out // TILE))
-
-
 MEMORY_SHARE = 0.7  # of the GPU's free memory
 SLOTS = 3  # chunks in flight: one is copied out by the host's threads, one is downloaded, one is computed
 PINNED = 144 << 20  # most bytes of one chunk's answers, which are page-locked
 PIPELINE = 4  # least chunks of a call, if each is still large
 LARGE = 1 << 14  # cases of such a chunk
-
-
-class ChunkKernels:
-    """A chunk's kernels: a graph for the most cases that it has had, or queued one by one for fewer."""
-    # queue: Queues the kernels of the first cases on the stream
-    # case_us: Microseconds of a case of the last chunk
-
-    def __init__(self, device: Device, queue: Callable[[int], None], stream: Any):
-        self.queue, self._device, self._stream = queue, device, stream
-        self.case_us = 0.0
-        self._graph: Graph | None = None
-
-    def _capture(self, n: int) -> Graph:
-        self.close()
-        start = time.perf_counter()
-        self._graph = graph = self._device.capture(self._stream, partial(self.queue, n))
-        self._n, self._us = n, 1e6 * (time.perf_counter() - start)
-        return graph
-
-    def launch(self, n: int) -> None:
-        """Queue the kernels of the first n cases."""
-        n = -(-n // GROUP) * GROUP
-        graph = self._graph
-        if graph is None or n > self._n:
-            graph = self._capture(n)
-        if (self._n - n) * self.case_us > self._us:  # queueing them is quicker than computing unused cases
-            self.queue(n)
-        else:
-            graph.launch(self._stream)
-
-    def close(self) -> None:
-        """Destroy the graph."""
-        if self._graph is not None:
-            self._graph.close()
-        self._graph = None
-
-
-@dataclass(frozen=True)
-class Slot:
-    """One of the chunks in flight."""
-
-    stream: Any
-    start: Any  # events before and after the kernels
-    stop: Any
-    host: HostChunk
-    chunk: Chunk
-    kernels: ChunkKernels
 
 
 def chunk_size(n: int, fits: int, wave: int) -> tuple[int, bool]:
@@ -189,16 +77,16 @@ def _layout(program: TableProgram, table: TableJob) -> bytes:
     return np.array(layout, np.int64).tobytes() + table.weights.first.tobytes()
 
 
-class Buffers:
+class ChunkBuffers:
     """Chunks' memory, reused by calls of the same layout: allocating page-locked memory takes milliseconds.
 
     Used inside ``device.active()``.
     """
-    # streams: One a chunk in flight
+    # streams: One a chunk in flight; the engine's, which destroys them
     # size: Most cases of a chunk
 
-    def __init__(self, device: Device, streams: Sequence[Any]):
-        self.device, self.streams = device, list(streams)
+    def __init__(self, device: Device, streams: list[Any]):
+        self.device, self.streams = device, streams
         self.size = 0
         self._slots: tuple[Slot, ...] = ()
         self._key = b""  # program, targets, weighted variables and columns of the layout
@@ -217,13 +105,13 @@ class Buffers:
         # raises TableTooLarge: If not even 32 cases fit.
         if self.fit(program, table, n):
             return self._slots
-        self.drop()
+        self.close()
         self._memory = Memory(self.device)
         try:
             self.size, self._is_full = self.chunk_size(program, table, n)
             self._slots = self._allocated(self._memory, program, table, n)
         except BaseException:
-            self.drop()
+            self.close()
             raise
         self._key = _layout(program, table)
         return self._slots
@@ -249,6 +137,7 @@ class Buffers:
         size, n_out, n_weights = self.size, table.targets.n_out, table.weights.values.shape[1]
         n_variables, stream, on_device = len(table.weights.first), self.streams[0], table.on_device
         around = loaded_kernels(self.device, "batch/batch", TRANSPOSING)  # not while kernels are captured
+        entering = loaded_kernels(self.device, "batch/counts", ENTERING)
         scratch = program.scratch(memory, stream, size)
         if table.width:  # variables without a column are never observed
             state = memory.put(np.full((n_variables, size), -1, np.int32), stream)
@@ -260,13 +149,16 @@ class Buffers:
         by_column = 0 if table.width or on_device else memory.empty(8 * n_out * size)
 
         def queue(bound: Bound, chunk: Chunk, lane: Any, n: int) -> None:
-            groups, rows = -(-n // GROUP), answers_to_rows(chunk, n_out)
-            is_direct = program.is_direct or on_device
-            if not is_direct:
-                enter_evidence(chunk, n_variables).queue(around, groups, lane)
+            if program.is_direct or on_device:
+                program.queue(bound, lane, n)
+                return
+            if chunk.width:
+                enter_columns(around, chunk, lane)
+            else:
+                rows = (chunk.states, chunk.weights, chunk.state, chunk.weight, n, size, n_weights, 4)
+                enter_codes(entering, Codes(*rows), n_variables, lane)
             program.queue(bound, lane, n)
-            if rows is not None and not is_direct:
-                rows.queue(around, groups, lane)
+            answers_to_rows(around, chunk, n_out, n, lane)
 
         slots = []
         for lane in self.streams[: 1 if on_device else min(-(-n // size), SLOTS)]:
@@ -285,8 +177,8 @@ class Buffers:
             slots.append(Slot(lane, start, stop, table.host_chunk(size, memory.host), chunk, kernels))
         return tuple(slots)
 
-    def drop(self) -> None:
-        """Free the memory."""
+    def close(self) -> None:
+        """Free the memory; the next call allocates it again."""
         self._slots, self._key = (), b""
         while self._kernels:
             self._kernels.pop().close()

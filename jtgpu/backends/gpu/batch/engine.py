@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from ....device.context import Device, Memory
-from ....errors import JtgpuError, TableTooLarge
+from ....errors import TableTooLarge
 from ....plans.plan import Plan
 from ...table import ON_DEVICE, DeviceAnswer, Table
 from ...wrappers.row_queue import RowQueue
 from ..host import Host
+from ..kernel_choice import KernelChoice, TableEngine
 from ..lower import lowered
 from ..program.layout import MIN_LOG2, smallest_entries
-from ..programs import Programs
-from .buffers import SLOTS, Buffers, Slot, TableProgram
+from .buffers import SLOTS, ChunkBuffers, TableProgram
+from .chunk import Slot
 from .generated import GeneratedProgram, can_generate
 from .on_device import DeviceJob, OnDevice
 from .records import RecordProgram
 from .sparsity import find_sparsity
-from .table import Room, TableJob, Targets, scale_weights
+from .table import Room, TableJob, TargetColumns, scale_weights
 from .warps import WarpKernels
 
 if TYPE_CHECKING:
@@ -40,19 +41,22 @@ MOST_ROOMS = 8  # for which kernels of a warp a case are kept
 LEAST = 8  # an eighth of a chunk that has memory enough
 
 
-class Kernels(NamedTuple):
+class RoomKernels(NamedTuple):
     """Kernels of a warp a case for one room, and their memory."""
 
     program: TableProgram
-    buffers: Buffers
+    buffers: ChunkBuffers
     memory: Memory  # of the records
 
+    def close(self) -> None:
+        for part in (self.buffers, self.program, self.memory):
+            part.close()
 
-class BatchEngine:
+
+class BatchEngine(TableEngine[TableProgram]):
     """A plan and a model's numbers on one GPU, for tables of cases; reuses its chunks' memory from call to call."""
     # real: {"float64", "float32"}: Type of the tables that kernels by records compute. Generated kernels scale nothing
     #     and always use float64. Answers are float64.
-    # device_us: Microseconds that the kernels of the last call took, without copies
     # raises TableTooLarge: If the GPU has too little memory.
 
     _warps: WarpKernels | None = None
@@ -60,46 +64,40 @@ class BatchEngine:
     def __init__(
         self, plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device, real: str = "float64"
     ):
-        self.plan, self.device, self.real = plan, device, real
-        self.lock = threading.Lock()
-        self.device_us = 0.0
-        self._open = True
+        super().__init__(plan, factors, device, Host(plan, factors))
+        self.real = real
         self._exact: BatchEngine | None = None
-        self._on_device: OnDevice | None = None
-        self._factors, self.host = list(factors), Host(plan, factors)
-        self.by_room: OrderedDict[Room, Kernels] = OrderedDict()  # those used last at the end
+        self.by_room: OrderedDict[Room, RoomKernels] = OrderedDict()  # those used last at the end
         flops = plan.cost().flops
         self._worth = SEARCH_FLOPS / max(flops, 1)  # least share of equal rows for which merging them pays
         sparsity = find_sparsity(lowered(plan), factors) if flops <= GENERATED_FLOPS else None
 
         def records() -> TableProgram:
-            return RecordProgram(plan, self._factors, device, self._memory, self._streams[0], self.real)
+            return RecordProgram(plan, self.factors, device, self._memory, self.streams[0], self.real)
 
         def generate(weights: bool) -> TableProgram:
             assert sparsity is not None
-            return GeneratedProgram(sparsity, device, self._streams[0], weights=weights)
+            return GeneratedProgram(sparsity, device, self.streams[0], weights=weights)
 
         generates = sparsity is not None and can_generate(sparsity)
-        self.programs = Programs(records, generate if generates else None)
+        self.choice = KernelChoice(records, generate if generates else None)
         self._copying: list[Future[None]] = []
         self._smallest = 0.0
         if real == "float32":
-            self._smallest = float(smallest_entries(self._factors).min(initial=0.0))
+            self._smallest = float(smallest_entries(self.factors).min(initial=0.0))
             if self._smallest < MIN_LOG2:
                 self.real = "float64"
         self._copiers = ThreadPoolExecutor(min(COPIERS, os.cpu_count() or 1), "jtgpu-copy")
+        self.streams: list[Any] = []
+        self._buffers, self._device_buffers = (ChunkBuffers(device, self.streams) for _ in range(2))
         with device.active():
             self._memory = Memory(device)
-            self._streams: list[Any] = []
-            self._buffers = self._device_buffers = Buffers(device, ())
             try:
-                self._streams = [device.stream() for _ in range(SLOTS)]
-                self._buffers, self._device_buffers = (Buffers(device, self._streams) for _ in range(2))
-                program = self.programs.of(scale_weights(None, 0, plan.cardinality))
+                self.streams += [device.stream() for _ in range(SLOTS)]
+                program = self.choice.of(scale_weights(None, 0, plan.cardinality))
                 if isinstance(program, RecordProgram) and self.real == "float64":
                     self._warps = WarpKernels(program)
             except BaseException:
-                self._copiers.shutdown()
                 self._release()
                 raise
 
@@ -115,28 +113,30 @@ class BatchEngine:
     def _run_on_device(self, table: Table[Any]) -> DeviceAnswer:
         if self.real == "float32":
             return self._in_float64()._run_on_device(table)
-        with self.lock:
-            self._check_open()
-            with self.device.active():
-                with self._device_job(table) as job:
-                    if job.n:
-                        self._run_chunks(job, RowQueue(job.n))
-                    answer = job.result()
-                self.device_us = answer.device_us
-                return answer
+        with self.using():
+            with self._device_job(table) as job:
+                if job.n:
+                    self._run_chunks(job, RowQueue(job.n))
+                answer = job.result()
+            self.device_us = answer.device_us
+        return answer
 
     def _device_job(self, table: Table[Any]) -> DeviceJob:
-        if self._on_device is None:
-            self._on_device = OnDevice(self.plan, self.device, self._streams[0], self.host)
-        targets = Targets.of(self.plan, table.targets)
+        targets = TargetColumns.of(self.plan, table.targets)
         with suppress(TableTooLarge):
             return DeviceJob(self._on_device, table, targets)
         self._drop_buffers()
         return DeviceJob(self._on_device, table, targets)
 
+    @cached_property
+    def _on_device(self) -> OnDevice:
+        card, stream = self.plan.cardinality.astype(np.uint32), self.streams[0]
+        records = (self._memory.put(x, stream) for x in (card, np.zeros(2, np.uint32)))
+        return OnDevice(self.plan, self.device, stream, self.host, *records)
+
     def share(self, table: Table[Any]) -> TableJob:
         """A table, to be answered by this GPU and others."""
-        job = TableJob.read(table, Targets.of(self.plan, table.targets), self.plan.cardinality, self._worth)
+        job = TableJob.read(table, TargetColumns.of(self.plan, table.targets), self.plan.cardinality, self._worth)
         by_warps = self._warps is not None and self._warps.take(job)
         job.recompute, job.real = self._recompute if by_warps or self.real == "float32" else None, self.real
         job.host = None if self.host.is_exact(job.weights.smallest, self.real) else self.host
@@ -153,28 +153,20 @@ class BatchEngine:
 
     def _in_float64(self) -> BatchEngine:
         """The same engine in float64, made for the first case that float32 cannot answer."""
-        with self.lock:
-            self._check_open()
+        with self.using():
             if self._exact is None:
-                with self.device.active():
-                    self._drop_buffers()  # there may be no room for both
-                self._exact = BatchEngine(self.plan, self._factors, self.device)
+                self._drop_buffers()  # there may be no room for both
+                self._exact = BatchEngine(self.plan, self.factors, self.device)
             return self._exact
-
-    def _check_open(self) -> None:
-        if not self._open:
-            raise JtgpuError("this backend is closed")
 
     def answer(self, table: TableJob, queue: RowQueue) -> None:
         if self.real == "float32" and self._smallest + table.weights.smallest < MIN_LOG2:
             self._in_float64().answer(table, queue)  # float32 cannot represent such weights
             return
-        with self.lock:
-            self._check_open()
+        with self.using():
             self.device_us = 0.0
             if table.n:
-                with self.device.active():
-                    self._run_chunks(table, queue)
+                self._run_chunks(table, queue)
 
     def _run_chunks(self, table: TableJob, queue: RowQueue) -> None:
         lane = queue.join()  # first, since the rest may take long: a GPU that starts late still gets rows of its own
@@ -213,7 +205,7 @@ class BatchEngine:
     def _slots(self, table: TableJob, n: int) -> tuple[Slot, ...]:
         """Memory for chunks of a table of which this GPU answers about n cases."""
         if table.room is None:
-            program = self.programs.of(table.weights)
+            program = self.choice.of(table.weights)
             buffers = self._device_buffers if table.on_device else self._buffers
         else:
             program, buffers, _ = self._of_room(table.room)
@@ -227,18 +219,18 @@ class BatchEngine:
         self._drop_buffers()
         return buffers.slots(program, table, n)
 
-    def _of_room(self, room: Room) -> Kernels:
+    def _of_room(self, room: Room) -> RoomKernels:
         assert self._warps is not None
         if room not in self.by_room:
             while len(self.by_room) >= MOST_ROOMS:
-                _close(self.by_room.popitem(last=False)[1])
+                self.by_room.popitem(last=False)[1].close()
             memory = Memory(self.device)
             try:
-                program = self._warps.of_room(room, self._factors, self.device, memory, self._streams[0])
+                program = self._warps.of_room(room, self.factors, self.device, memory, self.streams[0])
             except BaseException:
                 memory.close()
                 raise
-            self.by_room[room] = Kernels(program, Buffers(self.device, self._streams), memory)
+            self.by_room[room] = RoomKernels(program, ChunkBuffers(self.device, self.streams), memory)
         self.by_room.move_to_end(room)
         return self.by_room[room]
 
@@ -247,13 +239,8 @@ class BatchEngine:
         be waited for."""
         wait(self._copying)
         with suppress(Exception):
-            for stream in self._streams:
+            for stream in self.streams:
                 stream.synchronize()
-
-    @property
-    def kind(self) -> str:
-        """Kernels that answer cases without weights; see `Program.kind`."""
-        return self.programs.kind
 
     def _finish(self, slot: Slot, first: int, last: int, table: TableJob) -> None:
         """Wait for a chunk and copy its answers out, on several threads: fresh memory is slow to touch."""
@@ -262,8 +249,9 @@ class BatchEngine:
         slot.kernels.case_us = took * 1e3 / (last - first)
         self.device_us += took * 1e3
         work = table.copies(slot.host, first, last)
-        if len(work) == 1:
-            work[0]()
+        if len(work) < 3:  # ln P(e) and one piece of the posteriors
+            for copy in work:
+                copy()
         else:
             self._copying = [self._copiers.submit(x) for x in work]
             for copied in self._copying:
@@ -271,38 +259,17 @@ class BatchEngine:
 
     def _drop_buffers(self) -> None:
         for buffers in (self._buffers, self._device_buffers, *(x.buffers for x in self.by_room.values())):
-            buffers.drop()
+            buffers.close()
 
     def _release(self) -> None:
+        if self._exact is not None:
+            self._exact.close()
+        self._copiers.shutdown()
+        self._drain()
         self._drop_buffers()
-        if self._on_device is not None:
-            self._on_device.memory.close()
-            self._on_device = None  # its stream must be destroyed here, too
-        self.programs.close()
+        self.choice.close()
         while self.by_room:
-            _close(self.by_room.popitem()[1])
+            self.by_room.popitem()[1].close()
         self._memory.close()
-        self._streams.clear()  # they must be destroyed while the context is current
-        self._buffers.streams.clear()
-        self._device_buffers.streams.clear()
-
-    def close(self) -> None:
-        """Free the GPU's memory; may be called twice."""
-        with self.lock:
-            if not self._open:
-                return
-            self._open = False
-            if self._exact is not None:
-                self._exact.close()
-            self._copiers.shutdown()
-            self.host.close()
-            with self.device.active():
-                self._drain()
-                self._release()
-
-
-def _close(kernels: Kernels) -> None:
-    kernels.buffers.drop()
-    kernels.buffers.streams.clear()  # they must be destroyed while the context is current
-    kernels.program.close()
-    kernels.memory.close()
+        self.__dict__.pop("_on_device", None)  # which has a stream
+        self.streams.clear()  # they must be destroyed while the context is current

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +18,7 @@ from ....plans.plan import Plan
 from ....util.rows import find_equal_rows, take_columns, take_rows
 from ...table import COLUMNS, ColumnCases, RowCases, Table, TableAnswer
 from ..program.records import NONE
+from .chunk import GROUP, HostChunk, Slot
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ....device.context import Device
     from ...wrappers.row_queue import RowQueue
     from ..host import Host
-    from .buffers import Slot
 
 CODES = (np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32))  # types of columns that the kernels read
 COPY = 1 << 22  # bytes that a thread copies at a time, since each piece takes the interpreter's lock
@@ -41,7 +40,7 @@ class Room(NamedTuple):
     products: int
 
 
-class Targets(NamedTuple):
+class TargetColumns(NamedTuple):
     """Variables whose posteriors a call wants, and the columns of its answers."""
 
     variables: list[int]  # each once
@@ -49,7 +48,7 @@ class Targets(NamedTuple):
     columns: NDArray[np.int64] | None  # where some targets are repeated: the column of each column of the result
 
     @classmethod
-    def of(cls, plan: Plan, targets: Sequence[int] | None) -> Targets:
+    def of(cls, plan: Plan, targets: Sequence[int] | None) -> TargetColumns:
         """None: all variables."""
         if targets is None:
             return cls(list(range(plan.n_variables)), int(plan.posterior_ptr[-1]), None)
@@ -100,7 +99,7 @@ def scale_weights(
 _NONE = np.zeros(0)
 
 
-class Cases(NamedTuple):
+class HostCases(NamedTuple):
     """Cases on the host, by rows or by columns."""
 
     states: NDArray[Any]  # (n, V) integers, -1 = not observed; by columns (E, n)
@@ -117,14 +116,14 @@ class Cases(NamedTuple):
         """States or answers, a case a row."""
         return array if self.variables is None else array.T
 
-    def some(self, rows: NDArray[np.int64]) -> Cases:
+    def some(self, rows: NDArray[np.int64]) -> HostCases:
         """Some of the cases."""
         if self.variables is not None:
             return self._replace(states=take_columns(self.states, rows))
         w, given = self.weights, {v: x[rows] for v, x in self.given.items()}
         some = w._replace(values=w.values[rows], log_scale=w.log_scale[rows])
         of_case = self.of_case[rows] if len(self.of_case) else self.of_case
-        return Cases(take_rows(self.states, rows), some, given, None, of_case)
+        return HostCases(take_rows(self.states, rows), some, given, None, of_case)
 
     def by_host(self, host: Host, targets: Sequence[int]) -> TableAnswer:
         """Answers as the kernels give them, computed on the host."""
@@ -135,32 +134,22 @@ class Cases(NamedTuple):
         return answered._replace(log_evidence=answered.log_evidence - self.weights.log_scale)
 
 
-def read_rows(table: Table[Any], cardinality: NDArray[np.int64]) -> Cases:
+def read_rows(table: Table[Any], cardinality: NDArray[np.int64]) -> HostCases:
     """The cases of a table by rows, checked for shape; their states are not copied."""
     states = table.feed.states if isinstance(table.feed, RowCases) else table.feed.rows()
     if states.ndim != 2 or states.shape[1] != len(cardinality):
         raise EvidenceError(f"cases have shape {states.shape}, not (B, {len(cardinality)})")
     given = {int(v): np.ascontiguousarray(w, np.float64) for v, w in table.likelihood.items()}
-    return Cases(states, scale_weights(given, len(states), cardinality), given)
+    return HostCases(states, scale_weights(given, len(states), cardinality), given)
 
 
-def read_columns(feed: ColumnCases) -> Cases:
+def read_columns(feed: ColumnCases) -> HostCases:
     """Cases by columns, checked for shape."""
     variables, codes = feed.variables, np.asarray(feed.codes)
     if codes.ndim != 2 or len(codes) != len(variables):
         raise EvidenceError(f"columns of states have shape {codes.shape}, not ({len(variables)}, B)")
     codes = codes if codes.dtype in CODES else codes.astype(np.int32)
-    return Cases(codes, scale_weights(None, 0, np.zeros(feed.n_variables, np.int64)), {}, variables)
-
-
-@dataclass(frozen=True)
-class HostChunk:
-    """Page-locked memory of one chunk."""
-
-    states: NDArray[Any]
-    weights: NDArray[np.float64]  # (size, W)
-    posterior: NDArray[np.float64]
-    log_evidence: NDArray[np.float64]  # (size,)
+    return HostCases(codes, scale_weights(None, 0, np.zeros(feed.n_variables, np.int64)), {}, variables)
 
 
 class TableJob:
@@ -181,11 +170,13 @@ class TableJob:
     room: Room | None = None  # of the kernels of a warp a case, if these answer
     on_device = False  # whether evidence and answers are there: see `jtgpu.backends.gpu.batch.on_device`
 
-    def __init__(self, asked: Table[Any], cases: Cases, targets: Targets, kind: NDArray[np.int64] | None = None):
+    def __init__(
+        self, asked: Table[Any], cases: HostCases, targets: TargetColumns, kind: NDArray[np.int64] | None = None
+    ):
         self.asked, self.cases, self.targets, self.kind = asked, cases, targets, kind
         self.n, self.weights = cases.n, cases.weights
         by_columns, states = cases.variables is not None, cases.states
-        self.variables = np.array(cases.variables or (), np.uint32)  # by columns: (E,)
+        self.variables = np.array(() if cases.variables is None else cases.variables, np.uint32)  # by columns: (E,)
         self.width = states.itemsize if by_columns else 0  # bytes of a state in a column; 0 by rows
         self.state_bytes = len(states) * self.width if by_columns else 4 * states.shape[1]  # of a case's states
         shape = (self.n, targets.n_out)
@@ -193,7 +184,7 @@ class TableJob:
         self.log_evidence = np.empty(self.n)  # -inf or, if the kernels cannot answer, NaN
 
     @classmethod
-    def read(cls, asked: Table[Any], targets: Targets, cardinality: NDArray[np.int64], worth: float) -> TableJob:
+    def read(cls, asked: Table[Any], targets: TargetColumns, cardinality: NDArray[np.int64], worth: float) -> TableJob:
         """The cases of a table; `worth`: see `find_equal_rows`."""
         if isinstance(asked.feed, ColumnCases) and asked.deliver is COLUMNS and not asked.likelihood:
             cases = read_columns(asked.feed)
@@ -233,7 +224,7 @@ class TableJob:
     def enter(self, slot: Slot, first: int, last: int, device: Device) -> None:
         """Queue the copy of a chunk's evidence, up to the end of a group of cases."""
         host, chunk = slot.host, slot.chunk
-        used = chunk.size if self.width else -(-(last - first) // 32) * 32
+        used = chunk.size if self.width else -(-(last - first) // GROUP) * GROUP
         self.fill(host, first, last, used)
         states = host.states if self.width else host.states[:used]
         if states.size:

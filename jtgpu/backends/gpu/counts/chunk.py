@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ....device.context import Memory
 from ....device.driver import Arguments, Kernels
-from ..batch.buffers import GROUP, THREADS
-from ..programs import Program
+from ..batch.chunk import GROUP, THREADS
+from ..batch.chunk import enter_codes as enter_codes
+from ..kernel_choice import PlanKernels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 CODES_KERNELS = ("count_codes", "count_score", "count_fold")
 EXTRA = 3  # sums behind the counts: ln P(e) times weight; impossible cases; lost cases
 FOLD_THREADS = 128
-TILE = 32
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class CountChunk:
         return np.concatenate([np.array(words, np.uint64), least, counts.view(np.uint64)])
 
 
-class CountKernels(Program, Protocol):
+class CountKernels(PlanKernels, Protocol):
     """Kernels that count."""
 
     def reload(self, factors: Sequence[NDArray[np.float64]], stream: Any) -> None:
@@ -71,32 +71,6 @@ class CountKernels(Program, Protocol):
 
     def queue(self, chunk: CountChunk, scratch: tuple[int, ...], stream: Any) -> None:
         """Queue a chunk's kernels."""
-
-
-class Codes(NamedTuple):
-    """A chunk's evidence as rows, and where it goes in case-minor order; addresses as of `CountChunk`."""
-
-    codes: int
-    weights: int
-    state: int
-    weight: int
-    n: int
-    size: int
-    n_weights: int
-    width: int
-    card: int = 0  # (V,) uint32; 0: states are not checked
-    bad: int = 0  # one uint32
-
-
-def enter_codes(kernels: Kernels, chunk: CountChunk | Codes, n_variables: int, stream: Any) -> None:
-    """Bring a chunk's evidence into case-minor order."""
-    checked = (chunk.card, chunk.bad) if isinstance(chunk, Codes) else (0, 0)
-    words = np.array([chunk.codes, chunk.weights, chunk.state, chunk.weight, *checked], np.uint64)
-    counts = np.array([chunk.n, chunk.size, n_variables, chunk.n_weights, chunk.width, 0], np.uint32)
-    tiles = -(-n_variables // TILE) + -(-chunk.n_weights // TILE)
-    struct = np.concatenate([words, counts.view(np.uint64)])
-    if tiles:
-        kernels.launch("count_codes", chunk.size // GROUP * tiles, THREADS, stream, Arguments(struct))
 
 
 def fold(kernels: Kernels, chunk: CountChunk, counting: NDArray[np.uint64], n_out: int, stream: Any) -> None:

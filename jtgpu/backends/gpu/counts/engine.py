@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ....device.context import Device, Memory
-from ....errors import BackendUnavailable, JtgpuError, TableTooLarge, format_bytes
+from ....errors import BackendUnavailable, TableTooLarge, format_bytes
 from ....plans.plan import Plan
-from ...table import CountSums, Table
 from ..batch.buffers import GROUP
-from ..batch.table import read_rows
 from ..host import LN2, Host
+from ..kernel_choice import KernelChoice, TableEngine
 from ..lower import Lowered, count_program, flat_factors
-from ..programs import Programs
 from .chunk import EXTRA, CountKernels
 from .generated import FamilyCells, GeneratedCounts, plan_generation
-from .held import PartsOnDevice
 from .records import ChunkScratch, RecordCounts
 from .warps import LEAST_CASES, MOST_CASES, PARTS, WarpCounts, WarpProgram
 
@@ -42,17 +37,13 @@ def _contractions(plan: Plan) -> Lowered:
     return count_program(plan, split=False).whole
 
 
-class CountEngine:
-    """A plan and a model's numbers on one GPU, for expected counts. Thread-safe."""
-    # device_us: Microseconds that the last pass over the cases took on the device, without the first copy of the cases
+class CountEngine(TableEngine[CountKernels]):
+    """A plan and a model's numbers on one GPU, for expected counts; tables that are held are freed by their owners."""
 
     def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device):
-        self.plan, self.device = plan, device
-        self.lock = threading.RLock()
-        self.device_us = 0.0
-        self._factors, self.host = list(factors), Host(plan, factors, _contractions)
+        super().__init__(plan, factors, device, Host(plan, factors, _contractions))
         self._scratch: dict[int, ChunkScratch] = {}  # by the identity of the kernels
-        self._is_open, self._compiles = True, True
+        self._compiles = True
         self.generation_number = 0  # of the kernels: rises when entries that were zero are not any more
         with device.active():
             self.stream = device.stream()
@@ -61,11 +52,11 @@ class CountEngine:
 
     def _set_support(self) -> None:
         """Find the entries that may be other than zero, and forget kernels for others."""
-        self.families = FamilyCells(self.plan, [f != 0 for f in flat_factors(self.plan, self._factors)])
-        sparsity = plan_generation(self.plan, self._factors) if self._compiles else None
+        self.families = FamilyCells(self.plan, [f != 0 for f in flat_factors(self.plan, self.factors)])
+        sparsity = plan_generation(self.plan, self.factors) if self._compiles else None
 
         def records() -> CountKernels:
-            return RecordCounts(self.plan, self._factors, self.families, self.device, self._memory, self.stream)
+            return RecordCounts(self.plan, self.factors, self.families, self.device, self._memory, self.stream)
 
         def generate(weights: bool) -> CountKernels:
             assert sparsity is not None
@@ -76,7 +67,7 @@ class CountEngine:
                 self._compiles = False
                 raise
 
-        self.programs = Programs(records, None if sparsity is None else generate)
+        self.choice = KernelChoice(records, None if sparsity is None else generate)
         self.generation_number += 1
 
     @property
@@ -91,22 +82,12 @@ class CountEngine:
             block //= 2
         return block
 
-    @property
-    def part(self) -> int:
-        """Cases of a part of a table."""
+    def part_of(self, n: int, *, warps: bool) -> int:
+        """Cases of a part of a table of n cases."""
         part, flops = PART, max(self.plan.cost().flops, 1)
         while part > BLOCK and part * flops > PART_FLOPS:
             part //= 2
-        return part
-
-    def part_of(self, n: int, *, warps: bool) -> int:
-        """Cases of a part of a table of n cases."""
-        return max(self.part, min(MOST_CASES, max(LEAST_CASES, -(-n // PARTS)))) if warps else self.part
-
-    def case_bytes(self, kernels: CountKernels, n_weights: int) -> int:
-        """Scratch memory of a case."""
-        each = 8 * self.width // self.block(kernels) + 8
-        return kernels.case_bytes + 4 * self.plan.n_variables + 8 * n_weights + each
+        return max(part, min(MOST_CASES, max(LEAST_CASES, -(-n // PARTS)))) if warps else part
 
     @cached_property
     def _warps(self) -> WarpProgram:
@@ -114,13 +95,13 @@ class CountEngine:
 
     def by_warps(self, states: NDArray[Any]) -> bool:
         """Whether a table's cases observe so much that a warp a case counts them quickest."""
-        return not self.programs.generates and self._warps.suits(states)
+        return not self.choice.generates and self._warps.suits(states)
 
     def warps(self) -> CountKernels:
         """The kernels of a warp a case."""
-        return self.programs.once(
+        return self.choice.once(
             "warps",
-            lambda: WarpCounts(self._warps, self._factors, self.families, self.device, self._memory, self.stream),
+            lambda: WarpCounts(self._warps, self.factors, self.families, self.device, self._memory, self.stream),
         )
 
     def least(self, kernels: CountKernels, smallest: float) -> float:
@@ -128,11 +109,6 @@ class CountEngine:
         if kernels.kind == "lanes" or self.host.is_exact(smallest):
             return -math.inf
         return LN2 * self.host.least(exactly=True)
-
-    @property
-    def kind(self) -> str:
-        """Kernels of the first table, see `Program.kind`; empty before it."""
-        return self.programs.kind
 
     def scratch(self, kernels: CountKernels, n: int, n_weights: int) -> ChunkScratch:
         """Scratch memory for chunks of n cases, or fewer if there is not enough memory."""
@@ -144,7 +120,7 @@ class CountEngine:
             return memory
         if memory is not None:
             memory.memory.close()
-        each = self.case_bytes(kernels, n_weights)
+        each = kernels.case_bytes + 4 * self.plan.n_variables + 8 * n_weights + 8 * self.width // block + 8
         free = int(MEMORY_SHARE * self.device.free_memory())
         wanted = -(-min(n, max(kernels.most_cases, block)) // block) * block
         fits = max(min(free, SCRATCH_BYTES) // each, min(block, free // each)) // block * block
@@ -162,59 +138,33 @@ class CountEngine:
         )  # fmt: skip
         return memory
 
-    def drop_scratch(self) -> None:
-        """Free the scratch memory."""
-        for scratch in self._scratch.values():
-            scratch.memory.close()
-        self._scratch = {}
-
-    def hold(self, table: Table[CountSums], share: tuple[int, int] = (0, 1)) -> PartsOnDevice:
-        """Store cases on the device: every n-th part of a table from the i-th on, ``share=(i, n)``."""
-        cases = read_rows(table, self.plan.cardinality)._replace(of_case=table.weights_or_ones)
-        with self.using():
-            return PartsOnDevice(self, cases, share)
-
     def read(self, address: int, to: NDArray[np.float64]) -> NDArray[np.float64]:
         """Copy from the device, and wait."""
         self.device.download(to, address, self.stream)
         self.stream.synchronize()
         return to
 
-    @contextmanager
-    def using(self) -> Iterator[None]:
-        """A block that uses the device, one thread at a time."""
-        with self.lock:
-            if not self._is_open:
-                raise JtgpuError("this backend is closed")
-            with self.device.active():
-                yield
-
     def reload(self, factors: Sequence[NDArray[np.float64]]) -> None:
         """Replace the numbers. Kernels stay, unless entries that were zero are not any more."""
         with self.using():
-            self._factors = list(factors)
+            self.factors = list(factors)
             self.host.reload(factors)
             if self.families.are_all or self.families.covers(flat_factors(self.plan, factors)):
-                for kernels in self.programs.made.values():
+                for kernels in self.choice.made.values():
                     kernels.reload(factors, self.stream)
                 return
-            self._release()
+            self._forget()
             self._memory = Memory(self.device)
             self._set_support()
 
     def _release(self) -> None:
-        self.stream.synchronize()
-        self.drop_scratch()
-        self.programs.close()
-        self._memory.close()
+        self._forget()
+        del self.stream
 
-    def close(self) -> None:
-        """Free the device's memory; may be called twice. Tables that are held are freed by their owners."""
-        with self.lock:
-            if not self._is_open:
-                return
-            self._is_open = False
-            self.host.close()
-            with self.device.active():
-                self._release()
-                del self.stream
+    def _forget(self) -> None:
+        """Free what belongs to the kernels."""
+        self.stream.synchronize()
+        while self._scratch:
+            self._scratch.popitem()[1].memory.close()
+        self.choice.close()
+        self._memory.close()

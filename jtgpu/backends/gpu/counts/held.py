@@ -8,23 +8,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....device.context import Memory
-from ...table import Table
+from ...table import CountSums, Table
 from ..batch.buffers import GROUP
-from ..batch.table import Cases
+from ..batch.table import HostCases, read_rows
 from ..lower import flat_factors
 from .chunk import CountChunk, CountKernels
+from .engine import CountEngine
 from .records import ChunkScratch
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .engine import CountEngine
-
 HELD_SHARE = 0.8  # of the memory that is free after the scratch memory has been allocated, for rows
 
 
 @dataclass
-class Part:
+class CountPart:
     """Some successive rows, and where they are on the device."""
 
     number: int
@@ -53,17 +52,17 @@ class PartsOnDevice:
     # share: (i, n): Every n-th part from the i-th on
 
     def __init__(
-        self, engine: CountEngine, cases: Cases, share: tuple[int, int] = (0, 1), *, by_records: bool = False
+        self, engine: CountEngine, cases: HostCases, share: tuple[int, int] = (0, 1), *, by_records: bool = False
     ):
         self._engine, self._cases, self._by_records = engine, cases, by_records
         self._by_warps = not by_records and engine.by_warps(cases.states)
         step, (i, n) = engine.part_of(cases.n, warps=self._by_warps), share
         firsts = range(0, cases.n, step)
-        self._parts = [Part(k, at, min(at + step, cases.n)) for k, at in enumerate(firsts) if k % n == i]
+        self._parts = [CountPart(k, at, min(at + step, cases.n)) for k, at in enumerate(firsts) if k % n == i]
         self._dtype = np.min_scalar_type(-engine.plan.cardinality.max(initial=1))
         n_weights = cases.weights.values.shape[1]
         row = self._dtype.itemsize * cases.states.shape[1], 8 * n_weights, 8, 8 * (n_weights > 0)
-        self._row_bytes = tuple(map(int, row))  # of each of `Part.addresses`
+        self._row_bytes = tuple(map(int, row))  # of each of `CountPart.addresses`
         self._memory: Memory | None = Memory(engine.device)
         self._weight_row = self._sums = self._log_evidence = 0
         self._widths = 0
@@ -98,7 +97,7 @@ class PartsOnDevice:
         """Memory of n rows."""
         return tuple(memory.empty(n * x) if x else 0 for x in self._row_bytes)
 
-    def _upload(self, part: Part, addresses: tuple[int, ...]) -> None:
+    def _upload(self, part: CountPart, addresses: tuple[int, ...]) -> None:
         """Copy a part's rows to the device."""
         engine, cases, rows = self._engine, self._cases, slice(part.first, part.last)
         states = np.ascontiguousarray(cases.states[rows], self._dtype)
@@ -109,10 +108,10 @@ class PartsOnDevice:
         engine.stream.synchronize()  # the arrays are not page-locked, and freed now
 
     def _kernels(self) -> CountKernels:
-        programs = self._engine.programs
+        choice = self._engine.choice
         if self._by_warps:
             return self._engine.warps()
-        return programs.records() if self._by_records else programs.of(self._cases.weights)
+        return choice.records() if self._by_records else choice.of(self._cases.weights)
 
     def _scratch(self, n: int) -> ChunkScratch:
         return self._engine.scratch(self._kernels(), n, self._cases.weights.values.shape[1])
@@ -159,7 +158,7 @@ class PartsOnDevice:
         return results
 
     def _queue(
-        self, part: Part, addresses: tuple[int, ...], scratch: ChunkScratch, log_evidence: int, total: int
+        self, part: CountPart, addresses: tuple[int, ...], scratch: ChunkScratch, log_evidence: int, total: int
     ) -> None:
         """Queue the kernels of a part, chunk by chunk."""
         engine, kernels, weights = self._engine, scratch.kernels, self._cases.weights
@@ -178,7 +177,7 @@ class PartsOnDevice:
             )  # fmt: skip
             kernels.queue(chunk, scratch.tables, engine.stream)
 
-    def _recounted(self, part: Part) -> NDArray[np.float64]:
+    def _recounted(self, part: CountPart) -> NDArray[np.float64]:
         """Sums of a part's lost cases: by records of those that are outside of a double's range without scaling, or
         observe little, which stay on the device as long as they are the same; of all others by the host."""
         rows = part.first + np.flatnonzero(np.isnan(self._part_log_evidence(part)))
@@ -195,7 +194,7 @@ class PartsOnDevice:
         total: NDArray[np.float64] = sum(part_sums[number] for number in sorted(part_sums))  # type: ignore[assignment]
         return total
 
-    def _by_host(self, part: Part, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _by_host(self, part: CountPart, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Sums of some of a part's cases on the host."""
         engine, some = self._engine, self._cases.some(rows)
         sums = engine.host.run(Table.counts(some.states, some.of_case, some.given))
@@ -203,7 +202,7 @@ class PartsOnDevice:
         last = np.array([sums.log_likelihood, sums.n_impossible])
         return np.concatenate([*flat_factors(engine.plan, sums.families), last])
 
-    def _part_log_evidence(self, part: Part) -> NDArray[np.float64]:
+    def _part_log_evidence(self, part: CountPart) -> NDArray[np.float64]:
         """ln P(e) of a part's cases, as the kernels wrote it."""
         at = sum(p.size for p in self._parts if p.number < part.number)
         return self._engine.read(self._log_evidence + 8 * at, np.empty(part.n))
@@ -224,3 +223,10 @@ class PartsOnDevice:
                 with self._engine.device.active():
                     self._memory.close()
             self._memory, self._parts = None, []
+
+
+def hold(engine: CountEngine, table: Table[CountSums], share: tuple[int, int]) -> PartsOnDevice:
+    """Store every n-th part of a table from the i-th on, ``share=(i, n)``."""
+    cases = read_rows(table, engine.plan.cardinality)._replace(of_case=table.weights_or_ones)
+    with engine.using():
+        return PartsOnDevice(engine, cases, share)

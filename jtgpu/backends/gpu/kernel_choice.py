@@ -1,15 +1,25 @@
-"""Which kernels answer a table, or count it: those generated for the network, or those that read records."""
+"""Which kernels answer a table, or count it: those generated for the network, or those that read records; and what the
+engines of both have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from ...errors import BackendUnavailable
+from ...device.context import Device
+from ...errors import BackendUnavailable, JtgpuError
+from ...plans.plan import Plan
 from .batch.table import Weights
+from .host import Host
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
-class Program(Protocol):
+class PlanKernels(Protocol):
     """A plan and a model's numbers on one GPU, as kernels for tables of cases."""
 
     kind: str  # "lanes": generated for the network, a thread a case; "tables": by records; "warps": a warp a case
@@ -29,10 +39,10 @@ class Program(Protocol):
         """Unload the kernels."""
 
 
-P = TypeVar("P", bound=Program)
+P = TypeVar("P", bound=PlanKernels)
 
 
-class Programs(Generic[P]):
+class KernelChoice(Generic[P]):
     """An engine's kernels by name, made on first use. Used inside ``device.active()``."""
     # records: Makes those that take any network and any weights
     # generate: Makes those of the network, for tables with weights of states or without; None: there are none
@@ -74,6 +84,46 @@ class Programs(Generic[P]):
         return next((x.kind for x in self.made.values()), "")
 
     def close(self) -> None:
-        """Unload all of them."""
+        """Unload all of them; no others are made."""
         while self.made:
             self.made.popitem()[1].close()
+        # an engine in a circle of references would be freed later, in any thread, where its events cannot be destroyed
+        vars(self).pop("_records", None)
+        self._generate = None
+
+
+class TableEngine(Generic[P]):
+    """A plan and a model's numbers on one GPU. Thread-safe."""
+    # device_us: Microseconds that the kernels of the last call took, without copies
+
+    choice: KernelChoice[P]
+
+    def __init__(self, plan: Plan, factors: Sequence[NDArray[np.float64]], device: Device, host: Host):
+        self.plan, self.factors, self.device, self.host = plan, list(factors), device, host
+        self.lock, self._is_open, self.device_us = threading.RLock(), True, 0.0
+
+    @property
+    def kind(self) -> str:
+        """The first kernels, see `PlanKernels.kind`; empty before they are made."""
+        return self.choice.kind
+
+    @contextmanager
+    def using(self) -> Iterator[None]:
+        """A block that uses the device, one thread at a time."""
+        with self.lock:
+            if not self._is_open:
+                raise JtgpuError("this backend is closed")
+            with self.device.active():
+                yield
+
+    def close(self) -> None:
+        """Free the device's memory; may be called twice."""
+        with self.lock:
+            if self._is_open:
+                self._is_open = False
+                self.host.close()
+                with self.device.active():
+                    self._release()
+
+    def _release(self) -> None:
+        raise NotImplementedError
