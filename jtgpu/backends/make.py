@@ -31,7 +31,7 @@ from .wrappers import pattern_cache
 from .wrappers.cutset import ConditionedSum, SliceJob, Start, on_devices, one_after_another
 from .wrappers.devices import DevicePool
 from .wrappers.possible_states import without_impossible_states
-from .wrappers.questions import LEAST_WORK, CheaperQuestions, Limits, QuestionBackend
+from .wrappers.questions import LEAST_WORK, CheaperQuestions, QuestionBackend, QuestionLimits
 from .wrappers.set_fallback import SetFallback, is_extensible
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def make(
     limits: Any = None, **options: Any,
 ) -> Backend:  # fmt: skip
     """A backend of a plan and a model's numbers."""
-    # limits: `Limits` of each question, if the plan has no tree
+    # limits: `QuestionLimits` of each question, if the plan has no tree
     # name: See `jtgpu.backends.BACKENDS`
     # factors: sequence of float64 arrays: As in `jtgpu.backends.base.Prepare`
     # devices: "all" or sequence of int: GPUs that share the work
@@ -243,7 +243,7 @@ def make(
     flag("replan", replan)
     if not plan.is_planned:
         inner = partial(make, name, devices=devices, replan=False, **options)
-        limits = limits or Limits(int(MEMORY_SHARE * free_memory()), MAX_TABLE)
+        limits = limits or QuestionLimits(int(MEMORY_SHARE * free_memory()), MAX_TABLE)
         return QuestionBackend(plan, factors, inner, limits, replan=replan)
     if plan.sets and name not in WEIGH_SETS:
         plain = make(name, plan.without_sets(), factors, devices=devices, replan=replan, **options)

@@ -15,7 +15,7 @@ from ..backends import make as auto
 from ..backends.base import Backend
 from ..backends.make import OPTIONS, TREE_OPTIONS, make
 from ..backends.wrappers.cutset import Start
-from ..backends.wrappers.questions import Limits
+from ..backends.wrappers.questions import QuestionLimits
 from ..errors import ArgumentError, PlanError, closest
 from ..model.discrete import DiscreteModel
 from ..plans.arrays import Cost
@@ -106,7 +106,7 @@ class NetworkPlan(late_imports.Shown):
     search: OrderResult | None = None
     slices: tuple[str, ...] = ()
     n_slices: int = 1
-    limits: Limits | None = None  # of each question, where questions are planned one by one
+    limits: QuestionLimits | None = None  # of each question, where questions are planned one by one
 
     def cost(self) -> Cost:
         """Cost of one run of the plan; see `jtgpu.Cost`."""

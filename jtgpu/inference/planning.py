@@ -15,7 +15,7 @@ from .. import backends
 from ..backends.base import Backend
 from ..backends.make import OPTIONS, TREE_OPTIONS, make_conditioned
 from ..backends.wrappers.cutset import Start
-from ..backends.wrappers.questions import Limits
+from ..backends.wrappers.questions import QuestionLimits
 from ..errors import ArgumentError, JtgpuError, PlanError, TableTooLarge, format_bytes
 from ..model.discrete import DiscreteModel
 from ..model.states import CodesByVariable
@@ -299,7 +299,7 @@ def question_plan(model: DiscreteModel, refusal: TableTooLarge, **options: Any) 
     memory, most = options.get("memory_limit"), options.get("max_table", MAX_TABLE)
     if memory is None:
         memory = int(MEMORY_SHARE * _free_memory(options.get("backend", "auto"), options.get("devices")))
-    limits = Limits(parse_bytes(memory, "memory_limit"), 2**62 if most is None else int(min(most, 2**62)))
+    limits = QuestionLimits(parse_bytes(memory, "memory_limit"), 2**62 if most is None else int(min(most, 2**62)))
     return QuestionPlan(model, unplanned(model, options.get("together", ())), refusal=refusal, limits=limits)
 
 

@@ -14,7 +14,7 @@ import jtgpu
 from jtgpu.backends import reference
 from jtgpu.backends.base import Evidence
 from jtgpu.backends.gpu import backend as gpu_backend
-from jtgpu.backends.gpu.dataflow.schedule import MAX_VARIABLES
+from jtgpu.backends.gpu.dataflow.schedule import MAX_CELLS, MAX_VARIABLES
 from jtgpu.device.context import Device
 from jtgpu.errors import ImpossibleEvidence, JtgpuError
 from tests.on_gpu.conftest import ROOT
@@ -66,7 +66,8 @@ def test_improbable_cases_are_computed_by_the_fallback(gpu: Device) -> None:
 
 
 def test_unsupported_networks_are_refused(gpu: Device) -> None:
-    n = MAX_VARIABLES + 1
+    n = 2000
+    assert n > MAX_VARIABLES
     net = chain(n, 2)
     plan = net.plan(order=list(range(n))).plan
     with pytest.raises(JtgpuError, match="supports neither"):
@@ -74,7 +75,30 @@ def test_unsupported_networks_are_refused(gpu: Device) -> None:
     with pytest.raises(ValueError, match="engine must be"):
         gpu_backend.prepare(plan, tables(net), engine="quickest")
     backend = gpu_backend.prepare(plan, tables(net))
-    assert backend.kind != "dataflow"
+    assert backend.kind == "levels"
+    state = np.where(np.arange(n) % 7 == 0, np.arange(n) % 2, -1).astype(np.int32)
+    got, expected = backend.run_case(Evidence(state)), reference.prepare(plan, tables(net)).run_case(Evidence(state))
+    np.testing.assert_allclose(got.posterior, expected.posterior, rtol=0, atol=TOLERANCE)
+    assert got.log_evidence == pytest.approx(expected.log_evidence, rel=1e-12)
+    backend.close()
+
+
+@pytest.mark.slow
+def test_a_plan_of_too_many_cells_is_answered_level_by_level(gpu: Device) -> None:
+    n = math.isqrt(MAX_CELLS) + 1
+    rng = np.random.default_rng(1)
+    rows, first = rng.random((n, n)) + 0.01, rng.random(n) + 0.01
+    rows /= rows.sum(axis=1, keepdims=True)
+    first /= first.sum()
+    states = [str(i) for i in range(n)]
+    net = jtgpu.BayesianNetwork({"a": states, "b": states}, {"b": ["a"]}, {"a": first, "b": rows})
+    backend = gpu_backend.prepare(net.plan(max_table=None).plan, tables(net))
+    assert backend.kind == "levels"
+    none = backend.run_case(Evidence.none(2))
+    np.testing.assert_allclose(none.posterior[n:], first @ rows, rtol=1e-10)
+    got, joint = backend.run_case(Evidence(np.array([-1, 5], np.int32))), first * rows[:, 5]
+    np.testing.assert_allclose(got.posterior[:n], joint / joint.sum(), rtol=1e-10)
+    assert got.log_evidence == pytest.approx(math.log(joint.sum()), rel=1e-10)
     backend.close()
 
 

@@ -64,7 +64,7 @@ MOST_NUMBERS = 1 << 22  # random ones that are made at a time
 FEW_STEPS, MOST_STEPS = 30_000_000, 80_000_000  # of such a search, 3 s; of one when all else has failed
 
 
-class Limits(NamedTuple):
+class QuestionLimits(NamedTuple):
     """Bounds of the plan of a question."""
 
     memory_limit: int
@@ -102,7 +102,7 @@ class QuestionBackend(Backend):
     # make: Makes the backend of a question
     # replan: Whether a better order may be searched for once the cases have taken so long
 
-    def __init__(self, plan: Plan, factors: Factors, make: Make, limits: Limits, *, replan: bool = False):
+    def __init__(self, plan: Plan, factors: Factors, make: Make, limits: QuestionLimits, *, replan: bool = False):
         self._plan, self._make, self.limits, self._replan = plan, make, limits, replan
         self._n_own = plan.n_factors - len(plan.sets)
         self._reducer = self._reducer_of(factors)
@@ -552,7 +552,7 @@ class CheaperQuestions(DelegatingBackend):
     def _questions(self) -> QuestionBackend:
         with self._lock:
             if self._made is None:
-                limits = Limits(self._plan.cost().bytes, MAX_TABLE)
+                limits = QuestionLimits(self._plan.cost().bytes, MAX_TABLE)
                 self._made = QuestionBackend(self._plan, self._factors, self._make, limits)
             return self._made
 

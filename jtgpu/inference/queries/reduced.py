@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ...backends.wrappers.questions import Limits, QuestionBackend
+from ...backends.wrappers.questions import QuestionBackend, QuestionLimits
 from ...errors import ImpossibleEvidence, TableTooLarge
 from ...model.discrete import Factor
 from ...model.markov import MarkovNetwork
@@ -36,7 +36,7 @@ def question_backend(tree: CompiledModel, factors: Sequence[Floats], name: str =
     """A new backend that reduces questions."""
     # name: Of the backend that answers what is left. Default: the tree's
     shape = unplanned(tree.model, tree.plan.sets.scopes)
-    limits = tree.plan.limits or Limits(int(MEMORY_SHARE * free_memory()), MAX_TABLE)
+    limits = tree.plan.limits or QuestionLimits(int(MEMORY_SHARE * free_memory()), MAX_TABLE)
     from ...backends.make import make as backend
 
     return cast(QuestionBackend, backend(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...backends.base import CountSums
 from ...backends.make import make
 from ...backends.table import Table
-from ...backends.wrappers.questions import Limits
+from ...backends.wrappers.questions import QuestionLimits
 from ...columns.likelihoods import FIRST
 from ...errors import ImpossibleEvidence, TableTooLarge
 from ...inference.queries.counts import counting_backend
@@ -84,7 +84,7 @@ class Expectation:
             if not by_rows or name == "gpu" or cluster is not None:
                 raise
             self._plan = unplanned(network)
-            limits = Limits(int(MEMORY_SHARE * free_memory()), MAX_TABLE, network.variables)
+            limits = QuestionLimits(int(MEMORY_SHARE * free_memory()), MAX_TABLE, network.variables)
             self._backend = make(self._name, self._plan, tables, limits=limits)
         self._held: list[list[list[Table[CountSums]]]] | None = None  # of each block and part; see `_hold`
         self._none_impossible: dict[int, Bools] = {}

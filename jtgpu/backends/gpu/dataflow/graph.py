@@ -40,7 +40,6 @@ class RestrictedFactors:
     # tables: list of arrays: Each factor with its observed axes first, then the others in the plan's order
     # largest: list of arrays: The maximum of each factor over its observed axes, axes as in the plan's
     #     ``factor_scopes``. Bounds that hold for these hold for every case.
-    # selected: list of int: The factors that have observed axes
     # free: (W,) int64: The unobserved variables
     # posterior_ptr: (V+1,) int64: First cell of each of the network's variables in an answer
 
@@ -66,7 +65,6 @@ class RestrictedFactors:
             self._observed_axes.append(hard)
             self.tables.append(np.transpose(table, [scope.index(v) for v in (*hard, *others)]))
             self.largest.append(table.max(axis=tuple(scope.index(v) for v in hard)) if hard else table)
-        self.selected = [f for f, hard in enumerate(self._observed_axes) if hard]
 
     def axes(self, f: int) -> list[tuple[int, int]]:
         """Variable and stride of each observed axis of a factor."""
@@ -95,32 +93,6 @@ def choose_tilings(program: Lowered, long_batches: bool, scale: float) -> list[T
     return [quick[i] if long[i] else choose(i, OTHER_WEIGHT) for i in range(n)]
 
 
-class Sources:
-    """The sources of the evidence factors of a run."""
-    # factors: sequence of arrays: Scaled, flat, in the plan's axis order
-    # state_index: list of int: Of every variable of the plan, the position of its state among those that a run is given
-    # answer_cell: list of int: Of every variable of the plan, the first cell of its posterior in an answer
-    # selected: Of every factor that has observed axes: its entries, scaled, flat, the observed axes first; and of each
-    #     of these the variable and the stride
-
-    def __init__(
-        self,
-        plan: Plan,
-        factors: Sequence[NDArray[np.float64]],
-        shifts: Sequence[int],
-        restricted: RestrictedFactors | None,
-    ):
-        self.factors = factors
-        self.state_index: list[int] = list(range(plan.n_variables))
-        self.answer_cell: list[int] = plan.posterior_ptr.tolist()
-        self.selected: dict[int, tuple[NDArray[np.float64], list[tuple[int, int]]]] = {}
-        if restricted is not None:
-            self.state_index = restricted.free.tolist()
-            self.answer_cell = restricted.posterior_ptr[restricted.free].tolist()
-            for f in restricted.selected:
-                self.selected[f] = np.ldexp(restricted.tables[f].ravel(), -shifts[f]), restricted.axes(f)
-
-
 class WorkGraph:
     """Places in the arena, records and nodes of a plan, for given tilings."""
     # nodes: list of WorkNode: Each after those that it reads
@@ -128,9 +100,10 @@ class WorkGraph:
     # cells: list of int: First cell of each table
     # one: The cell that holds the constant 1, after the factors
     # known: list of tuples: Rows of KNOWN
-    # pristine: Entries of the evidence factors without evidence, one factor after another
+    # pristine: The factors whose entries without evidence, or those of all states, are stored one after another
+    # restricted: If the plan is one of the unobserved variables: what its factors are selected from
 
-    def __init__(self, program: Lowered, sources: Sources, choices: Sequence[TiledStep]):
+    def __init__(self, program: Lowered, restricted: RestrictedFactors | None, choices: Sequence[TiledStep]):
         self.plan, n = program.plan, program.plan.n_factors
         self._pool = RecordPool()
         self._makers: list[Callable[[], dict[str, Any]]] = []  # of each node's record; of several graphs one is used
@@ -138,12 +111,12 @@ class WorkGraph:
         self.cells, self.n_cells = placed([*program.sizes[:n], 1, *program.sizes[n:]], ALIGNMENT)
         self.one = self.cells.pop(n)
         self.known: list[tuple[int, ...]] = []
-        self.pristine: dict[int, NDArray[np.float64]] = {}
+        self.pristine: list[int] = []
         self._made_by: dict[int, int] = {}  # table -> node
-        self._add_evidence(sources)
+        self._add_evidence(program.sizes, restricted)
         for step, choice in zip(program.steps, choices, strict=True):
             self._add_contraction(step.out, choice)
-        self._add_answers(sources)
+        self._add_answers(restricted)
 
     def awaited(self, table: int) -> int:
         """`AWAITED` for a table that every run writes, else `ALWAYS`."""
@@ -160,19 +133,20 @@ class WorkGraph:
         self.nodes.append(WorkNode(unit, ins, last))
         self._makers.append(make)
 
-    def _add_evidence(self, sources: Sources) -> None:
+    def _add_evidence(self, sizes: Sequence[int], restricted: RestrictedFactors | None) -> None:
         """Nodes of the factors that evidence is multiplied into, or of which a case selects a part."""
-        variables = evidence_of(self.plan)
-        n_pristine = 0
-        for f in sorted({*variables, *sources.selected}):
-            members, n = known_axes(self.plan, f, variables.get(f, [])), len(sources.factors[f])
-            source, axes = sources.selected.get(f, (sources.factors[f], []))
+        variables, n_pristine = evidence_of(self.plan), 0
+        for f in range(self.plan.n_factors):
+            axes = restricted.axes(f) if restricted is not None else []
+            if not axes and f not in variables:
+                continue
+            members, n = known_axes(self.plan, f, variables.get(f, [])), sizes[f]
             op = {"a": n_pristine, "out": self.cells[f], "n_tiles": n, "steps": len(self.known)}
             op |= {"n_steps": len(members), "n_digits": len(axes), "shape": ENTER_SHAPE}
-            self.known += [(sources.state_index[v], *others) for v, *others in members]
+            self.known += [(v if restricted is None else int(restricted.free[v]), *others) for v, *others in members]
             self.known += [(v, stride, 0, 0) for v, stride in axes]
-            self.pristine[f] = source
-            n_pristine += len(source)
+            self.pristine.append(f)
+            n_pristine += restricted.tables[f].size if restricted is not None else n
             self._add(enter_unit(n), (), self.cells[f] + n - 1, op.copy)
             self._made_by[f] = len(self.nodes) - 1
 
@@ -203,11 +177,12 @@ class WorkGraph:
         shape = m * 8 + n + LONG * ((m, n, tiling.unroll) in LONGER)  # the number by which the kernel knows its code
         return op | {"slot_a": a[1], "slot_b": b[1], "shape": shape, "scratch": part_cells}
 
-    def _add_answers(self, sources: Sources) -> None:
+    def _add_answers(self, restricted: RestrictedFactors | None) -> None:
         """Nodes of the posteriors and of P(e)."""
         plan = self.plan
+        first = plan.posterior_ptr if restricted is None else restricted.posterior_ptr[restricted.free]
         for v, t in enumerate(plan.posterior_table.tolist()):
             op = {"a": self.cells[t], "slot_a": self.awaited(t), "n_tiles": int(plan.cardinality[v])}
-            op |= {"out": sources.answer_cell[v], "shape": ANSWER_SHAPE}
+            op |= {"out": int(first[v]), "shape": ANSWER_SHAPE}
             self._add(answer_unit(), (t,), 0, op.copy)
         self._add(answer_unit(), plan.root_table.tolist(), 0, lambda: {"shape": ROOT_SHAPE})

@@ -18,7 +18,7 @@ from ..program.layout import least_root, scaled_factors
 from ..program.records import KNOWN
 from ..tile import REFERENCE_SMS
 from .assignment import assign, critical_paths, hints, queues
-from .graph import RestrictedFactors, Sources, WorkGraph, choose_tilings
+from .graph import RestrictedFactors, WorkGraph, choose_tilings
 from .tiling import MAX_WARPS
 
 if TYPE_CHECKING:
@@ -104,13 +104,16 @@ def make_schedule(
     bound = least_root(program, scaled)
     if bound > MAX_LOG2_ROOT:
         return None
-    sources = Sources(plan, scaled, shifts, restricted)
-    work = _best_candidate(program, sources, n_blocks)
+    default, longer = (_candidate(program, restricted, n_blocks, x) for x in (False, True))
+    work = longer if longer.end < LONG_BATCHES_GAIN * default.end else default
     graph = work.graph
     tasks, starts = queues(work.assigned, n_blocks * MAX_WARPS)
     ops, digits, steps = graph.records()
     ops["counter"] = hints(graph.nodes, work.ends)
     factor_cell = np.array(graph.cells[: plan.n_factors], np.int64)
+    pristine = [scaled[f] for f in graph.pristine]
+    if restricted is not None:
+        pristine = [np.ldexp(restricted.tables[f].ravel(), -shifts[f]) for f in graph.pristine]
     return DataflowSchedule(
         n_cells=graph.n_cells,
         n_states=n_states,
@@ -124,7 +127,7 @@ def make_schedule(
         factor_cell=factor_cell,
         one=graph.one,
         pristine_factors=tuple(graph.pristine),
-        numbers=_numbers(scaled, shifts, bound, graph.pristine.values(), (factor_cell, graph.one)),
+        numbers=_numbers(scaled, shifts, bound, pristine, (factor_cell, graph.one)),
         microseconds=START_US + CONTENTION * work.end,
     )
 
@@ -136,16 +139,12 @@ def _fits(plan: Plan, n_states: int) -> bool:
     return fits and len(plan.op_out) > 0
 
 
-def _best_candidate(program: Lowered, sources: Sources, n_blocks: int) -> _Candidate:
-    """The candidate without longer batches of loads, unless they gain a tenth."""
-    default, longer = (_candidate(program, sources, n_blocks, x) for x in (False, True))
-    return longer if longer.end < LONG_BATCHES_GAIN * default.end else default
-
-
-def _candidate(program: Lowered, sources: Sources, n_blocks: int, long_batches: bool) -> _Candidate:
+def _candidate(
+    program: Lowered, restricted: RestrictedFactors | None, n_blocks: int, long_batches: bool
+) -> _Candidate:
     """The work graph with or without longer batches of loads, assigned with the better number of reserved warps."""
     scale = REFERENCE_SMS / n_blocks
-    graph = WorkGraph(program, sources, choose_tilings(program, long_batches, scale))
+    graph = WorkGraph(program, restricted, choose_tilings(program, long_batches, scale))
     paths = critical_paths([x.ins for x in graph.nodes], [x.unit.latency for x in graph.nodes])
     made = (assign(graph.nodes, n_blocks, paths, n) for n in RESERVED)
     assigned, ends = min(made, key=lambda x: max(x[1]))

@@ -10,7 +10,7 @@ from ....device.context import Device, Memory
 from ....device.driver import Arguments, Kernels, loaded_kernels, most_shared
 from ....device.structs import filled, struct
 from .contractions import SliceMaker
-from .program import SliceArrays, SliceParts, SliceWay, slice_arrays
+from .program import ArrayWriter, SliceArrays, SliceParts, SliceWay
 from .sums import Wanted
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ def best_arrays(maker: SliceMaker, way: SliceWay, wanted: Wanted, most: int) -> 
     parts = SliceParts.of(maker, way)
     lanes, share = FIRST_LANES, most // BLOCKS_PER_SM - 1024
     while lanes >= 2:
-        made = _with_threads(slice_arrays(parts, wanted, lanes))
+        made = _with_threads(ArrayWriter(parts, wanted, lanes).arrays())
         if shared_bytes(made) <= (share if lanes > ENOUGH_LANES else most):
             return made
         lanes //= 2
-    return _with_threads(slice_arrays(parts, wanted, GLOBAL_LANES))
+    return _with_threads(ArrayWriter(parts, wanted, GLOBAL_LANES).arrays())
 
 
 def _with_threads(made: SliceArrays) -> SliceArrays:

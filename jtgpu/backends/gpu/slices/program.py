@@ -80,13 +80,8 @@ class SliceParts:
         return cls(maker, way, main, second)
 
 
-def slice_arrays(parts: SliceParts, wanted: Wanted, lanes: int) -> SliceArrays:
-    """The arrays of a message's way through a slice."""
-    return _ArrayWriter(parts, wanted, lanes).arrays()
-
-
-class _ArrayWriter:
-    """Writes the arrays of a program."""
+class ArrayWriter:
+    """Writes the arrays of a message's way through a slice."""
 
     def __init__(self, parts: SliceParts, wanted: Wanted, lanes: int):
         self.given, self.lanes = parts, lanes
