@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -178,7 +178,7 @@ def network_of_page(edited: EditedNetwork) -> AnyNetwork:
     )  # fmt: skip
 
 
-def _tuples(attributes: dict[str, Any]) -> dict[str, Any]:
+def _tuples(attributes: Mapping[str, object]) -> dict[str, Any]:
     """Attributes as readers of files make them, which have no lists."""
 
     def made(value: Any) -> Any:
