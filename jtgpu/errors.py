@@ -9,7 +9,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, Self
+from typing import Self
 
 MAX_MESSAGE = 4000  # characters of a message; names and values from files may be megabytes long
 MAX_WORD = 100  # characters of a word for which similar ones are searched
@@ -67,7 +67,7 @@ class ParseError(JtgpuError):
         place = source if line is None else f"{source}:{line}:{1 if column is None else column}"
         super().__init__(f"{place}: {message}")
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.message, self.source, self.line, self.column), {"nodes": self.nodes}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -86,7 +86,7 @@ def answer_frame(
         return cases.like(arrow().concat_tables(tables), kept)
 
 
-def _answer_rows(cases: Table, solver: CaseSolver, columns: list[Any], first: int, last: int) -> Any:
+def _answer_rows(cases: Table, solver: CaseSolver, columns: Sequence[object], first: int, last: int) -> Any:
     """The answers of some rows as an Arrow table."""
     return answer_table(solver, solver.answer(columns, last - first, _error_of(cases, first)))
 
@@ -97,7 +97,7 @@ def _error_of(cases: Table, first: int) -> RowError:
 
 
 def _answer_columns(
-    cases: Table, solver: CaseSolver, columns: list[Any], kept: list[str]
+    cases: Table, solver: CaseSolver, columns: Sequence[object], kept: list[str]
 ) -> tuple[Any, list[str], ProbabilityBlock | None]:
     """The answers of all rows from a backend that computes columns, as `NativeFrame.like` takes them.
 

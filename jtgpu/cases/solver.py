@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from ..inference.results.case_states import CaseExplanations
 from ..inference.tree import JunctionTree
 from ..model.states import NOT_OBSERVED
 from ..options.tables import TableOptions
-from ..util.arrays import Bools, Floats, Ints
+from ..util.arrays import Bools, Cell, Floats, Ints
 from ..util.cells import POINT, Marks, na_words
 from ..util.rows import Mapper, find_equal_rows
 from .query import TableQuery
@@ -54,7 +54,7 @@ class CaseAnswers:
     inverse: Ints | None = None  # (n,) int64: Computed case of each case; None if all were computed
     explanations: ExplainedCases | CaseExplanations | None = None  # explanations of the u cases
 
-    def expand(self, values: NDArray[np.generic]) -> NDArray[Any]:
+    def expand(self, values: NDArray[Cell]) -> NDArray[Cell]:
         """Values of the u computed cases, repeated for all n cases along the last axis."""
         return values if self.inverse is None else np.take(values, self.inverse, axis=-1)
 

@@ -115,7 +115,7 @@ class AdjustableGraph:
     def __hash__(self) -> int:
         return hash(tuple(map(frozenset, self._key())))
 
-    def _key(self) -> tuple[Iterable[Any], ...]:
+    def _key(self) -> tuple[Iterable[object], ...]:
         return self.variables, self.arcs, map(frozenset, self.common_causes)
 
     # Names ------------------------------------------------------------------------------------------------------

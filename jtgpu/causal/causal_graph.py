@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -190,7 +190,7 @@ class CausalClass(AdjustableGraph):
         free = {*self.links, *((v, u) for u, v in self.links)}
         return "; ".join(f"{u} {'-' if (u, v) in free else '->'} {v}" for u, v in self.arcs)
 
-    def _key(self) -> tuple[Iterable[Any], ...]:
+    def _key(self) -> tuple[Iterable[object], ...]:
         free = {frozenset(pair) for pair in self.links}
         return self.variables, [pair for pair in self.arcs if frozenset(pair) not in free], free
 

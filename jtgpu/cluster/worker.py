@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -178,7 +178,7 @@ def run_in_cluster(run: Callable[..., object], cluster: Cluster, progress: Progr
         actor = ray.remote(num_cpus=0)(_ProgressActor).remote()
         inside = replace(cluster, address="auto")
 
-        def lead(options: dict[str, Any]) -> Any:
+        def lead(options: Mapping[str, object]) -> Any:
             def publish(*numbers: int) -> None:
                 actor.publish.remote(*numbers)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from types import NoneType
 from typing import Any
@@ -136,7 +136,7 @@ def _of_cells(cells: list[Any]) -> Column:
     return Column(index, [*map(_shorter, (key[1] for key in places) if keys is not cells else places)])
 
 
-def _needs_types(cells: list[Any]) -> bool:
+def _needs_types(cells: Sequence[object]) -> bool:
     """Whether some cells may equal others of another type, and mean something else."""
     types = {*map(type, cells)} - {NoneType}
     return len(types) > 1 and not types.isdisjoint(SPECIAL)

@@ -396,7 +396,7 @@ def _open_frame(frame: Any) -> Table:
         return table
 
 
-def _as_array(rows: list[Any] | tuple[object, ...]) -> np.ndarray[Any, Any]:
+def _as_array(rows: Sequence[object]) -> np.ndarray[Any, Any]:
     """Rows as an array; an object array keeps labels, numbers and None apart."""
     try:
         array = np.asarray(rows)

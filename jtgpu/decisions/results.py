@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class Options(Result, ByName[float]):
     def _title(self) -> str:
         return f"Options of {self.decision}"
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         return {"option": [*self], "expected_utility": np.array([*self.values()])}
 
 
@@ -81,7 +81,7 @@ class Policy(Result, ByName["Cpt"]):
         decisions = counted(len(self), "decision")
         return f"Policy of {decisions} ({self.method}): expected utility {self.expected_utility:.6g}"
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         decisions, known, options = [], [], []
         for d in self:
             for row, chosen in self.rows(d):
@@ -119,7 +119,7 @@ class UtilityDistribution(Result):
     def _title(self) -> str:
         return f"Total utility: mean {self.mean:.6g}, sd {self.sd:.6g}"
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         return {"utility": self.values, "probability": self.probabilities}
 
 
@@ -142,5 +142,5 @@ class ValueOfInformation(Result, ByName[float]):
     def _title(self) -> str:
         return f"Observing before {self.decision}: gain over {self.expected_utility:.6g}"
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         return {"variable": [*self], "gain": np.array([*self.values()])}

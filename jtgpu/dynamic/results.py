@@ -103,7 +103,7 @@ class SequencePosteriors(_OfSlices, ByName[Any]):
             for v, x in self.items()
         }
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         values: dict[str, Any] = self._values()
         if self.impossible.any():
             lost = self.impossible[self._places()[0]]
@@ -172,7 +172,7 @@ class SequenceStates(_OfSlices, ByVariable["NDArray[Any]"]):
     def _part(self, v: int) -> NDArray[Any]:
         return np.asarray(np.array([*self._model.states(v), None], object)[self.states[..., v]])
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         sequence, place, _ = self._places()
         keys, columns = self._keys(), {v: self[v][..., sequence, place] for v in self}
         if self.states.ndim == 4:

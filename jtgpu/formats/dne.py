@@ -155,7 +155,7 @@ class DneReader(ValueReader):
             draft.declare(child, states, at)
         if kind == "DECISION":
             draft.decisions[child] = None
-        kept: dict[str, Any] = {}
+        kept: dict[str, object] = {}
         kept |= {to: text for key, to in (("title", "label"), ("comment", "comment")) if (text := block.word(key))}
         if center := block.get("center"):
             kept["position"] = tuple(int(number) for number, _ in center.items or ())

@@ -7,7 +7,7 @@ Readers collect names, numbers and positions in a `Draft`; `jtgpu.formats.finish
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,7 +96,7 @@ class Draft:
         if self._n_notes <= MAX_NOTES:
             self._notes.append((offset, text))
 
-    def declare(self, v: str, states: tuple[str, ...], at: int, kept: dict[str, Any] | None = None) -> None:
+    def declare(self, v: str, states: tuple[str, ...], at: int, kept: Mapping[str, object] | None = None) -> None:
         """Add a variable, with its attributes."""
         self.states[v], self.declared[v] = states, at
         if kept:
@@ -123,7 +123,7 @@ class Draft:
         if len(set(final)) < len(final) or all(new[v] == v for v in new):
             return
 
-        def named(table: dict[str, Any]) -> dict[str, Any]:
+        def named(table: Mapping[str, object]) -> dict[str, Any]:
             return {new.get(v, v): x for v, x in table.items()}
 
         self.states, self.declared, self.families = named(self.states), named(self.declared), named(self.families)

@@ -67,7 +67,7 @@ class GraphComparison(Result):
         kl = "" if self.kl is None else f"; KL divergence {self.kl:.6g}"
         return f"{', '.join(parts)}: SHD {self.shd}, of the equivalence classes {self.shd_class}{kl}"
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         kinds = {"added": self.added, "missing": self.missing, "turned": self.turned}
         rows = [(u, v, kind) for kind, arcs in kinds.items() for u, v in arcs]
         return {name: [row[i] for row in rows] for i, name in enumerate(("parent", "child", "change"))}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
 
-
-def get_info() -> dict[str, Any]:
+def get_info() -> dict[str, object]:
     """Describe the backend."""
     return {
         "backend_name": "jtgpu",

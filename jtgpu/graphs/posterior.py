@@ -72,7 +72,7 @@ class BetweennessPosterior(Result):
         low, high = (below <= tail - 1e-9).sum(axis=1), (below < 1 - tail - 1e-9).sum(axis=1)
         return np.stack([low, high], axis=1) + 1
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         return self.columns()
 
     def columns(self) -> dict[str, Any]:
@@ -249,7 +249,7 @@ def _joined(
     return EdgeList(n_graphs * n, tail, head, np.empty(0), directed, None)
 
 
-def _read_objects(graphs: list[Any], directed: bool) -> tuple[int, list[str], EdgeList]:
+def _read_objects(graphs: Sequence[object], directed: bool) -> tuple[int, list[str], EdgeList]:
     read = [read_graph(graph) for graph in graphs]
     names = list(read[0].names or ())
     index = {name: i for i, name in enumerate(names)}

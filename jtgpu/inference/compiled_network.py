@@ -92,7 +92,7 @@ class CompiledNetwork(Served, ABC, Generic[N]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         self._check_open()
         return partial(type(self), **self._arguments), (self._net,)
 

@@ -238,7 +238,7 @@ class Intervened:
         self.backend, self.factors = backend, factors
         self._release = None if release is None else weakref.finalize(self, release, backend)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         method = None if self.origin is None else self.origin[0]()
         if self.origin is None or method is None:
             raise JtgpuError("evidence is resolved for a tree that is gone: resolve it again")

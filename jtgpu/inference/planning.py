@@ -322,7 +322,7 @@ def plan_options() -> list[str]:
     return [*dict.fromkeys((*of_plan, *of_search))]
 
 
-def _check_search_options(search: dict[str, Any]) -> None:
+def _check_search_options(search: Mapping[str, object]) -> None:
     """Raise `ArgumentError` for an option that planning does not have."""
     if not search:
         return

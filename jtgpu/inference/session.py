@@ -221,7 +221,7 @@ class Session:
     ) -> None:
         self.close()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """The tree and the evidence: another process computes its own tables."""
         if self._sessions is None:
             raise JtgpuError("this session is closed")
@@ -296,7 +296,7 @@ class CaseSession(Session):
         """End the session. The tree stays open."""
         self._is_closed = True
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return dict(self.__dict__)
 
     def __setstate__(self, state: dict[str, Any]) -> None:

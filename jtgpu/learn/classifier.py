@@ -167,7 +167,7 @@ class JunctionTreeClassifier(Estimator):
     def __sklearn_tags__(self) -> Any:
         return self._tags("classifier", required=True, categorical=True, string=True, allow_nan=True)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """All attributes except the compiled tree, which is compiled again on use."""
         return {k: v for k, v in self.__dict__.items() if k != "_tree"}
 

@@ -108,7 +108,7 @@ class StructureLearner(Estimator):
     def __sklearn_tags__(self) -> Any:
         return self._tags("density_estimator", categorical=True, string=True)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """All attributes except the posterior with its chains."""
         return {k: v for k, v in self.__dict__.items() if k != "posterior_"}
 

@@ -225,7 +225,7 @@ class Validation(Result):
             f"calibration error {self.calibration_error:.4f}"
         )
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         confusion, n = self.confusion, self.support
         right, chosen = np.diag(confusion), confusion.sum(axis=0)
         areas = [self.auc(s) if 0 < k < n.sum() else np.nan for s, k in zip(self.states, n.tolist(), strict=True)]
@@ -365,6 +365,6 @@ class NumberValidation(Result):
             f"R-squared {self.r_squared:.4f}"
         )
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         measures = self.summary()
         return {self.target: [*measures], unused_name("value", [self.target]): [*measures.values()]}

@@ -172,7 +172,7 @@ class MixedPosteriors(Result, ByName[Any]):
             else:
                 yield from ((v, s, x, None, None) for s, x in p.as_dict().items())
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         rows = [*self._rows()]
         columns: dict[str, Any] = {"variable": [r[0] for r in rows], "state": [r[1] for r in rows]}
         for i, name in enumerate(("probability", "mean", "sd"), 2):
@@ -369,7 +369,7 @@ class MixedCasePosteriors(CaseResult, ByName[Any]):
         """
         return make_frame(self._columns(quantiles), backend, cases=self._cases)
 
-    def _columns(self, quantiles: ArrayLike | None = None) -> dict[str, Any]:
+    def _columns(self, quantiles: ArrayLike | None = None) -> dict[str, object]:
         columns = self.columns(quantiles)
         if self.impossible.any():
             columns = {name: np.ma.masked_array(column, self.impossible) for name, column in columns.items()}

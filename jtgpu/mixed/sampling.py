@@ -50,7 +50,7 @@ class MixedSamples(CaseResult, ByVariable["NDArray[Any]"]):
         labels: NDArray[Any] = np.array([*net.states(name), None], dtype=object)  # None: of an impossible case
         return np.asarray(labels[self.states[:, net.discrete.index(name)]])
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         return dict(self)
 
     def _title(self) -> str:

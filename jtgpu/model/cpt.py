@@ -123,7 +123,7 @@ class Cpt(_Base):
     def __deepcopy__(self, memo: object, /) -> Cpt:
         return self  # immutable
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _restore, (np.array(self), self._axes)
 
     def __str__(self) -> str:
@@ -315,7 +315,7 @@ def with_labels(model: DiscreteModel, scope: tuple[int, ...], given: Any, what: 
         raise NetworkError(f"{error} ({hint})") from None
 
 
-def _axis_order(model: DiscreteModel, axes: tuple[int, ...], names: list[Any], what: str) -> list[int]:
+def _axis_order(model: DiscreteModel, axes: tuple[int, ...], names: Sequence[object], what: str) -> list[int]:
     """Where each axis is among the levels of the labels, whose names may be those of the variables."""
     wanted = [model.variables[v] for v in axes]
     if len(names) == len(wanted) and {*names} == {*wanted}:

@@ -370,7 +370,7 @@ class DescribedModel(DirectedModel):
         """Rows that the reader normalised; None if the network was not read from a file."""
         return self._row_report
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {**super().__getstate__(), "_attributes": dict(self._attributes)}  # a mapping proxy cannot be pickled
 
     def __setstate__(self, state: dict[str, Any]) -> None:

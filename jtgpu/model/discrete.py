@@ -290,7 +290,7 @@ class DiscreteModel(late_imports.Shown):
 
     # Pickling ----------------------------------------------------------------------------------
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name not in ("codes", "labels", "_values")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -239,7 +239,7 @@ def _read(
     return numbers, coded
 
 
-def _resolve_metric(metric: str, numbers: dict[str, Any], coded: dict[str, Column]) -> str:
+def _resolve_metric(metric: str, numbers: Mapping[str, object], coded: dict[str, Column]) -> str:
     if metric != "auto":
         return metric
     if not coded:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,7 +137,7 @@ class Rows:
 class Ranking(NamedTuple):
     """References in groups, those that are probably outliers first; a group is consecutive in an order."""
 
-    order: NDArray[np.integer[Any]]  # (N,)
+    order: NDArray[np.integer]  # (N,)
     starts: Ints  # (G,)
     sizes: Ints  # (G,)
     bounds: Floats  # (G,) descending: no weight of a group's rows is larger

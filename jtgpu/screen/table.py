@@ -92,7 +92,7 @@ class Screened:
     k: int
     target: ScreenTarget
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """All attributes except the engine, which is made again on use."""
         return {name: value for name, value in self.__dict__.items() if name != "_engine"}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +69,7 @@ def as_floats(name: str, value: object) -> Floats:
     if isinstance(value, np.ma.MaskedArray):
         value = np.ma.filled(value.astype(np.float64), np.nan)
     try:
-        values: NDArray[Any] = np.asarray(value)
+        values: NDArray[np.generic] = np.asarray(value)
         if values.dtype.kind == "O":
             values = np.array(values.tolist(), np.float64)
         if values.dtype.kind not in "iuf" or not values.ndim:

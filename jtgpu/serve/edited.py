@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -232,7 +232,7 @@ def _markov(edited: EditedNetwork, factors: list[EditedFactor], nodes: dict[str,
     return net
 
 
-def _tuples(attributes: dict[str, Any]) -> dict[str, Any]:
+def _tuples(attributes: Mapping[str, object]) -> dict[str, Any]:
     """Attributes as readers of files make them, which have no lists."""
 
     def made(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -82,7 +82,7 @@ def _close_tuples(schema: object) -> None:
             _close_tuples(each)
 
 
-def _parameter(name: str, where: str, schema: dict[str, Any], text: str) -> dict[str, Any]:
+def _parameter(name: str, where: str, schema: Mapping[str, object], text: str) -> dict[str, Any]:
     return {"name": name, "in": where, "required": where == "path", "schema": schema, "description": text}
 
 

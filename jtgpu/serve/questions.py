@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, NotRequired, TypedDict
 
 from msgspec import Meta
@@ -27,11 +28,11 @@ K = Annotated[int, Meta(ge=1, le=1000)]  # configurations of an answer
 POINTS = 100  # of an integral, about
 
 
-def _seen(first: str, last: str, seen: dict[str, Any]) -> dict[str, Any]:
+def _seen(first: str, last: str, seen: Mapping[str, object]) -> dict[str, Any]:
     return {"evidence": seen}
 
 
-def _about_last(first: str, last: str, seen: dict[str, Any]) -> dict[str, Any]:
+def _about_last(first: str, last: str, seen: Mapping[str, object]) -> dict[str, Any]:
     return {"target": last, "evidence": seen}
 
 

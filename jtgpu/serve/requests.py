@@ -96,7 +96,7 @@ class Refusal(JtgpuError):
         super().__init__(detail)
         self.kind, self.fields = kind, fields
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return partial(Refusal, self.kind, str(self), **self.fields), ()
 
 

@@ -242,7 +242,7 @@ def state_routes(networks: Mapping[str, Hosted], state: Callable[[], str], metri
     return [Route("/healthz", health), Route("/readyz", readiness), Route("/metrics", measured)]
 
 
-def page_routes(form: dict[str, Any] | None) -> list[BaseRoute]:
+def page_routes(form: Mapping[str, object] | None) -> list[BaseRoute]:
     """The routes of the page: of the form, if there is one, and of the network."""
     files = StaticFiles(directory=PAGE, check_dir=False)
 

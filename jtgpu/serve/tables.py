@@ -275,7 +275,7 @@ def _names(model: DiscreteModel, text: str) -> list[str]:
     return names
 
 
-def _columns(model: DiscreteModel, path: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+def _columns(model: DiscreteModel, path: Path, options: Mapping[str, Any]) -> dict[str, object]:
     """Columns of a CSV file and the variables that they are, and the first rows."""
     source = open_cases(path, model, CsvDialect(**{name: options[name] for name in DIALECT if name in options}))
     if not isinstance(source, CsvFile):

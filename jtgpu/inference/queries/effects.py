@@ -58,7 +58,7 @@ class Effect(Result):
         result = "".join(f", {v} = {s}" for v, s in self._given.items())
         return f"P({self.table.targets[0]} | do({self.table.given[0]}){result})"
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         return self.table._columns()
 
     def _table(self) -> Columns:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -112,7 +112,7 @@ def log_joint_table(
     """ln P(configuration, evidence), one axis for each variable, -inf if impossible; and ln P(evidence)."""
     model, state = tree.model, resolved.case.state
     others = [v for v in scope if v != last]
-    allowed: list[NDArray[Any]] = [
+    allowed: list[NDArray[np.integer]] = [
         np.arange(int(model.cardinality[v])) if state[v] < 0 else state[v : v + 1] for v in others
     ]
     if math.prod(len(a) for a in allowed) > FEW:  # leave out states of probability 0

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -216,7 +216,7 @@ class ParsedQuestion:
     k: int = 1  # of MPE
     known: dict[str, Any] = field(default_factory=dict)  # evidence, likelihood, soft, do: by name
 
-    def also(self, model: object, evidence: dict[str, Any]) -> ParsedQuestion:
+    def also(self, model: object, evidence: Mapping[str, object]) -> ParsedQuestion:
         """The same question with additional observations."""
         for name in evidence:
             if name in self.given or any(name in given for given in self.known.values()):

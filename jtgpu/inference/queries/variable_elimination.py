@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from ...errors import ImpossibleEvidence
 from ...model.discrete import DiscreteModel
 from ...model.network import BayesianNetwork
 from ...plans.compiler import model_factors
-from ...util.arrays import Floats, Ints
+from ...util.arrays import Cell, Floats, Ints
 from ..network_plan import NetworkPlan
 from ..planning import make_plan
 from ..results.rankings import JointCost
@@ -62,7 +62,7 @@ def joint_table(tree: CompiledModel, scope: list[int], resolved: ResolvedEvidenc
     log_evidence = math.log(float(np.ldexp(cells, exponents).sum())) + top * math.log(2.0)
     at = tuple(slice(None) if state[v] < 0 else int(state[v]) for v in scope)
 
-    def full(part: NDArray[np.generic]) -> NDArray[Any]:
+    def full(part: NDArray[Cell]) -> NDArray[Cell]:
         result = np.zeros([int(cards[v]) for v in scope], part.dtype)
         result[at] = part.transpose([axes.index(v) for v in free])
         return result

@@ -64,7 +64,7 @@ class CaseStates(CaseResult, ByVariable["NDArray[Any]"]):
         column: NDArray[Any] = labels[self.states[:, v]]
         return column
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         return {name: self._column(v) for v, name in enumerate(self._model.variables)}
 
     def _column(self, v: int) -> Any:
@@ -107,7 +107,7 @@ class CaseExplanations(CaseStates):
         self.log_joint = log_joint
         self.impossible = np.isneginf(log_joint)
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         columns = super()._columns()
         return columns | {unused_name("log_joint", columns): self.log_joint}
 
@@ -198,7 +198,7 @@ class RankedExplanations:
             self._log_evidence, self._compute = self._compute(), None
         return self._log_evidence
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Everything but the tree: ln P(evidence) is computed now, if the tree is open."""
         try:
             value = self.log_evidence
@@ -251,7 +251,7 @@ class Explanation(Result, ByVariable[str]):
         self.states = ranking.states[i]
         self.log_joint = float(ranking.log_joint[i])
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _explanation, (self._ranking, self._i)
 
     @property
@@ -278,7 +278,7 @@ class Explanation(Result, ByVariable[str]):
         state: str = self._labels.states[v][int(self.states[v])]
         return state
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         columns: dict[str, Any] = {v: [one[v] for one in self.ranked] for v in self}
         return columns | {unused_name("log_joint", columns): [one.log_joint for one in self.ranked]}
 

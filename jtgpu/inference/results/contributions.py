@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -198,7 +198,7 @@ class Contributions(Result, ByName[float]):
         estimated = f"; estimates, largest standard error {self.error:.2g}" if self.error else ""
         return f"{self.explained}: {self.base:.6g} without findings, {self.total:.6g} with them{estimated}"
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         columns = {"variable": [*self], "finding": [*self.findings.values()], "contribution": [*self.values()]}
         return columns | ({"error": [*self.errors.values()]} if self.error else {})
 
@@ -240,5 +240,5 @@ class CaseContributions(CaseResult, ByName[Floats]):
         where = counted(len(self.base), "case")
         return f"Contributions of {counted(len(self), 'variable')} to {self.explained} in {where}"
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         return {"base": self.base, **self, "total": self.total}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -110,7 +110,7 @@ def _for_arrow(pa: Any, column: Any) -> Any:
     return column if isinstance(column, (pa.Array, pa.ChunkedArray)) else pa.array(column)
 
 
-def _cells_for_arrow(pa: Any, cells: list[Any]) -> Any:
+def _cells_for_arrow(pa: Any, cells: Sequence[object]) -> Any:
     """An Arrow array of cells; whole numbers of more than 64 bits, which Arrow does not have, are decimals."""
     try:
         return pa.array(cells)

@@ -128,7 +128,7 @@ class Posterior(Result, Mapping[str, float]):
     def _title(self) -> str:
         return ""
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         return {"state": [*self], "probability": self.probabilities}
 
     def _table(self) -> Columns:
@@ -197,7 +197,7 @@ class Posteriors(Result, ByVariable[Posterior]):
             name, states[v], self._flat[ptr[v] : ptr[v + 1]], ends_of(self._model, name) if ends else None
         )
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         ids = self._ids()
         cards = self._model.cardinality[ids]
         flat = [self._flat[self._ptr[v] : self._ptr[v + 1]] for v in ids]
@@ -277,7 +277,7 @@ class CasePosteriors(CaseResult, ByVariable["NDArray[np.float64]"]):
     def _title(self) -> str:
         return f"CasePosteriors of {counted(len(self), 'variable')} in {counted(len(self.flat), 'case')}"
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         model = self._model
         names = [f"{model.variables[v]}={s}" for v in self._targets for s in distinct_names(model.states(v))]
         columns = dict(zip(names, self.flat.T, strict=True))

@@ -59,7 +59,7 @@ class Ranking(Result, list[T]):
         super().__init__(records)
         self._kind, self._title_text = kind, title
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), ([*self], self._kind, self._title_text)
 
     def _columns(self) -> dict[str, list[Any]]:
@@ -107,10 +107,10 @@ class Scores(Result, dict[str, float]):
         super().__init__(scores)
         self._quantity, self.unit = quantity, unit
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (dict(self), self._quantity, self.unit)
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         return {"variable": [*self], self._quantity: [*self.values()]}
 
     def _title(self) -> str:
@@ -180,7 +180,7 @@ class ExpectedCounts(Result, ByVariable["NDArray[np.float64]"]):
     def _part(self, v: int) -> NDArray[np.float64]:
         return self._targets[v]
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         columns: dict[str, list[Any]] = {"variable": [], "given": [], "state": []}
         for v, counts in self._targets.items():
             n_states = counts.shape[-1]

@@ -409,7 +409,7 @@ class Sensitivity(Result, ByVariable["NDArray[np.float64]"]):
         enough = np.flatnonzero(values >= smallest)  # with all ties
         return [int(i) for i in enough[np.argsort(-values[enough], kind="stable")][:n] if values[i] > 0]
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         top = self.top(len(self._flat))
         return {
             "parameter": [*map(str, top)], "variable": [p.variable for p in top], "state": [p.state for p in top],

@@ -93,7 +93,7 @@ class _AxisTable(Result):
         """Number of states of each variable."""
         return self.probabilities.shape
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         """A row for each configuration; the last variable varies fastest."""
         columns = configurations([distinct_names(names) for names in self.states])
         probability = unused_name("probability", self.variables)

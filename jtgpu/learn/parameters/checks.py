@@ -93,7 +93,7 @@ class PredictiveCheck(Result):
         self.z = np.where(agrees, 0.0, np.where(is_certain, np.copysign(np.inf, difference), z))
         self.chi_squared = float(np.where(agrees, 0.0, parts).sum())
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         states = dict(zip(self.variables, configurations(self.states), strict=True))
         return {**states, **{name: getattr(self, name).ravel() for name in ("observed", "expected", "deviation", "z")}}
 
@@ -241,7 +241,7 @@ class NumberCheck(Result):
     def _title(self) -> str:
         return f"Moments of numbers in {self.rows.max():,.6g} rows or fewer"
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         states = {v: [cell[v] for cell in self.cells] for v in self.cells[0]}
         numbers = {name: getattr(self, name) for name in ("rows", "observed", "expected", "deviation", "z")}
         return {**states, "quantity": self.quantities, **numbers}

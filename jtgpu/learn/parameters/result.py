@@ -411,7 +411,7 @@ class CredibleIntervals(Result):
     def _title(self) -> str:
         return f"P({self.target} | evidence) with intervals of {100 * self.level:g} %, by {len(self.draws):,} draws"
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         numbers = {"probability": self.probabilities, "lower": self.lower, "upper": self.upper}
         return {self.target: [*self.states], **numbers}
 

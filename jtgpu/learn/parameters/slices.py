@@ -242,7 +242,7 @@ def _warn_of_few(slices: FirstSlices, sharing: Sharing, lengths: Any) -> None:
 
 def result_of(
     slices: FirstSlices, setup: Setup, state: EMState, method: str, sequences: Sequences, weights: Floats,
-    more: dict[str, Any],
+    more: Mapping[str, object],
 ) -> Fit[DynamicNetwork]:  # fmt: skip
     """The fit of some CPTs and counts."""
     dyn, evaluation = slices.dyn, state.evaluation

@@ -201,7 +201,7 @@ class _AfterRound:
             speed = run.state.n_steps - self._done, perf_counter() - self._begin
             self._say(_progress_line(run, estimate, self._tolerance, speed))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _AfterRound, (None, None, self._tolerance, self._done)
 
 

@@ -58,7 +58,7 @@ class EffectDraws(Result):
             f"{self.quantile(0.975):.4g}, P(no effect) {self.p_no_effect:.4g}; an arc is no proof of a cause"
         )
 
-    def _columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, object]:
         return {"difference": self.draws, "weight": self.weights}
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -211,7 +212,8 @@ def _precise(table: NumericTable, grouped: _Grouped, sets: Ints, few: Bools) -> 
 
 
 def bic_cg_scores(
-    table: NumericTable, candidates: Sequence[Ints], max_parents: int, score_states: Any, threads: int | None = None
+    table: NumericTable, candidates: Sequence[Ints], max_parents: int,
+    score_states: Callable[[CodedTable, ScoreRule, int], Floats], threads: int | None = None,
 ) -> list[Floats]:
     """Scores of each variable with every set of at most `max_parents` candidates, by size and rank."""
     # score_states: scores of a child with states, from a table of states: see `candidate_scores.counted_scores`
