@@ -29,8 +29,8 @@ from .networks import (
     case_of,
     check_outputs,
     check_picture,
+    load_any_kind,
     one_target,
-    read_network,
     split_names,
     target_names,
     warn_of_repairs,
@@ -74,7 +74,11 @@ def convert(o: Convert) -> None:
 def show(o: Show, plan: Planning, run: Compute) -> None:
     """Run ``jtgpu show``."""
     suffix = _suffix(o.output, o.force)
-    net = with_codes(read_network(o.file), o.codes)
+    net = with_codes(load_any_kind(o.file), o.codes)
+    if isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
+        net = net.unroll(net.order + 1)
+    if o.tree and isinstance(net, MixedNetwork):
+        raise BadParameter("a network with numbers has no junction tree of its own", param_hint="--tree")
     findings = case_of(net, o.evidence, o.evidence_file)
     if findings and (o.tree or o.names):
         raise BadParameter("a picture without posteriors has no evidence", param_hint="--evidence")

@@ -31,8 +31,8 @@ def read_network(file: str) -> DiscreteModel:
     if isinstance(net, MixedNetwork):
         raise ArgumentError(
             f"{file} has numbers ({', '.join(net.numbers[:3])}{', ...' if len(net.numbers) > 3 else ''}): this command "
-            "needs variables with states only; jtgpu query, voi, batch, sample, fit, validate, time, info and convert "
-            "take numbers, and so does Python's net.compile()"
+            "needs variables with states only; jtgpu query, voi, batch, sample, fit, validate, show, time, info and "
+            "convert take numbers, and so does Python's net.compile()"
         )
     return net
 

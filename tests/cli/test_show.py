@@ -9,6 +9,7 @@ import pytest
 
 import jtgpu
 from tests.cli.commands import ASIA, REFERENCE, run
+from tests.formats.test_dynamic_files import umbrella
 
 
 def test_a_file(tmp_path: Path) -> None:
@@ -58,3 +59,26 @@ def test_errors(words: list[str], message: str) -> None:
 
 def test_impossible_evidence() -> None:
     assert run("show", ASIA, "-e", "tub=yes", "-e", "either=no", *REFERENCE).exit_code == 4
+
+
+def test_networks_with_numbers_and_over_time(tmp_path: Path) -> None:
+    """N12: draw.show draws them, the command refused."""
+    cpts = {"sex": [0.5, 0.5], "weight": jtgpu.Gaussian([62.0, 78.0], sd=9.0)}
+    with pytest.raises(jtgpu.NetworkError, match="'weight' is not declared: add it to the states"):
+        jtgpu.MixedNetwork({"sex": ["f", "m"]}, {"weight": ["sex"]}, cpts)
+    mixed = jtgpu.MixedNetwork(
+        {"sex": ["f", "m"], "weight": float}, {"weight": ["sex"]}, cpts
+    )
+    jtgpu.write(mixed, tmp_path / "m.mixed.json")
+    done = run("show", str(tmp_path / "m.mixed.json"), "-e", "weight=70", *REFERENCE)
+    assert done.exit_code == 0, done.stderr
+    with mixed.compile("reference") as tree:
+        assert done.stdout == jtgpu.draw.show(tree, {"weight": 70.0}).text()
+    refused = run("show", str(tmp_path / "m.mixed.json"), "--tree", "-o", str(tmp_path / "t.svg"))
+    assert (refused.exit_code, "no junction tree of its own" in refused.stderr) == (2, True)
+    dyn = umbrella(name="weather")
+    jtgpu.write(dyn, tmp_path / "w.dynamic.json")
+    done = run("show", str(tmp_path / "w.dynamic.json"), "-e", "umbrella[1]=yes", *REFERENCE)
+    assert done.exit_code == 0, done.stderr
+    assert "rain[0]" in done.stdout
+    assert run("show", str(tmp_path / "w.dynamic.json"), "--names").stdout == jtgpu.draw.show(dyn).text()
