@@ -66,6 +66,9 @@ def facts_of(table: Any, name: str, bins: int, is_excluded: bool, keeps_numbers:
         return facts(finding.kind, f"left out: {finding.why}")
     states = schema.states[name]
     notes += [f"{name}: {pair} are nearly equal, and two states" for pair in near_equal(states)]
+    signs = [s for s in states if not any(map(str.isalnum, s))]
+    if len(signs) == 1 and len(states) > 2:
+        notes.append(f"{name}: {signs[0]!r} is a state: --na-values {printable(signs[0])!r} reads it as gaps")
     listed = ", ".join(map(printable, states[:LISTED])) + ", ..." * (len(states) > LISTED)
     return facts("categories", f"{counted(len(states), 'state')}: {listed}")
 
