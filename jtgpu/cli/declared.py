@@ -671,7 +671,7 @@ class Show(Targets, Case, Force):
     """Draw a network with its posteriors and evidence, or its junction tree, as SVG or HTML.
 
     Networks of more variables than --most are drawn in part: around the evidence and the targets, or else around the
-    variable with the most neighbours. --target draws a ring.
+    variable with the most neighbours. --target draws a ring. Of a network over time the first slices are drawn.
     """
 
     examples = (

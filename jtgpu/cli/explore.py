@@ -55,7 +55,8 @@ def explore(o: Explore, read: ReadOptions) -> None:
     result = Exploration(o.data, table.num_rows, facts, goal=_target(o.target, kept, facts) if len(kept) > 1 else "")
     if not o.json:
         _print_columns(result, o.seconds)
-    _target(o.target, kept, facts)
+    with _printed(notes):
+        _target(o.target, kept, facts)
     is_certain = len(kept) <= MAX_VARIABLES and o.seconds > 0
     if o.draw is not None and not is_certain:
         raise DataError(f"--draw needs probabilities of arcs: --seconds above 0, at most {MAX_VARIABLES} variables")

@@ -131,8 +131,10 @@ def query(o: Query, plan: CutPlanning, run: Compute) -> None:
             **({} if worth is None else {"expected_utility": worth}),
         })  # fmt: skip
     elif numbers:
-        print_posteriors({v: p for v, p in posteriors.items() if not net.is_number(v)}, o.digits, named=True)
-        if on_terminal():
+        states = {v: p for v, p in posteriors.items() if not net.is_number(v)}
+        if states:
+            print_posteriors(states, o.digits, named=True)
+        if states and on_terminal():
             print()
         print_numbers({v: p for v, p in posteriors.items() if net.is_number(v)}, o.digits)
     else:

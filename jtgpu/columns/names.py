@@ -44,7 +44,7 @@ def reject_repeated(names: Sequence[str], columns: Sequence[str], source: str) -
     count = Counter(columns)
     for name in names:
         if count[name] > 1:
-            raise EvidenceError(f"{source} has {count[name]} columns named {name!r}")
+            raise EvidenceError(f"{source} has {count[name]} columns named {name!r}; rename one")
 
 
 def _no_evidence(model: DiscreteModel, columns: Sequence[str], are_targets: bool, source: str) -> EvidenceError:

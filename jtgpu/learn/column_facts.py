@@ -10,7 +10,7 @@ from typing import Any
 from ..columns import known_cells
 from ..columns.arrow import arrow, compute
 from ..columns.schema import Schema, has_decimal_comma, near_equal
-from ..util.cells import finite
+from ..util.cells import finite, numeral
 from ..util.text_table import counted, printable
 
 MAX_STATES = 60  # of a column that is kept
@@ -62,10 +62,18 @@ def facts_of(table: Any, name: str, bins: int, is_excluded: bool, keeps_numbers:
         some = ", ".join(f"{printable(w)!r} ({counts[cells.index(w)]:,})" for w in words[:LISTED])
         some += ", ..." * (len(words) > LISTED)
         notes.append(f"{name}: numbers except {some}: {options} reads {'it' if len(words) == 1 else 'them'} as gaps")
+    for decimal, thousands in (",.", ".,"):
+        if any("," in v and "." in v for v in map(str, cells)) and all(
+            isinstance(v, str) and numeral(v, (decimal, thousands)) is not None for v in cells
+        ):
+            notes.append(f"{name}: numbers such as {cells[0]}: --decimal {decimal} --thousands {thousands} reads them")
     for finding in schema.findings:
         return facts(finding.kind, f"left out: {finding.why}")
     states = schema.states[name]
     notes += [f"{name}: {pair} are nearly equal, and two states" for pair in near_equal(states)]
+    signs = [s for s in states if not any(map(str.isalnum, s))]
+    if len(signs) == 1 and len(states) > 2:
+        notes.append(f"{name}: {signs[0]!r} is a state: --na-values {printable(signs[0])!r} reads it as gaps")
     listed = ", ".join(map(printable, states[:LISTED])) + ", ..." * (len(states) > LISTED)
     return facts("categories", f"{counted(len(states), 'state')}: {listed}")
 

@@ -89,6 +89,9 @@ class MixedNetwork(late_imports.Shown, Editable):
         for v, s in states.items():
             if isinstance(s, type) and s is not float:
                 raise NetworkError(f"variable {v!r}: its states must be names, or float for a number, got {s.__name__}")
+        loose = next((v for v, cpt in cpts.items() if isinstance(cpt, Gaussian) and v not in states), None)
+        if loose is not None:
+            raise NetworkError(f"the number {loose!r} is not declared: add it to the states, {{{loose!r}: float}}")
         labels = {v: NUMBER if s is float else s for v, s in states.items()}
         self.graph = DirectedModel(labels, parents, name=name)  # type: ignore[arg-type]
         self._numbers = tuple(numbers)

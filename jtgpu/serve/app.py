@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import msgspec
@@ -39,8 +40,9 @@ from .trees import AnyTree
 
 def log_request(settings: Settings, method: str, trace: Trace, request_id: str, seconds: float) -> None:
     """Write a line about a request, as text or JSON; evidence only if that was requested."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
     entry: dict[str, Any] = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "id": request_id, "method": method,
+        "time": now.replace("+00:00", "Z"), "id": request_id, "method": method,
         "network": trace.network, "question": trace.question, "status": trace.status, "ms": round(1000 * seconds, 3),
         "batch": trace.cases,
     }

@@ -128,7 +128,8 @@ _PROBLEM = {
         "needed": {}, "limit": {}, "predicted": {}, "row": _NUMBER, "id": _TEXT,
     },
 }  # fmt: skip
-_ANY: dict[str, Any] = {"schema": {}}
+# one media type: generators of clients leave out methods with several, and the server looks at the first bytes
+_FILE: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 _FORMAT = _parameter("format", "query", _TEXT, "The suffix of a file, such as bif.")
 _PATHS: dict[str, Any] = {
     "/healthz": {"get": _operation("health", "Whether the process is running.")},
@@ -139,7 +140,7 @@ _PATHS: dict[str, Any] = {
         "get": _operation("network", "Kind, questions, variables, states, arcs, priors and the cost of the plan."),
         "put": _operation(
             "put_network", "Add or replace a network of the client's: as /model returns one, or a file.", [_FORMAT],
-            status="201", bodies={JSON: {"schema": {"type": "object"}}, "application/octet-stream": _ANY},
+            status="201", bodies={JSON: {"schema": {"type": "object"}}, **_FILE},
         ),
         "delete": _operation("delete_network", "Remove a network of the client's."),
     },
@@ -152,12 +153,11 @@ _PATHS: dict[str, Any] = {
     "/v1/networks/{network}/table": {
         "post": _operation(
             "table", "Answer every row of a table: the file that jtgpu batch writes; a job (202) if it is large.",
-            _query(TableQuery), kind="text/csv", bodies=dict.fromkeys(
-                ("text/csv", "application/vnd.apache.parquet", "application/vnd.apache.arrow.stream"), _ANY),
+            _query(TableQuery), kind="text/csv", bodies=_FILE,
         ),
     },
     "/v1/networks/{network}/columns": {
-        "post": _operation("columns", "The columns of a CSV file, and its first rows.", bodies={"text/csv": _ANY}),
+        "post": _operation("columns", "The columns of a CSV file, and its first rows.", bodies=_FILE),
     },
     "/v1/jobs/{job}": {
         "get": _operation("job", "The state of a job."), "delete": _operation("cancel", "Cancel or remove a job."),

@@ -44,6 +44,7 @@ ROWS = 20  # of a preview
 MOST_COMPARED = 200  # columns of a preview that are compared with the names of variables: each takes up to 10 ms
 POLL = 0.2  # seconds between looks at a job
 ARROW = ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file")
+ARROW_FILE, ARROW_STREAM = b"ARRO", b"\xff\xff\xff\xff"  # how they begin
 UPLOADS = ("text/csv", "text/tab-separated-values", "application/vnd.apache.parquet", *ARROW,
            "application/octet-stream")  # fmt: skip
 OUTPUTS = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
@@ -187,7 +188,7 @@ def _run(job: FolderJob, tree: JunctionTree, kind: str, options: dict[str, Any],
         if job.is_cancelled:
             raise Cancelled
         job.write(state="running")
-        if kind in ARROW or _is_arrow(job.cases):
+        if kind in ARROW or _first_bytes(job.cases) in (ARROW_FILE, ARROW_STREAM):
             _as_parquet(job.cases)
         report = answer_file(tree, job.cases, job.output(output), progress=job.progress, **options)
         summary = {k: v for k, v in report.as_dict().items() if k not in ("output", "resumed")}
@@ -212,16 +213,16 @@ def _problem_of(error: Exception, job: FolderJob) -> dict[str, Any]:
     return problem(Refusal(kind, detail, **({"row": int(row[1])} if row else {})))
 
 
-def _is_arrow(path: Path) -> bool:
+def _first_bytes(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(6) == b"ARROW1"
+        return file.read(4)
 
 
 def _as_parquet(path: Path) -> None:
     """Replace an Arrow stream or file by a Parquet file."""
     pa, parquet = arrow(), arrow_parquet()
     try:
-        is_file = _is_arrow(path)
+        is_file = _first_bytes(path) == ARROW_FILE
         with pa.memory_map(str(path)) as source:
             reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
             other = path.with_suffix(".parquet")

@@ -131,13 +131,18 @@ def test_fit_samples_and_other_files(file: str, hours: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "words", ["query", "plan", "sample * 2", "mpe", "batch * c.csv -o o.csv", "voi * -t state", "fit * c.csv -o f.net",
-              "validate * c.csv -t state", "show"]
+    "words", ["query", "plan", "sample * 2", "mpe", "batch * c.csv -o o.csv", "voi * -t state", "fit * c.csv -o f.net"]
 )  # fmt: skip
 def test_other_commands_name_the_command(words: str, file: str) -> None:
     done = run(*(file if w == "*" else w for w in (words if "*" in words else f"{words} *").split()))
     assert done.exit_code == 2
     assert "is a dynamic network with numbers: jtgpu dynamic answers questions" in done.stderr.replace("\n", " ")
+
+
+def test_what_other_commands_do(file: str, hours: str) -> None:
+    done = run("validate", file, hours, "--id", "id", "--time", "hour", "-t", "state")
+    assert (done.exit_code, "validate takes no dynamic network with numbers" in done.stderr) == (2, True)
+    assert "load[1]" in run("show", file, "--names").stdout
 
 
 def test_networks_without_slices(hours: str, tmp_path: Path) -> None:

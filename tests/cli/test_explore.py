@@ -162,7 +162,13 @@ def test_a_file_of_a_spreadsheet(tmp_path: Path) -> None:
     assert "nearly equal" not in done.stderr  # "Nord " is read as "Nord"
     assert "2 states: Nord, S\xfcd" in done.stdout
     assert "up to 5 intervals" in run(*words, "--na-values", "?").stdout
-    path.write_text("\n".join(["a,b", *["yes,no", "no,yes"] * 20]))  # equal rows are to be expected
+    path.write_text("\n".join(["a,b", *(f'x{i % 2},"{1 + i % 7}.{100 + i},5"' for i in range(30))]))
+    done = run("explore", str(path), "--no-serve", "--seconds", "0")
+    assert "b: numbers such as 1.100,5: --decimal , --thousands . reads them" in done.stderr
+    assert "1 column can be used" in done.stderr
+    path.write_text("\n".join(["a,b", *["yes,no", "no,yes", "?,no"] * 20]))
+    assert "a: '?' is a state: --na-values '?' reads it as gaps" in run(*words).stderr
+    path.write_text("\n".join(["a,b", *["yes,no", "no,yes"] * 20]))
     assert "equal to earlier" not in run("explore", str(path), "--no-serve", "--seconds", "0").stderr
 
 

@@ -77,3 +77,9 @@ def test_every_kind_is_drawn(tmp_path: Path) -> None:
     jtgpu.write(mixed(), tmp_path / "m.mixed.json")
     assert run("rank", str(tmp_path / "m.mixed.json")).stdout.splitlines()[1].split("\t")[1] == "sex"
     assert "no junction tree of its own" in run("show", str(tmp_path / "m.mixed.json"), "--tree").stderr
+
+
+def test_a_number_that_is_not_declared() -> None:
+    cpts = {"sex": [0.5, 0.5], "weight": jtgpu.Gaussian([62.0, 78.0], sd=9.0)}
+    with pytest.raises(jtgpu.NetworkError, match="'weight' is not declared: add it to the states"):
+        jtgpu.MixedNetwork({"sex": ["f", "m"]}, {"weight": ["sex"]}, cpts)

@@ -47,6 +47,23 @@ def test_csv(client: Client, expected: bytes) -> None:
     assert post(client, "?targets=lung,bronc&keep=id&log_evidence=1", CASES).content == expected
 
 
+def test_files_have_one_media_type_in_the_description(client: Client, expected: bytes) -> None:
+    """N26: generators of clients left out `table` and `columns`, which had three."""
+    paths = client.get("/openapi.json").json()["paths"]
+    for part in ("table", "columns"):
+        content = paths[f"/v1/networks/{{network}}/{part}"]["post"]["requestBody"]["content"]
+        assert [*content] == ["application/octet-stream"]
+    query = "?targets=lung,bronc&keep=id&log_evidence=1"
+    assert post(client, query, CASES, "application/octet-stream").content == expected
+    assert post(client, "", CASES, "application/octet-stream", "columns").status_code == 200
+    table = csv.read_csv(io.BytesIO(CASES), convert_options=csv.ConvertOptions(strings_can_be_null=True))
+    sink = io.BytesIO()
+    with ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    answered = post(client, query, sink.getvalue(), "application/octet-stream")
+    assert (answered.status_code, answered.text.count("\n")) == (200, expected.count(b"\n"))
+
+
 def test_parquet_and_arrow(client: Client, expected: bytes) -> None:
     table = csv.read_csv(io.BytesIO(CASES), convert_options=csv.ConvertOptions(strings_can_be_null=True))
     wanted = csv.read_csv(io.BytesIO(expected))
