@@ -125,6 +125,22 @@ def test_a_release_adds_files_to_dist_and_deletes_none(monkeypatch: pytest.Monke
     assert release.main(rehearse=False) == 1
 
 
+def test_an_installation_sees_no_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With PYTHONPATH, pip took the checkout for the installed package, and there was no command jtgpu."""
+    seen: list[dict[str, str]] = []
+
+    def run(_: list[str], *, env: dict[str, str], check: bool) -> SimpleNamespace:
+        seen.append(env)
+        return SimpleNamespace(returncode=len(seen) - 1)
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr(subprocess, "run", run)
+    release.install(sys.executable, "a.whl")
+    with pytest.raises(SystemExit, match=r"not install a\.whl, mypy: .* without a network set PIP_FIND_LINKS"):
+        release.install(sys.executable, "a.whl", "mypy")
+    assert not any("PYTHONPATH" in env for env in seen)
+
+
 def test_a_wheel_is_built_for_each_python_that_works(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A shim of pyenv that fails is none; nor is a version that jtgpu does not support."""
     for version, status in (("3.10", 0), ("3.12", 1), ("3.13", 0)):

@@ -36,7 +36,7 @@ NO_EXAMPLE = {
     "docs/coming/index.rst": "a list", "docs/gallery/index.rst": "a list", "docs/installing.rst": "pip",
     "docs/learning-gpu.rst": "times", "docs/learning-methods.rst": "times", "docs/screening-methods.rst": "times",
     "docs/graphs-methods.rst": "times", "docs/series-speed.rst": "times", "docs/serving-speed.rst": "times",
-    "docs/dynamic-speed.rst": "times",
+    "docs/dynamic-speed.rst": "times", "docs/parameters-speed.rst": "times",
     "docs/cluster-sizing.rst": "times", "docs/cluster.rst": "needs Ray and cases",
     "docs/gpu.rst": "needs a GPU", "docs/tensors.rst": "needs PyTorch",
 }  # fmt: skip

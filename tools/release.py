@@ -159,6 +159,23 @@ def manylinux(*modules: bytes) -> str:
     return f"manylinux_2_{found}_x86_64"
 
 
+def install(python: str, *wanted: str) -> None:
+    """Install a wheel and packages into a fresh environment.
+
+    Raises
+    ------
+    SystemExit
+        If pip fails: a machine without a network needs their files, in a folder or an index of its own.
+    """
+    command = [python, "-m", "pip", *check_package.PIP[3:], "install", *wanted]
+    # PYTHONPATH may name a checkout with jtgpu.egg-info, which pip would take for the installed package
+    if subprocess.run(command, check=False, env=_clean_environment()).returncode:
+        raise SystemExit(
+            f"pip could not install {', '.join(wanted)}: their dependencies come from an index; without a network "
+            "set PIP_FIND_LINKS to a folder of wheels"
+        )
+
+
 def try_wheel(wheel: Path) -> None:
     """Install the wheel with its dependencies into a fresh environment, and use it there as a newcomer does.
 
@@ -171,9 +188,7 @@ def try_wheel(wheel: Path) -> None:
         home = Path(folder, "venv")
         venv.create(home, with_pip=True)
         python, bin_folder = str(home / "bin" / "python"), home / "bin"
-        subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", f"{wheel}[pandas,serve]", "mypy", "pyright"], check=True
-        )
+        install(python, f"{wheel}[pandas,serve]", "mypy", "pyright")
         found = check_package.faults(bin_folder, Path(folder)) + check_pages.problems(bin_folder)
         found += [text] if (text := check_pages.newcomer(bin_folder)) else []
         subprocess.run([str(bin_folder / "jtgpu"), "info", "--system"], cwd=folder, check=True)
@@ -192,8 +207,7 @@ def try_other(wheel: Path, program: str) -> None:
     with tempfile.TemporaryDirectory(prefix="jtgpu-release-") as folder:
         home = Path(folder, "venv")
         subprocess.run([program, "-m", "venv", str(home)], check=True)
-        pip = [str(home / "bin" / "python"), "-m", "pip", *check_package.PIP[3:]]
-        subprocess.run([*pip, "install", str(wheel)], check=True, env=_clean_environment())
+        install(str(home / "bin" / "python"), str(wheel))
         if found := check_package.faults(home / "bin", Path(folder)):
             raise SystemExit("\n".join(found))
 
@@ -250,6 +264,8 @@ def main(rehearse: bool) -> int:
         try_pure(pure)
         for path in files:
             print(f"{path.name}: {path.stat().st_size / 1e6:.2f} MB, sha256 {sha256(path.read_bytes()).hexdigest()}")
+        if missing := [name for name in VERSIONS if name not in interpreters()]:
+            print(f"Not on this machine, and not tried: Python {', '.join(missing)}, which takes the pure wheel.")
         if rehearse:
             print("A rehearsal: nothing was kept.")
             return 0
@@ -259,8 +275,6 @@ def main(rehearse: bool) -> int:
     print("Nothing was uploaded. To release:")
     print(f"  git tag -a v{release} -m 'jtgpu {release}' && git push origin v{release}")
     print(f"  python -m twine upload {' '.join(map(str, kept))}")
-    if missing := [name for name in VERSIONS if name not in interpreters()]:
-        print(f"Not on this machine, and not tried: Python {', '.join(missing)}, which takes the pure wheel.")
     return 0
 
 

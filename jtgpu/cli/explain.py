@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ..inference.results.sensitivities import Bar
 
 
-
 def mpe(o: Mpe, plan: Planning, run: Compute) -> None:
     """Run ``jtgpu mpe``."""
     net = with_codes(read_network(o.file), o.codes)
@@ -54,8 +53,6 @@ def mpe(o: Mpe, plan: Planning, run: Compute) -> None:
         ],
         digits=o.digits,
     )
-
-
 
 
 def voi(o: Voi, plan: Planning, run: Compute) -> None:

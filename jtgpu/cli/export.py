@@ -68,8 +68,6 @@ def convert(o: Convert) -> None:
         print(f"{shown(target)}: {wanted.name}, {counted(len(model), 'variable')}, {counted(n_bytes, 'byte')}")
 
 
-
-
 def show(o: Show, plan: Planning, run: Compute) -> None:
     """Run ``jtgpu show``."""
     suffix = _suffix(o.output, o.force)

@@ -133,7 +133,6 @@ def system_rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield feature, f"missing: {missing}; {install}" if missing else "installed"
 
 
-
 MAX_LISTED = 12  # names in the table; --json lists all of them
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ..plans.ordering import OrderResult
 
 
-
 def plan(o: Plan, options: CutPlanning) -> None:
     """Run ``jtgpu plan``."""
     check_outputs(o.force, o.output)
