@@ -17,7 +17,7 @@ from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..options.learning import Keys
 from ..util.arguments import check_keywords, mapping, names, random_generator
 from ..util.text_table import counted
-from .number_rows import NumberRows, read_rows, regression, sums, with_densities
+from .number_rows import NumberRows, read_rows, regression, with_densities, with_offset
 from .results import Course, SequenceExplanations, SequencePosteriors, SequenceStates
 from .stream import MixedStream
 from .tree import DynamicTree
@@ -133,7 +133,7 @@ class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
     def log_likelihood(self, sequences: Any, *, keys: Keys = Keys(), **options: Unpack[Given]) -> Floats:
         """Compute ln of the density of each sequence, (B,); parameters as of `DynamicTree.log_likelihood`."""
         read, offset = with_densities(self.network, self._read(sequences, keys, options), "flag")
-        return self.discrete.log_likelihood(read) + sums(offset, read)
+        return with_offset(self.discrete.log_likelihood(read), offset, read)
 
     def mpe(
         self, sequences: object, *, on_error: OnProblem = "error", keys: Keys = Keys(), **options: Unpack[Given]
@@ -144,7 +144,7 @@ class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
         best = self.discrete.mpe(read, on_error=on_error)
         own = DiscreteModel({v: net.discrete.states(v) for v in net.discrete if v not in net.joined})
         states = best.states[np.repeat(np.arange(read.n), read.lengths), read.slices]
-        return SequenceExplanations(own, read, states[:, : len(own)], best.log_joint + sums(offset, read))
+        return SequenceExplanations(own, read, states[:, : len(own)], with_offset(best.log_joint, offset, read))
 
     def sample(
         self, n: int, sequences: object = None, *, length: int | None = None, seed: object = None,
@@ -161,7 +161,9 @@ class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
             values = drawn_numbers(net, read, rows[None], hidden, rng)
             return MixedSequenceStates(net, read, rows, {y: x[0] for y, x in values.items()})
         given = self._read(sequences, keys, options)
-        read, _ = with_densities(net, given)
+        read, offset = with_densities(net, given)
+        if read.exponents:
+            with_offset(self.discrete.log_likelihood(read), offset, read)
         drawn = self.discrete.sample(n, read, length=length, seed=rng)
         sequence, place, _ = drawn._places()
         rows = drawn.states[:, sequence, place]
@@ -194,7 +196,7 @@ class MixedDynamicTree(CompiledNetwork[MixedDynamicNetwork]):
         read, offset = with_densities(net, rows, more["on_error"])
         answer = getattr(self.discrete, kind)(read, targets=[*states, *sorted(components - {*states})], **more)
         made = MixedSequencePosteriors(
-            net.discrete, answer._sequences, answer._slices, answer.log_evidence + sums(offset, read),
+            net.discrete, answer._sequences, answer._slices, with_offset(answer.log_evidence, offset, read),
             {v: answer[v] for v in states}, answer.joint,
         )  # fmt: skip
         sequence, place, t = made._places()

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
+LARGEST = 1e150  # squares are finite, and those of its reciprocal above 0
+
+
 @check_keywords()
 class Gaussian:
     """Density of a number given its parents: normal, with a mean that is linear in the numeric parents.
@@ -111,6 +114,12 @@ def checked_gaussian(
         if array.shape not in ((), cards):
             expected = f"{cards}, the states of {', '.join(map(repr, axes))}" if axes else "(), a number"
             raise NetworkError(f"the {what} of {variable!r} has shape {array.shape}, expected {expected}")
+        if (np.abs(array) > LARGEST).any() or (what == "sd" and (array < 1 / LARGEST).any()):
+            bounds = f"{1 / LARGEST:g} to {LARGEST:g}" if what == "sd" else f"one within {LARGEST:g}"
+            raise NetworkError(
+                f"the {what} of {variable!r} is {shown(array.tolist())}, expected {bounds}, whose squares are ordinary "
+                "numbers; change its unit"
+            )
         result = np.array(np.broadcast_to(array, cards), np.float64)
         result.flags.writeable = False
         return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -257,3 +258,40 @@ def test_a_row_of_1_and_a_small_number_is_no_function(backend: Any) -> None:
     assert best.log_joint.item() == pytest.approx(math.log(0.5e-17))
     drawn = tree.sample(5, {"x": [[None]]}, likelihood=weights, seed=1)
     assert set(np.ravel(drawn["x"])) == {"q"}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("far", [6e4, 1e9])
+def test_readings_beyond_exponents_of_32_bits(backend: Any, far: float) -> None:
+    net = jtgpu.MixedDynamicNetwork(
+        {"s": ["a", "b"], "x": float}, {"s": [("s", 1)], "x": ["s"]},
+        {"s": [[0.9, 0.1], [0.1, 0.9]], "x": jtgpu.Gaussian([0.0, far])}, start={"s": [0.5, 0.5]},
+    )  # fmt: skip
+    tree, seen = net.compile(backend), {"x": [[far, 0.2, far]]}
+    expected = math.log(0.5 * 0.1 * 0.1) - 1.5 * math.log(2 * math.pi) - 0.02
+    assert tree.log_likelihood(seen).item() == pytest.approx(expected)
+    assert list(tree.mpe(seen)["s"][0]) == list(np.ravel(tree.sample(1, seen, seed=1)["s"])) == ["b", "a", "b"]
+    np.testing.assert_allclose(tree.smooth(seen)["s"][0, :, 0], [0, 1, 0])
+    live = tree.stream()
+    assert [round(live.step({"x": x})["s"]["a"]) for x in (far, 0.2, far)] == [0, 1, 0]
+    assert live.log_evidence == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_readings_that_contradict_each_other(backend: Any) -> None:
+    def tree(far: float) -> Any:
+        net = jtgpu.MixedDynamicNetwork(
+            {"s": ["a", "b"], "x": float}, {"s": [("s", 1)], "x": ["s"]},
+            {"s": np.eye(2), "x": jtgpu.Gaussian([0.0, far])}, start={"s": [0.5, 0.5]},
+        )  # fmt: skip
+        return net.compile(backend)
+
+    seen = {"x": [[0.0, 9e4]]}  # a: 9e4 standard deviations; b: 1e5
+    assert tree(1e5).smooth(seen)["s"][0, :, 0].tolist() == [1, 1]
+    assert tree(1e5).log_likelihood(seen).item() == pytest.approx(math.log(0.5 / (2 * math.pi)) - 0.5 * 9e4**2)
+    live, wide = tree(1e9).stream(), {"x": [[0.0, 9e8]]}
+    live.step({"x": 0.0})
+    ask = (tree(1e9).smooth, tree(1e9).mpe, tree(1e9).log_likelihood, lambda seen: tree(1e9).sample(1, seen, seed=1))
+    for one in (*(partial(each, wide) for each in ask), lambda: live.step({"x": 9e8})):
+        with pytest.raises(jtgpu.EvidenceError, match="float64 cannot tell which states"):
+            one()

@@ -218,3 +218,11 @@ def test_ordinary_cases_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
     tree = copies().compile("cpu")  # far from one of the states, near the other
     answer = tree.posteriors_batch({"x1": [0.0, 60.0, 1.0], "x2": [0.0, 60.0, 2.0], "c": [None, "y", None]})
     np.testing.assert_allclose(answer["d"], [[1, 0], [0, 1], [1, 0]], atol=1e-300)
+
+
+@pytest.mark.parametrize("size", [1e-160, 1e160])
+def test_densities_whose_squares_are_no_numbers_are_refused(size: float) -> None:
+    for density in (jtgpu.Gaussian(0.0, sd=size), jtgpu.Gaussian(max(size, 1 / size)), jtgpu.Gaussian(0.0, {"b": 1e160})):
+        states, parents = {"b": float, "a": float}, {"a": ["b"] if density.coefficients else []}
+        with pytest.raises(jtgpu.NetworkError, match=r"of 'a' is .*change its unit"):
+            jtgpu.MixedNetwork(states, parents, {"a": density, "b": jtgpu.Gaussian(0.0)})

@@ -33,7 +33,7 @@ _backward, _draws = loops("jtgpu.backends.cpu.loops.backward"), loops("jtgpu.bac
 
 
 def further(
-    tables: tuple[NDArray[np.float64], NDArray[np.int32]],
+    tables: tuple[NDArray[np.float64], NDArray[np.int64]],
     steps: BackwardSteps,
     scratch: tuple[NDArray[np.float64], NDArray[np.int64]],
     others: list[NDArray[np.int32]],

@@ -213,7 +213,7 @@ class ExtendedArena(NamedTuple):
     """An arena in extended numbers, ``cell * 2**power``; see `loops.extended`."""
 
     cell: NDArray[np.float64]  # in [.5, 1), or 0
-    power: NDArray[np.int32]  # 0 for a cell that is 0
+    power: NDArray[np.int64]  # 0 for a cell that is 0
     powers: NDArray[np.float64]  # (FAR,) 2**-i
 
 

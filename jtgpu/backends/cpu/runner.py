@@ -173,7 +173,7 @@ class Runner:
         return float(_sweep.evidence_log(space.arena, p.roots, space.exponent) if run == 0.0 else run)
 
 
-_NO_POWER = np.zeros(0, np.int32)
+_NO_POWER = np.zeros(0, np.int64)
 
 
 def with_sets(state: NDArray[np.int32], n_sets: int) -> NDArray[np.int32]:

@@ -259,7 +259,7 @@ class Workspace(KernelScratch):
         self.arena: NDArray[np.float64] = np.empty(0)
         self.exponent = numbers.exponent.copy()
         # of the backward pass
-        self.tables: tuple[NDArray[np.float64], NDArray[np.int32]] = self.arena, _NO_POWER  # of the last run
+        self.tables: tuple[NDArray[np.float64], NDArray[np.int64]] = self.arena, _NO_POWER  # of the last run
         self._extended: ExtendedArena | None = None
         self.values: NDArray[np.float64] = np.zeros(1)
         self.places: NDArray[np.int64] = np.zeros(1, np.int64)
@@ -288,7 +288,7 @@ class Workspace(KernelScratch):
         """An arena of extended numbers with room for a program."""
         t = self._extended
         if t is None or len(t.cell) < cells:
-            t = ExtendedArena(np.empty(cells), np.empty(cells, np.int32), np.ldexp(1.0, -np.arange(FAR)))
+            t = ExtendedArena(np.empty(cells), np.empty(cells, np.int64), np.ldexp(1.0, -np.arange(FAR)))
             self.numbers.fill_extended(t)
             self._extended = t
         return t
@@ -309,4 +309,4 @@ class Workspace(KernelScratch):
             self.places = np.zeros(most, np.int64)
 
 
-_NO_POWER = np.zeros(0, np.int32)
+_NO_POWER = np.zeros(0, np.int64)

@@ -297,7 +297,7 @@ def cell_of(steps, step, states):  # type: ignore[no-untyped-def]
     return cell
 
 
-@compiled("(f8[:], i4[:]), i8[:], i8[:], i8, i4[:], f8[:], i8[:]")
+@compiled("(f8[:], i8[:]), i8[:], i8[:], i8, i4[:], f8[:], i8[:]")
 def trace(tables, steps, step_ptr, last, states, values, work):  # type: ignore[no-untyped-def]
     """Choose the largest cell of every slice, the first of equal ones, from step ``last - 1`` to step 0."""
     # step_ptr: (n+1,) int64
@@ -314,14 +314,14 @@ def trace(tables, steps, step_ptr, last, states, values, work):  # type: ignore[
         _take(steps, step, top, states)
 
 
-@compiled("(f8[:], i4[:]), i8[:], i8[:], i8, i8, i4[:], f8[:], i8[:]")
+@compiled("(f8[:], i8[:]), i8[:], i8[:], i8, i8, i4[:], f8[:], i8[:]")
 def retrace(tables, steps, step_ptr, p, cell, states, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Choose a cell (int64) at step p (int64), and the largest ones at all that follow; others see `trace`."""
     _take(steps, step_ptr[p], cell, states)
     trace(tables, steps, step_ptr, p, states, values, work)
 
 
-@compiled("(f8[:], i4[:]), i8[:], i8[:], i8, i8[:], i4[:], i8[:], f8[:], f8[:], i8[:]")
+@compiled("(f8[:], i8[:]), i8[:], i8[:], i8, i8[:], i4[:], i8[:], f8[:], f8[:], i8[:]")
 def alternatives(tables, steps, step_ptr, first, barred, states, cells_out, loss, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """For step `first` and all that follow the best cell except the chosen one; at `first` also except `barred`."""
     # first: Steps ``first``, ``first`` - 1, ... 0 are visited.

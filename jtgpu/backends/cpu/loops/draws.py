@@ -63,7 +63,7 @@ def _put(steps, step, m, cell, states, r):  # type: ignore[no-untyped-def]
         cell //= card
 
 
-@compiled("(f8[:], i4[:]), i8[:], i8[:], i4[:], f8[:, :], i4[:, :], i8[:], f8[:], u1[:], f8[:], i8[:]")
+@compiled("(f8[:], i8[:]), i8[:], i8[:], i4[:], f8[:, :], i4[:, :], i8[:], f8[:], u1[:], f8[:], i8[:]")
 def draw(tables, steps, step_ptr, start, uniforms, out, by_rank, chances, made, values, work):  # type: ignore[no-untyped-def]  # noqa: PLR0913
     """Samples, one a row of `out`.
 

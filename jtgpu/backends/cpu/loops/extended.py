@@ -2,7 +2,7 @@
 
 Tables are scaled by powers of two, so their largest entries never underflow. But a state may fall below 1e-308 of
 another one and come back: 150 findings that say no, then 149 that say yes. Here every cell is a mantissa, float64 in
-[.5, 1), and an exponent, int32; zero has both 0. A product has the product of the mantissas and the sum of the
+[.5, 1), and an exponent, int64; zero has both 0. A product has the product of the mantissas and the sum of the
 exponents; of a sum, the smaller term is shifted by a power of two. So no cell underflows, whatever the others are, and
 the relative error is that of ordinary numbers.
 """
