@@ -153,7 +153,7 @@ class Evaluator:
         possible = ~impossible
         utilities = np.zeros(base.shape)
         scale = np.exp(log_reached[possible] - log_base[possible])[:, None]
-        utilities[possible] = self.goal.offset + self.goal.scale * reached[possible] / base[possible] * scale
+        utilities[possible] = self.goal.utility(reached[possible] / base[possible] * scale)
         return utilities, impossible
 
     def _cases(self, d: int, policies: Policies, states: NDArray[np.int32], goal: bool) -> TableAnswer:
@@ -199,7 +199,7 @@ class Evaluator:
 
     def utility(self, log_reached: float) -> float:
         """Expected utility where the goal is reached with this ln P."""
-        return self.goal.offset + self.goal.scale * math.exp(log_reached)
+        return float(self.goal.utility(math.exp(log_reached)))
 
     def close(self) -> None:
         """Free the backend's memory."""

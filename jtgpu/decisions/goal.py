@@ -48,6 +48,12 @@ class Goal:
     offset: float
     scale: float
 
+    def utility(self, p: Any) -> Any:
+        """The expected utility where the goal has this probability, or these, without digits that rounding made."""
+        digits = 12 - int(f"{abs(self.offset) + abs(self.scale):e}".partition("e")[2])
+        utility = self.offset + self.scale * p
+        return np.round(utility, digits) if abs(digits) < 100 else utility
+
 
 def goal_network(net: DecisionNetwork, information: Information) -> Goal:
     """Chance variables, decisions without parents, and the chain of utilities."""

@@ -193,7 +193,7 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         utilities = np.full(n, np.nan)
         possible = logs[0] > -np.inf
         ratio = np.exp(logs[1][possible] - logs[0][possible])
-        utilities[possible] = evaluator.goal.offset + evaluator.goal.scale * ratio
+        utilities[possible] = evaluator.goal.utility(ratio)
         if not possible.all():
             option = self._net.states(d)[int(np.argmin(possible))]
             raise ImpossibleEvidence(f"the evidence has probability 0 with {self._net.variables[d]}={option}")
