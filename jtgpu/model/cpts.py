@@ -29,12 +29,21 @@ def new_states(variable: str, labels: Sequence[str], given: Mapping[str, str] | 
     if isinstance(given, str):
         raise NetworkError(f"variable {variable!r}: its states must be a mapping or a sequence of names, not {given!r}")
     if not isinstance(given, Mapping):
-        return tuple(str(s) for s in given)
+        return _distinct(variable, labels, tuple(str(s) for s in given))
     for old in given:
         if labels.count(old) != 1:
             what = f"{labels.count(old)} states named" if old in labels else "no state"
             raise UnknownState(f"variable {variable!r} has {what} {old!r}{closest(str(old), labels)}")
-    return tuple(str(given.get(s, s)) for s in labels)
+    return _distinct(variable, labels, tuple(str(given.get(s, s)) for s in labels))
+
+
+def _distinct(variable: str, labels: Sequence[str], made: tuple[str, ...]) -> tuple[str, ...]:
+    """New names of states, of which no more are equal than of those that a file gave."""
+    for s in made:
+        if made.count(s) > max(1, labels.count(s)):
+            what = f"would have {made.count(s)} states named {s!r}; give each its own name"
+            raise NetworkError(f"variable {variable!r} {what}")
+    return made
 
 
 def new_names(variables: Sequence[str], rename: Mapping[str, str]) -> dict[str, str]:

@@ -167,7 +167,8 @@ class Editable:
         if states is float and not hasattr(self, "is_number"):
             kind = "MixedDynamicNetwork" if isinstance(self, EditableOverTime) else "MixedNetwork"
             raise NetworkError(f"{name!r} has the type float: numbers are in a jtgpu.{kind}")
-        parts.states[name] = states if states is float or states is UTILITY else checked_states(name, states)
+        is_plain = states is not float and states is not UTILITY
+        parts.states[name] = new_states(name, (), checked_states(name, states)) if is_plain else states
         parts.parents[name] = _pairs(parts, name, parents)
         parts.tables[name] = table
         if table is None:

@@ -102,6 +102,17 @@ VERBS: dict[str, dict[str, str]] = {
 }  # fmt: skip
 
 
+_LINKS = "a link keeps the findings of all slices"
+_TABLES = "jtgpu dynamic answers tables of sequences"
+_BATCH = "jtgpu batch and predict_proba() answer tables of its cases"
+# what the page of `jtgpu serve` does with a network of each kind; as above
+PAGE: dict[str, dict[str, str]] = {
+    "map and posteriors": _ALL, "open and save files": _ALL, "edit": _ALL, "report": _ALL, "links": _ALL,
+    "scenarios": _but(dynamic=_LINKS, mixed_dynamic=_LINKS),
+    "table of cases": _but(mixed=_BATCH, dynamic=_TABLES, mixed_dynamic=_TABLES),
+}  # fmt: skip
+
+
 def why_not(tree: str, verb: str) -> str:
     """The question to use in place of one that the tree of a class lacks; empty if none is recorded."""
     return VERBS.get(verb, {}).get(TREES.get(tree, ""), "")

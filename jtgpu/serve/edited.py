@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Literal
@@ -12,12 +13,13 @@ from msgspec import Struct, field
 from ..model.decisions import DecisionNetwork
 from ..model.dynamic import DynamicNetwork
 from ..model.gaussian import Gaussian
+from ..model.markov import MarkovNetwork
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
 from ..model.noisy import NoisyMax
 from .requests import Refusal
-from .trees import AnyNetwork, network_kind
+from .trees import AnyNetwork
 
 Tables = dict[str, list[float]]
 
@@ -43,6 +45,13 @@ class EditedVariable(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_
     potential: dict[str, Any] = field(default_factory=dict)  # of its numbers in the file
 
 
+class EditedFactor(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A factor of a Markov network; the last variable of its scope varies fastest."""
+
+    scope: list[str]
+    table: list[float]
+
+
 class EditedNetwork(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
     """A network as the page edits it."""
 
@@ -51,17 +60,26 @@ class EditedNetwork(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_o
     slices: bool = False  # whether it is a template of slices
     attributes: dict[str, Any] = field(default_factory=dict)
     variables: list[EditedVariable]
+    renamed: list[str] = field(default_factory=list)  # variables whose states had equal names; these are numbered here
+    factors: list[EditedFactor] | None = None  # of a Markov network, whose variables have no tables
 
 
 def edited_network(net: AnyNetwork) -> EditedNetwork:
-    """A network in the form that `network_of_page` takes."""
-    # raises Refusal: If it is a Markov network.
+    """A network in the form that `network_of_page` takes; where a file gave states equal names, they are numbered."""
+    made = _edited_factors(net) if isinstance(net, MarkovNetwork) else _edited_nodes(net)
+    for v in made.variables:
+        if len({*v.states}) < len(v.states):
+            made.renamed.append(v.name)
+            numbered = [f"{s or 'state'} ({k})" for k, s in enumerate(v.states)]
+            some = [t if v.states.count(s) > 1 else s for s, t in zip(v.states, numbered, strict=True)]
+            v.states = some if len({*some}) == len(some) else numbered
+    return made
+
+
+def _edited_nodes(net: AnyNetwork) -> EditedNetwork:
     if isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
         return EditedNetwork(title=net.name, slices=True, variables=[_edited_over_time(net, v) for v in net])
-    if not isinstance(net, (BayesianNetwork, DecisionNetwork, MixedNetwork)):
-        raise Refusal(
-            "unsupported", f"a {network_kind(net)} network cannot be edited here; save it as a file, and edit that"
-        )
+    assert isinstance(net, (BayesianNetwork, DecisionNetwork, MixedNetwork))
     made = EditedNetwork(title=net.name, variables=[])
     about = net.discrete.attributes if isinstance(net, MixedNetwork) else net.attributes
     made.attributes = dict(about.get("net", {}))
@@ -129,21 +147,21 @@ def _edited_over_time(net: DynamicNetwork | MixedDynamicNetwork, v: str) -> Edit
     return one
 
 
+def _edited_factors(net: MarkovNetwork) -> EditedNetwork:
+    nodes = getattr(net, "attributes", {}).get("node", {})
+    variables = [EditedVariable(name=v, states=[*net.states(v)], attributes=dict(nodes.get(v, {}))) for v in net]
+    factors = [EditedFactor(scope=[net.variables[i] for i in f.scope], table=_flat(f.table)) for f in net.factors]
+    return EditedNetwork(title=net.name, variables=variables, factors=factors)
+
+
 def network_of_page(edited: EditedNetwork) -> AnyNetwork:
     """Check and build a network."""
     # raises Refusal: If names repeat, a table has another number of entries than its states and parents need, or the
     #     kinds of nodes do not go together.
-    nodes: dict[str, EditedVariable] = {}
-    for v in edited.variables:
-        if v.name in nodes:
-            raise Refusal("invalid-body", f"there are two variables {v.name!r}", variable=v.name)
-        nodes[v.name] = v
-        has_states = v.kind in ("chance", "decision")
-        if has_states and not v.states:
-            raise Refusal("invalid-body", f"variable {v.name!r} has no states", variable=v.name)
-        if not has_states and v.states:
-            raise Refusal("invalid-body", f"the {v.kind} {v.name!r} cannot have states", variable=v.name)
+    nodes = _checked_nodes(edited.variables)
     kinds = {v.kind for v in edited.variables}
+    if edited.factors is not None:
+        return _markov(edited, edited.factors, nodes)
     with_decisions = kinds & {"decision", "utility"}
     if "number" in kinds and with_decisions:
         raise Refusal("invalid-body", "a network with decisions cannot have numbers: make intervals of them")
@@ -176,6 +194,42 @@ def network_of_page(edited: EditedNetwork) -> AnyNetwork:
         utilities={v: table for v, table in tables.items() if nodes[v].kind == "utility"},
         decisions=[v.name for v in nodes.values() if v.kind == "decision"], combine=edited.combine, **more,
     )  # fmt: skip
+
+
+def _checked_nodes(variables: Sequence[EditedVariable]) -> dict[str, EditedVariable]:
+    nodes: dict[str, EditedVariable] = {}
+    for v in variables:
+        if v.name in nodes:
+            raise Refusal("invalid-body", f"there are two variables {v.name!r}", variable=v.name)
+        nodes[v.name] = v
+        has_states = v.kind in ("chance", "decision")
+        if has_states and not v.states:
+            raise Refusal("invalid-body", f"variable {v.name!r} has no states", variable=v.name)
+        for s, n in Counter(v.states).items():
+            if n > 1:
+                what = f"variable {v.name!r} has {n} states named {s!r}; give each its own name"
+                raise Refusal("invalid-body", what, variable=v.name)
+        if not has_states and v.states:
+            raise Refusal("invalid-body", f"the {v.kind} {v.name!r} cannot have states", variable=v.name)
+    return nodes
+
+
+def _markov(edited: EditedNetwork, factors: list[EditedFactor], nodes: dict[str, EditedVariable]) -> MarkovNetwork:
+    for v in nodes.values():
+        if v.kind != "chance" or v.parents or v.cpt:
+            raise Refusal("invalid-body", f"a Markov network has variables with states and factors, not {v.name!r}")
+    made = []
+    for k, f in enumerate(factors):
+        shape = [len(nodes[v].states) for v in f.scope if v in nodes]
+        n = int(np.prod(shape, dtype=object))
+        if len(shape) == len(f.scope) and len(f.table) != n:
+            what = f"factor {k} ({', '.join(f.scope)}) has {len(f.table):,} entries, expected {n:,}"
+            raise Refusal("invalid-body", what)
+        made.append((f.scope, np.array(f.table).reshape(shape if len(f.table) == n else -1)))
+    net = MarkovNetwork({v.name: v.states for v in nodes.values()}, made, name=edited.title)
+    # no file of factors has them: they are known to the page, and to the map
+    vars(net)["attributes"] = {"node": {v.name: _tuples(v.attributes) for v in nodes.values() if v.attributes}}
+    return net
 
 
 def _tuples(attributes: dict[str, Any]) -> dict[str, Any]:

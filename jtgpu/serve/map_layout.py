@@ -54,6 +54,14 @@ def outline(net: AnyNetwork) -> Outline:
     return Outline(states, graph, utilities, [(v, parents(v)) for v in numbers], places)
 
 
+def earlier_parents(net: AnyNetwork) -> dict[str, list[list[int]]]:
+    """The parents in earlier slices of each variable of a network over time, [number, slices back]; see `Outline`."""
+    if not isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
+        return {}
+    index = {v: i for i, v in enumerate((*states_of(net), *numbers_of(net)))}
+    return {v: [[index[p], lag] for p, lag in net.parents(v) if lag] for v in index}
+
+
 # The map of a network whose file gives the position of each variable.
 
 GAP = 20  # pixels between boxes
@@ -185,7 +193,7 @@ def map_layout(
             made = _placed(placed, inside, graph.is_directed)
         else:
             made = _drawn(_largest(sizes, inside, canvas, arrangement), numbers, graph.is_directed)
-        later = _later(net, made, ids, sizes)
+        later = [] if utilities else _later(net, made, numbers, sizes)
         scale = _scale(made["width"], made["height"], canvas)
         if best and scale <= largest:
             continue
@@ -206,20 +214,18 @@ def map_layout(
 
 def _later(net: AnyNetwork, made: dict[str, Any], ids: Sequence[int], sizes: Sizes) -> list[list[Any]]:
     """Place the variables of later slices that depend on this one at its right; the drawing becomes wider."""
-    if not isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
-        return []
-    states, later = states_of(net), []
+    # ids: of all boxes; numbers of variables without states follow the others
+    later: list[list[Any]] = []
     left, bottom = made["width"] + AHEAD, 0
     number = {v: i for i, v in enumerate(ids)}
+    above = [*earlier_parents(net).values()] or [[]] * (max(ids, default=-1) + 1)
     # by their place in this slice
     for v in sorted(ids, key=lambda v: made["boxes"][number[v]][1]):
-        name = states.variables[v]
-        above = [(states.index(p), lag) for p, lag in net.parents(name) if lag and p in states]
-        for lag in sorted({lag for p, lag in above if p in number}):
+        for lag in sorted({lag for p, lag in above[v] if p in number}):
             w, h = sizes[number[v]]
             box = (left, max(made["boxes"][number[v]][1], bottom), w, h)
             lines, heads = "", ""
-            for p in [p for p, other in above if other == lag and p in number]:
+            for p in [p for p, other in above[v] if other == lag and p in number]:
                 x, y, pw, ph = made["boxes"][number[p]]
                 at, to = y + ph // 2, box[1] + h // 2
                 lines += f"M{x + pw} {at}C{x + pw + AHEAD // 2} {at} {left - AHEAD // 2} {to} {left - ARROW} {to}"

@@ -19,7 +19,7 @@ from ..model.dynamic import DynamicNetwork
 from ..model.mixed import MixedNetwork
 from ..model.mixed_dynamic import MixedDynamicNetwork
 from ..model.network import BayesianNetwork
-from .map_layout import Outline, outline, positions
+from .map_layout import Outline, earlier_parents, outline, positions
 from .numbers import QUANTILES, number_reply
 from .registry import questions_of
 from .trees import OVER_TIME, AnyNetwork, AnyTree, core_of, network_kind, network_of, states_of, where
@@ -42,9 +42,10 @@ def digest(tree: AnyTree) -> str:
 
 def summary(name: str, tree: AnyTree) -> dict[str, Any]:
     """One line about a network."""
-    net = network_of(tree)
-    drawn = outline(net)
-    arcs = len(drawn.graph.arcs) + sum(len(parents) for _, parents in drawn.numbers)
+    net: Any = network_of(tree)
+    graph = outline(net).graph
+    nodes = (*net, *getattr(net, "utilities", ()))
+    arcs = sum(len(net.parents(v)) for v in nodes) if graph.is_directed else len(graph.arcs)
     return {
         "name": name, "title": net.name, "variables": len(net), "arcs": arcs,
         "states": int(states_of(net).cardinality.sum()), **where(tree), "digest": digest(tree),
@@ -78,9 +79,10 @@ def description(name: str, tree: AnyTree, source: str = "") -> dict[str, Any]:
     net = network_of(tree)
     states, drawn = states_of(net), outline(net)
     prior, log_evidence = prior_of(tree)
+    earlier = earlier_parents(net)
     numbers = {
-        "numbers": [{"name": v, "parents": parents, "prior": number_reply(prior[v], QUANTILES, POINTS)}
-                    for v, parents in drawn.numbers]
+        "numbers": [{"name": v, "parents": parents, "prior": number_reply(prior[v], QUANTILES, POINTS),
+                     **({"earlier": earlier[v]} if earlier else {})} for v, parents in drawn.numbers]
     } if drawn.numbers else {}  # fmt: skip
     return {
         "name": name,
@@ -139,10 +141,9 @@ def _slices(net: AnyNetwork) -> dict[str, Any]:
     """Order, static variables, and parents in earlier slices as pairs of number and lag, of a network over time."""
     if not isinstance(net, (DynamicNetwork, MixedDynamicNetwork)):
         return {}
-    own = states_of(net)
-    earlier = [[[own.index(p), lag] for p, lag in net.parents(v) if lag] for v in own]
-    static = [own.index(v) for v in net.static]
-    return {"slices": {"order": net.order, "static": static, "earlier": earlier, "prior": 0}}
+    own, earlier = states_of(net), earlier_parents(net)
+    static = [own.index(v) for v in net.static if v in own]
+    return {"slices": {"order": net.order, "static": static, "earlier": [earlier[v] for v in own], "prior": 0}}
 
 
 def cpt(tree: AnyTree, variable: str | int) -> dict[str, Any]:
@@ -173,7 +174,7 @@ MOST_EXPANDED = 1 << 12  # entries of a noisy node's table that is shown next to
 # Suffixes of kinds of networks that few formats have nodes for.
 _WRITTEN = {
     "decision": ("net", "xdsl", "dsl"), "mixed": ("mixed.json", "net", "xdsl"), "dynamic": ("dynamic.json", "xdsl"),
-    "mixed dynamic": ("dynamic.json",),
+    "mixed dynamic": ("dynamic.json",), "markov": ("uai", "fg"),
 }  # fmt: skip
 
 
@@ -193,4 +194,6 @@ def file(net: AnyNetwork, name: str) -> str:
 def written_formats(net: AnyNetwork | None = None) -> list[str]:
     """Suffixes of the formats that a network of this kind can be saved in; None: one without decisions and the like."""
     every = [s[1:] for f in FORMATS if f.writer for s in f.suffixes[:1]]
+    if isinstance(net, MixedNetwork) and any(map(net.discrete_parents, net.numbers)):
+        return ["mixed.json", "net"]  # equations of XDSL have numeric parents only
     return every if net is None else [*_WRITTEN.get(network_kind(net), every)]

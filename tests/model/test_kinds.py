@@ -14,7 +14,7 @@ import pytest
 import jtgpu
 from jtgpu import errors
 from jtgpu.formats.registry import FORMATS
-from jtgpu.model.kinds import KINDS, TREES, VERBS
+from jtgpu.model.kinds import KINDS, PAGE, TREES, VERBS
 from tests.model.test_editing_kinds import decisions, dynamic, mixed, mixed_dynamic
 
 NETS: dict[str, Any] = {
@@ -40,9 +40,10 @@ def test_the_record_is_true(kind: str) -> None:
 
 def test_the_docs_have_the_record() -> None:
     text = (DOCS / "which-verb.rst").read_text(encoding="utf-8")
-    rows = re.findall(r"^   \* - ``(\w+)``\n((?:     - .*\n){6})", text, re.MULTILINE)
-    found = {verb: re.findall(r"- (.*)", cells) for verb, cells in rows}
-    assert found == {verb: ["yes" if not by_kind[kind] else "no" for kind in KINDS] for verb, by_kind in VERBS.items()}
+    for record, name in ((VERBS, r"``(\w+)``"), (PAGE, r"([a-z][a-z ]+)")):
+        rows = re.findall(rf"^   \* - {name}\n((?:     - .*\n){{6}})", text, re.MULTILINE)
+        found = {verb: re.findall(r"- (.*)", cells) for verb, cells in rows}
+        assert found == {verb: ["no" if of[kind] else "yes" for kind in KINDS] for verb, of in record.items()}
 
 
 @pytest.mark.parametrize("kind", NETS)
@@ -254,3 +255,18 @@ def test_joints_of_slices_with_numbers() -> None:
     np.testing.assert_allclose(found.joint["state", "kind"][0, 1], expected, rtol=1e-9)
     expected = flat.joint(["state[1]", "state[0]"], evidence).probabilities
     np.testing.assert_allclose(found.joint["state[t]", "state[t-1]"][0, 1], expected, rtol=1e-9)
+
+
+def test_the_record_of_markov_networks_is_true() -> None:
+    """Their tree is of the class of Bayesian networks: it has all methods, and some say why they do not answer."""
+    net = jtgpu.MarkovNetwork({"a": ["0", "1"], "b": ["0", "1"]}, [(("a", "b"), [[4.0, 1.0], [1.0, 4.0]])])
+    tree = net.compile("reference")
+    refused: dict[str, Any] = {
+        "sensitivity": lambda: tree.sensitivity(("a", "1")), "effect": lambda: tree.effect("a", of="b"),
+        "probability_of_causation": lambda: tree.probability_of_causation("a", of="b"),
+        "counterfactual": lambda: tree.counterfactual("a", do={"b": "1"}),
+    }  # fmt: skip
+    assert {verb for verb, of in VERBS.items() if of["Markov"]} == {*refused}
+    for call in refused.values():
+        with pytest.raises(errors.JtgpuError, match=r"Bayesian ?[nN]etwork"):
+            call()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,7 +10,9 @@ import pytest
 
 import jtgpu
 from jtgpu.serve.edited import EditedNetwork, edited_network, network_of_page
+from jtgpu.serve.networks import file, written_formats
 from jtgpu.serve.requests import Refusal
+from jtgpu.serve.trees import network_kind
 from tests.decisions.test_policies import oil
 from tests.dynamic.test_posteriors import umbrella
 from tests.model.test_editing_kinds import mixed_dynamic
@@ -36,19 +39,40 @@ def noisy() -> jtgpu.BayesianNetwork:
     )
 
 
+def markov() -> jtgpu.MarkovNetwork:
+    """A pair, one of them with a factor of its own, and a constant."""
+    pair: Any = (("b", "a"), [[1.0, 2.0], [3.0, 4.0], [0.0, 1.0]])
+    states = {"a": ["0", "1"], "b": ["x", "y", "z"]}
+    return jtgpu.MarkovNetwork(states, [pair, (("a",), [5.0, 1.0]), ((), 2.0)], name="p")
+
+
 def over_json(net: Any) -> Any:
     """The network after its way to the page and back."""
     text = msgspec.json.encode(edited_network(net))
     return network_of_page(msgspec.json.decode(text, type=EditedNetwork))
 
 
-@pytest.mark.parametrize("net", [jtgpu.load("asia"), oil(), umbrella(), body(), noisy()], ids=lambda net: net.name)
+NETS: list[Any] = [jtgpu.load("asia"), oil(), umbrella(), body(), noisy(), markov(), mixed_dynamic()]
+
+
+@pytest.mark.parametrize("net", NETS, ids=network_kind)
 def test_every_kind_comes_back(net: Any) -> None:
     again = over_json(net)
     assert type(again) is type(net)
     assert again == net
     for kind in ("net", "node", "potential"):
         assert dict(attributes_of(again).get(kind, {})) == dict(attributes_of(net).get(kind, {}))
+
+
+@pytest.mark.parametrize("net", NETS, ids=network_kind)
+def test_every_format_of_the_export_holds_the_network(net: Any, tmp_path: Path) -> None:
+    """The menu of the page has no format that cannot."""
+    for suffix in written_formats(net):
+        path = tmp_path / f"net.{suffix}"
+        path.write_text(file(net, suffix), encoding="utf-8")
+        again: Any = jtgpu.read(path)
+        assert type(again) is type(net) or (suffix == "fg" and isinstance(again, jtgpu.MarkovNetwork)), suffix
+        assert len(again) == len(net)
 
 
 def attributes_of(net: Any) -> Any:
@@ -107,6 +131,25 @@ def test_mistakes_are_named(node: dict[str, Any], message: str) -> None:
         network_of_page(msgspec.convert(edited, EditedNetwork))
 
 
-def test_markov_networks_are_refused() -> None:
-    with pytest.raises(Refusal, match="a markov network cannot be edited here"):
-        edited_network(jtgpu.MarkovNetwork({"a": ["0", "1"]}, [(("a",), [1.0, 2.0])]))
+def test_mistakes_of_factors_are_named() -> None:
+    edited: Any = msgspec.to_builtins(edited_network(markov()))
+    for change, message in (
+        ({"factors": [{"scope": ["a", "b"], "table": [1.0]}]}, r"factor 0 \(a, b\) has 1 entries, expected 6"),
+        ({"variables": [*edited["variables"], {"name": "c", "states": ["x"], "cpt": [1.0]}]}, "factors, not 'c'"),
+    ):
+        with pytest.raises(Refusal, match=message):
+            network_of_page(msgspec.convert({**edited, **change}, EditedNetwork))
+    with pytest.raises(jtgpu.errors.JtgpuError, match="'z'"):
+        network_of_page(msgspec.convert({**edited, "factors": [{"scope": ["z"], "table": [1.0]}]}, EditedNetwork))
+
+def test_states_of_equal_names_are_numbered() -> None:
+    """As in some files; the editor takes none of its own."""
+    net = jtgpu.BayesianNetwork({"a": ["x", "", "", "x (0)"]}, {}, {"a": [0.1, 0.2, 0.3, 0.4]})
+    edited = edited_network(net)
+    assert (edited.renamed, edited.variables[0].states) == (["a"], ["x", "state (1)", "state (2)", "x (0)"])
+    edited.variables[0].states[1] = "x"
+    with pytest.raises(Refusal, match="variable 'a' has 2 states named 'x'; give each its own name"):
+        network_of_page(edited)
+    with pytest.raises(jtgpu.errors.NetworkError, match="'a' would have 2 states named 'x'"):
+        net.replace(states={"a": {"x (0)": "x"}})
+    assert net.replace(states={"a": {"x": "y"}}).states("a") == ("y", "", "", "x (0)")  # those of a file stay

@@ -1,12 +1,12 @@
 // Panels about the evidence, from its probability to sensitivity.
 
-import { button, el, setText } from "./dom.js";
+import { button, el, muted, select, setText } from "./dom.js";
 import { DecisionPanel } from "./decisions.js";
 import { EffectPanel } from "./effect.js";
-import { bodyOf, describeFinding, toggleState } from "./findings.js";
-import { clean, cut, logText, percent, points, probabilityOf, significant } from "./format.js";
+import { describeFinding } from "./findings.js";
+import { clean, cut, logText, percent, points, probabilityOf, significant, whole } from "./format.js";
 import { mode, totalVariation } from "./measures.js";
-import { countText, Panel, panelTable, shareBar } from "./panels.js";
+import { barRow, countText, figure, heatCell, Panel, panelTable, shareBar, tableLines, td, tr, variableLink } from "./panels.js";
 
 const [MOST_CHANGED, MOST_EXPLAINED, MOST_ROWS_SHOWN, MOST_JOINT] = [8, 14, 10, 400];
 const PICK_FIRST = "Select a variable, or mark one as a target.";
@@ -14,15 +14,7 @@ const PICK_FIRST = "Select a variable, or mark one as a target.";
 const evidenceKey = (store) => JSON.stringify(store.asked);
 const isObserved = (store, v) => store.findings[v]?.states?.length === 1;
 const isRegular = (store) => Object.values(store.findings).every(({ kind }) => kind !== "soft" && kind !== "do");
-
-function variableLink(store, actions, v) {
-  return button(store.network.texts[v], () => actions.open(v), { class: "link", title: store.network.texts[v] });
-}
-
-/** Set a state of a variable from a panel. */
-function stateLink(store, v, state) {
-  return button(store.network.stateTexts[v][state], () => store.setFindings(toggleState(store.findings, v, state)), { class: "link", title: "Observe" });
-}
+const nameOfTarget = ({ network, target }) => network.names[target];
 
 /** A line from `low` to `low + width` with bars [kind, from, to]. */
 function track(low, width, ...bars) {
@@ -44,9 +36,8 @@ export class WhyPanel extends Panel {
   }
 
   key() {
-    const { picked, findings, network } = this.store;
-    const isAsked = picked !== null && !isObserved(this.store, picked) && Object.keys({ ...findings, ...network.values }).length;
-    return isAsked ? `${evidenceKey(this.store)}/${picked}` : null;
+    const { picked, hasEvidence } = this.store;
+    return picked !== null && hasEvidence && !isObserved(this.store, picked) ? `${evidenceKey(this.store)}/${picked}` : null;
   }
 
   idle() {
@@ -54,9 +45,9 @@ export class WhyPanel extends Panel {
     return picked !== null && isObserved(this.store, picked) ? "It is observed." : "Set evidence to see what each finding contributes.";
   }
 
-  async ask(signal) {
-    const { api, network, findings, picked } = this.store;
-    return api.ask(network.id, "contributions", { ...bodyOf(network, findings), target: network.names[picked] }, signal);
+  ask(signal) {
+    const { network, picked } = this.store;
+    return this.store.ask("contributions", { target: network.names[picked] }, signal);
   }
 
   show({ state, base, total, contributions }) {
@@ -70,7 +61,7 @@ export class WhyPanel extends Panel {
     const rows = steps.map(({ v, variable, finding, contribution, error }, i) => {
       const name = v === undefined ? clean(variable ?? "") : variableLink(store, this.actions, v);
       const size = `${points(contribution)}${error ? ` \u00b1 ${significant(100 * error, 2)}` : ""}`;
-      return el("li", {}, el("span", { class: "why-finding" }, name, ` ${cut(clean(finding), 40)}`), el("span", { class: "why-size" }, size), track(low, high - low || 1, [contribution < 0 ? "low" : "high", places[i], places[i + 1]]));
+      return barRow([name, ` ${cut(clean(finding), 40)}`], size, track(low, high - low || 1, [contribution < 0 ? "low" : "high", places[i], places[i + 1]]));
     });
     this.body.replaceChildren(
       el("p", {}, el("bdi", {}, cut(`${network.texts[picked]} = ${clean(state)}`, 60)), `: from ${percent(base)} % to ${percent(total)} %, in points:`),
@@ -93,8 +84,8 @@ class EvidencePanel extends Panel {
     const log = answer.logEvidence;
     const isDensity = Object.keys(network.values).length > 0;
     const isEmpty = !isDensity && !Object.keys(answer.findings).length;
-    if (isDensity) setText(this.value, `ln of the density of the evidence: ${logText(log, 6)}`);
-    else if (isEmpty && !network.isDirected) setText(this.value, "No evidence.");
+    if (this.store.isImpossible) setText(this.value, "P(e) = 0");
+    else if (isDensity) setText(this.value, `ln of the density of the evidence: ${logText(log, 6)}`);
     else setText(this.value, isEmpty ? "No evidence: ln P(e) = 0" : `ln P(e) = ${logText(log, 6)}, P(e) = ${probabilityOf(log)}`);
     if (isEmpty) setText(this.conflict, "");
   }
@@ -106,9 +97,7 @@ class EvidencePanel extends Panel {
   }
 
   async ask(signal) {
-    if (this.key() === "none") return null;
-    const { api, network, findings } = this.store;
-    return api.ask(network.id, "conflict", bodyOf(network, findings), signal);
+    return this.key() === "none" ? null : this.store.ask("conflict", {}, signal);
   }
 
   show(answer) {
@@ -133,7 +122,7 @@ class ChangedPanel extends Panel {
   }
 
   key() {
-    return Object.keys({ ...this.store.findings, ...this.store.network.values }).length ? evidenceKey(this.store) : null;
+    return this.store.hasEvidence ? evidenceKey(this.store) : null;
   }
 
   idle() {
@@ -142,29 +131,13 @@ class ChangedPanel extends Panel {
 
   show() {
     const { store } = this;
-    const { network, answer, findings } = store;
-    const changes = network.names.map((_, v) => [v, totalVariation(answer.posteriors[v], network.prior[v])]).filter(([v, d]) => d >= 0.0005 && !findings[v]);
-    changes.sort((a, b) => b[1] - a[1] || a[0] - b[0]);
+    const { changes, network } = store;
     if (!changes.length) {
       this.say("No other variable changes.");
       return;
     }
-    const rows = changes.slice(0, MOST_CHANGED).map(([v, distance]) => {
-      const p = answer.posteriors[v];
-      const deltas = p.map((x, i) => x - network.prior[v][i]);
-      const state = mode(deltas.map((d) => Math.abs(d) + (d > 0 ? 1e-9 : 0))); // of equal changes, the one upwards
-      return el(
-        "tr",
-        {},
-        el("td", { class: "cut" }, variableLink(store, this.actions, v)),
-        el("td", { class: "text" }, cut(network.stateTexts[v][state], 18)),
-        el("td", { class: "figure" }, `${percent(network.prior[v][state])} \u2192 ${percent(p[state])} %`),
-        el("td", { class: "figure" }, points(deltas[state]), shareBar(distance)),
-      );
-    });
-    const note = el("p", { class: "muted" });
-    countText(note, rows.length, changes.length, "variables that change");
-    this.body.replaceChildren(panelTable(["variable", "state", "prior \u2192 now", "pp"], rows, 2), note);
+    const rows = changes.slice(0, MOST_CHANGED).map(([v, state, prior, p, distance]) => tr(td("cut", variableLink(store, this.actions, v)), td("text", cut(network.stateTexts[v][state], 18)), figure(`${percent(prior)} \u2192 ${percent(p)} %`), figure(points(p - prior), shareBar(distance))));
+    this.body.replaceChildren(panelTable(["variable", "state", "prior \u2192 now", "pp"], rows, 2), countText(rows.length, changes.length, "variables that change"));
   }
 }
 
@@ -179,22 +152,21 @@ class ExplanationPanel extends Panel {
     return `${evidenceKey(this.store)}${this.isComplete}`;
   }
 
-  async ask(signal) {
-    const { api, network, findings } = this.store;
-    return api.ask(network.id, "mpe", { ...bodyOf(network, findings), k: 4 }, signal);
+  ask(signal) {
+    return this.store.ask("mpe", { k: 4 }, signal);
   }
 
   show({ explanations }) {
     const { store } = this;
-    const { network, findings, answer } = store;
+    const { network, findings, answer, chosen: first } = store;
     const [best, ...others] = explanations;
-    const first = [...store.targets, ...(store.picked === null ? [] : [store.picked])];
     const order = network.names.map((_, v) => v).filter((v) => !findings[v]);
     const weight = (v) => (first.includes(v) ? -2 : 0) - totalVariation(answer.posteriors[v], network.prior[v]);
     const keys = new Map(order.map((v) => [v, weight(v)]));
     order.sort((a, b) => keys.get(a) - keys.get(b) || a - b);
     const shown = this.isComplete ? order : order.slice(0, MOST_EXPLAINED);
-    const rows = shown.map((v) => el("tr", {}, el("td", { class: "cut" }, variableLink(store, this.actions, v)), el("td", { class: "text" }, stateLink(store, v, best.states[v])), el("td", { class: "figure" }, `${percent(answer.posteriors[v][best.states[v]])} %`)));
+    const observe = (v, state) => button(network.stateTexts[v][state], () => store.toggle(v, state), { class: "link", title: "Observe" });
+    const rows = shown.map((v) => tr(td("cut", variableLink(store, this.actions, v)), td("text", observe(v, best.states[v])), figure(`${percent(answer.posteriors[v][best.states[v]])} %`)));
     const parts = [
       el("p", {}, `The best explanation has ${this.share(best)} of the probability.`),
       panelTable(["variable", "in the best", "alone"], rows, 2),
@@ -204,7 +176,7 @@ class ExplanationPanel extends Panel {
         this.isComplete = true;
         this.show({ explanations });
       };
-      parts.push(button(`Show all ${order.length.toLocaleString("en")} variables`, more, { class: "more" }));
+      parts.push(button(`Show all ${whole(order.length)} variables`, more, { class: "more" }));
     }
     others.forEach((other, i) => {
       const differences = network.names.map((_, v) => v).filter((v) => other.states[v] !== best.states[v]);
@@ -236,9 +208,8 @@ class ValuePanel extends Panel {
     return this.store.target === null ? PICK_FIRST : "The target is observed: no observation is informative.";
   }
 
-  async ask(signal) {
-    const { api, network, findings, target } = this.store;
-    return api.ask(network.id, "voi", { ...bodyOf(network, findings), target: network.names[target], most: MOST_ROWS_SHOWN }, signal);
+  ask(signal) {
+    return this.store.ask("voi", { target: nameOfTarget(this.store), most: MOST_ROWS_SHOWN }, signal);
   }
 
   show({ observations }) {
@@ -249,12 +220,12 @@ class ValuePanel extends Panel {
     store.emit("ranking");
     const intro = el("p", {}, "Value of information about ", el("b", {}, network.texts[target]), ". Click a name to enter its state.");
     if (!found.length) {
-      this.body.replaceChildren(el("p", { class: "muted" }, `No observation is informative about ${network.texts[target]}.`));
+      this.say(`No observation is informative about ${network.texts[target]}.`);
       return;
     }
     const largest = found[0].gain;
     const rows = found.slice(0, MOST_ROWS_SHOWN).map(({ variable, v, gain, expected_accuracy: accuracy }) =>
-      el("tr", {}, el("td", { class: "cut" }, v === undefined ? button(clean(variable), () => this.actions.openNumber(variable), { class: "link" }) : variableLink(store, this.actions, v)), el("td", { class: "figure" }, significant(gain / Math.LN2, 3), shareBar(gain / largest)), el("td", { class: "figure" }, `${percent(accuracy)} %`)),
+      tr(td("cut", v === undefined ? button(clean(variable), () => this.actions.openNumber(variable), { class: "link" }) : variableLink(store, this.actions, v)), figure(significant(gain / Math.LN2, 3), shareBar(gain / largest)), figure(`${percent(accuracy)} %`)),
     );
     this.body.replaceChildren(intro, panelTable(["variable", "gain (bits)", "expected accuracy"], rows, 1));
   }
@@ -279,9 +250,8 @@ class ImportancePanel extends Panel {
     return findings[target] ? "The target has evidence itself." : "There is no such ranking with soft evidence or interventions.";
   }
 
-  async ask(signal) {
-    const { api, network, findings, target } = this.store;
-    return api.ask(network.id, "importance", { ...bodyOf(network, findings), target: network.names[target] }, signal);
+  ask(signal) {
+    return this.store.ask("importance", { target: nameOfTarget(this.store) }, signal);
   }
 
   show({ findings: ranked }) {
@@ -292,7 +262,7 @@ class ImportancePanel extends Panel {
     const rows = ranked.slice(0, 2 * MOST_ROWS_SHOWN).map((f) => {
       const v = network.number.get(f.variable);
       const without = f.without ? `${percent(f.without[state])} %` : "?";
-      return el("tr", {}, el("td", { class: "cut" }, button(cut(describeFinding(network, v, findings[v]), 40), () => this.actions.open(v), { class: "link" })), el("td", { class: "figure" }, without), el("td", { class: "figure" }, shareBar((f.shift_without ?? 0) / largest)));
+      return tr(td("cut", variableLink(store, this.actions, v, cut(describeFinding(network, v, findings[v]), 40))), figure(without), figure(shareBar((f.shift_without ?? 0) / largest)));
     });
     const p = `P(${network.texts[target]} = ${network.stateTexts[target][state]}) = ${percent(answer.posteriors[target][state])} %.`;
     this.body.replaceChildren(el("p", {}, `${p} Without each finding:`), panelTable(["finding", "without it", "change"], rows, 1));
@@ -325,10 +295,9 @@ class TornadoPanel extends Panel {
     return this.state.state;
   }
 
-  async ask(signal) {
-    const { api, network, findings, target } = this.store;
-    const state = network.keys[target][this.chosenState()];
-    return api.ask(network.id, "sensitivity", { ...bodyOf(network, findings), target: [network.names[target], state], n: MOST_ROWS_SHOWN, spread: this.spread }, signal);
+  ask(signal) {
+    const state = this.store.network.keys[this.store.target][this.chosenState()];
+    return this.store.ask("sensitivity", { target: [nameOfTarget(this.store), state], n: MOST_ROWS_SHOWN, spread: this.spread }, signal);
   }
 
   show({ probability, tornado }) {
@@ -339,11 +308,11 @@ class TornadoPanel extends Panel {
     const [low, high] = [Math.min(...ends), Math.max(...ends)];
     const width = high - low || 1;
     const change = (state) => {
-      this.state = { target, state };
+      this.state = { target, state: Number(state) };
       this.answered = null;
       this.actions.rerun();
     };
-    const choice = el("select", { "aria-label": "State of the target", onchange: (event) => change(Number(event.target.value)) }, ...network.stateTexts[target].slice(0, 200).map((text, i) => el("option", { value: i, selected: i === this.chosenState() }, cut(text, 30))));
+    const choice = select("State of the target", network.stateTexts[target].slice(0, 200).map((text, i) => [i, cut(text, 30)]), this.chosenState(), change);
     const rows = bars.map((bar) => {
       const { variable, state, given, value, entry } = bar.parameter;
       const v = network.number.get(variable);
@@ -358,7 +327,7 @@ class TornadoPanel extends Panel {
     });
     this.body.replaceChildren(
       el("p", {}, `P(${network.texts[target]} = `, choice, `) = ${significant(probability)}, when one parameter is ${100 * this.spread} % smaller (blue) or larger (green).`),
-      rows.length ? el("ul", { class: "tornado" }, ...rows) : el("p", { class: "muted" }, "No single parameter changes it."),
+      rows.length ? el("ul", { class: "tornado" }, ...rows) : muted("No single parameter changes it."),
     );
   }
 }
@@ -382,9 +351,8 @@ class JointPanel extends Panel {
     return "Mark a target and pick another variable: their joint distribution appears here.";
   }
 
-  async ask(signal) {
-    const { api, network, findings } = this.store;
-    return api.ask(network.id, "joint", { ...bodyOf(network, findings), variables: this.variables().map((v) => network.names[v]) }, signal);
+  ask(signal) {
+    return this.store.ask("joint", { variables: this.variables().map((v) => this.store.network.names[v]) }, signal);
   }
 
   show({ probabilities, shape }) {
@@ -393,25 +361,10 @@ class JointPanel extends Panel {
     const columns = shape.at(-1);
     const lines = probabilities.length / columns;
     const largest = Math.max(...probabilities);
-    const rows = [];
-    for (let i = 0; i < Math.min(lines, Math.ceil(MOST_JOINT / columns)); i += 1) {
-      const states = [];
-      let rest = i;
-      for (let k = shape.length - 2; k >= 0; k -= 1) {
-        states.unshift(network.stateTexts[variables[k]][rest % shape[k]]);
-        rest = Math.floor(rest / shape[k]);
-      }
-      const cells = probabilities.slice(i * columns, (i + 1) * columns).map((p) => {
-        const cell = el("td", { class: "figure heat" }, percent(p));
-        cell.style.setProperty("--heat", `${Math.round((60 * p) / largest)}%`);
-        return cell;
-      });
-      rows.push(el("tr", {}, el("th", { scope: "row" }, cut(states.join(", "), 40)), ...cells));
-    }
+    const head = (states) => [el("th", { scope: "row" }, cut(states.map((state, k) => network.stateTexts[variables[k]][state]).join(", "), 40))];
+    const rows = tableLines(probabilities, shape, 0, Math.ceil(MOST_JOINT / columns), head, (p) => heatCell(percent(p), p / largest));
     const heads = [variables.slice(0, -1).map((v) => network.texts[v]).join(", "), ...network.stateTexts[variables.at(-1)].map((text) => cut(text, 20))];
-    const note = el("p", { class: "muted" });
-    countText(note, rows.length, lines, "rows");
-    this.body.replaceChildren(el("p", {}, "Percent; columns: ", el("b", {}, network.texts[variables.at(-1)])), el("div", { class: "scroll" }, panelTable(heads, rows, 1)), note);
+    this.body.replaceChildren(el("p", {}, "Percent; columns: ", el("b", {}, network.texts[variables.at(-1)])), el("div", { class: "scroll" }, panelTable(heads, rows, 1)), countText(rows.length, lines, "rows"));
   }
 }
 

@@ -19,6 +19,22 @@ export class Lost extends Error {
   }
 }
 
+const LONGEST_WAIT = 8; // seconds between tries
+
+/** Ask until the server answers; `onLost` says that it does not. Ends with an error once nobody waits. */
+export async function insisted(ask, onLost, isStale = () => false) {
+  for (let wait = 0.5; ; wait = Math.min(2 * wait, LONGEST_WAIT)) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (isStale() || !(error instanceof Lost)) throw error;
+      onLost();
+      await new Promise((resolve) => setTimeout(resolve, 1000 * (error.wait || wait)));
+      if (isStale()) throw error;
+    }
+  }
+}
+
 const RETRY = new Set([502, 503, 504]);
 
 async function problemOf(response) {
@@ -26,23 +42,6 @@ async function problemOf(response) {
     return new Problem(await response.json());
   } catch {
     return new Problem({ title: `${response.status} ${response.statusText}`, status: response.status });
-  }
-}
-
-/** The states of a job; EventSource cannot send a token. */
-async function* eventsOf(answer) {
-  const reader = (await answer).body.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    text += value;
-    const parts = text.split("\n\n");
-    text = parts.pop();
-    for (const part of parts) {
-      const data = part.split("\n").find((line) => line.startsWith("data: "));
-      if (data) yield JSON.parse(data.slice(6));
-    }
   }
 }
 
@@ -83,7 +82,6 @@ export function httpApi({ base = "", token = () => null } = {}) {
     columns: (id, text) => json(`${network(id)}/columns`, { method: "POST", body: text, type: "text/csv" }),
     table: (id, query, file, type, signal) => call(`${network(id)}/table?${query}`, { method: "POST", body: file, type, signal }),
     job: (url, options = {}) => json(url, options),
-    events: (url, signal) => eventsOf(call(`${url}/events`, { signal })),
     file: (url) => call(url),
     cancel: (url) => call(url, { method: "DELETE" }),
   };

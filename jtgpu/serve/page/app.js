@@ -4,9 +4,8 @@ import { analysisPanels, WhyPanel } from "./analysis.js";
 import { Card } from "./card.js";
 import { CptViewer } from "./cpt.js";
 import { EditDialog, EditSession } from "./edit.js";
-import { button, el, isTyping, setAttribute, setText } from "./dom.js";
+import { button, el, isTyping, setAttribute, setPressed, setText } from "./dom.js";
 import { Editor } from "./editor.js";
-import { toggleState, withFinding } from "./findings.js";
 import { count, logText, probabilityOf, significant } from "./format.js";
 import { HelpDialog, ThemeButton, TokenDialog } from "./frame.js";
 import { ListView } from "./list.js";
@@ -119,12 +118,11 @@ export class App {
       this.mapEdit.set(!this.mapEdit.isOn);
     };
     this.editButton = button("Edit", toggle, { title: "Edit nodes, arcs and numbers", "aria-pressed": "false" });
-    this.mapEdit.onSet = (isOn) => setAttribute(this.editButton, "aria-pressed", isOn ? "true" : "false");
+    this.mapEdit.onSet = (isOn) => setPressed(this.editButton, isOn);
     this.openButton = button("Open", () => this.fileInput.click(), { title: "Open a network file" });
     this.store.on("network", () => {
       const { network } = this.store;
-      this.openButton.hidden = Boolean(network.limits.read_only);
-      this.editButton.hidden = this.openButton.hidden || network.kind === "markov"; // the editor has no factors
+      this.openButton.hidden = this.editButton.hidden = Boolean(network.limits.read_only);
     });
     return [this.fileInput, this.openButton, this.editButton];
   }
@@ -155,14 +153,14 @@ export class App {
 
   showTab(name) {
     this.sheet.dataset.tab = name;
-    for (const node of this.tabButtons) setAttribute(node, "aria-pressed", node.dataset.tab === name ? "true" : "false");
+    for (const node of this.tabButtons) setPressed(node, node.dataset.tab === name);
     if (name === "side") this.runner.run();
     if (name === "map") this.map.centre(this.store.picked, false);
   }
 
   setNetworks(networks, chosen) {
     this.root.dataset.state = "loading";
-    this.networkSelect.replaceChildren(...networks.map(({ name, variables }) => el("option", { value: name, selected: name === chosen }, window.innerWidth < NARROW_HEAD ? name : `${name} (${variables.toLocaleString("en")} variables)`)));
+    this.networkSelect.replaceChildren(...networks.map(({ name, variables }) => el("option", { value: name, selected: name === chosen }, window.innerWidth < NARROW_HEAD ? name : `${name} (${count(variables, "variable")})`)));
     this.networkSelect.hidden = networks.length === 0;
   }
 
@@ -240,7 +238,7 @@ export class App {
     }
     const n = Object.keys(answer.findings).length;
     if (Object.keys(network.values).length) setText(this.status, `ln density = ${logText(answer.logEvidence, 5)}`);
-    else if (!n) setText(this.status, `${count(network.size + network.numbers.length, "variable")}, ${count(network.arcs, network.isDirected ? "arc" : "edge")}`);
+    else if (!n) setText(this.status, network.sizeText);
     else setText(this.status, `ln P(e) = ${logText(answer.logEvidence, 5)}  \u00b7  P(e) = ${probabilityOf(answer.logEvidence)}`);
     setAttribute(this.status, "title", answer.ms ? `computed in ${significant(answer.ms.computed, 3)} ms` : null);
   }
@@ -255,7 +253,7 @@ export class App {
 
   observe(v, state) {
     const { store } = this;
-    if (state < store.network.states[v].length) store.setFindings(toggleState(store.findings, v, state));
+    if (state < store.network.states[v].length) store.toggle(v, state);
   }
 
   open(v) {
@@ -279,7 +277,7 @@ export class App {
       U: () => store.redo(),
       e: () => picked !== null && this.editor.open(picked),
       t: () => picked !== null && store.toggleTarget(picked),
-      0: () => picked !== null && store.setFindings(withFinding(store.findings, picked, null)),
+      0: () => picked !== null && store.unset(picked),
       f: () => this.map.fit(),
       "+": () => this.map.zoom(1.25),
       "-": () => this.map.zoom(0.8),

@@ -1,9 +1,11 @@
 // The selected variable: states with bars, parents, children, and actions.
 
-import { button, el, fill, setAttribute, setText } from "./dom.js";
-import { KIND_TEXT, toggleOneOf, toggleState, withFinding } from "./findings.js";
+import { button, el, fill, muted, setAttribute, setPressed, setText } from "./dom.js";
+import { KIND_TEXT } from "./findings.js";
 import { count, percent, points } from "./format.js";
 import { markIcon } from "./marks.js";
+import { leading } from "./measures.js";
+import { variableLink } from "./panels.js";
 
 const MOST_ROWS = 60; // states; more are shown on request
 
@@ -30,7 +32,7 @@ export class Card {
     }
     this.mark = el("span", { class: "card-mark" });
     this.targetButton = button("Target", () => this.store.toggleTarget(picked), { title: "Mark as a target (t): rankings are about it" });
-    this.clearButton = button("Clear", () => this.store.setFindings(withFinding(this.store.findings, picked, null)), { title: "Clear its evidence (0)" });
+    this.clearButton = button("Clear", () => this.store.unset(picked), { title: "Clear its evidence (0)" });
     this.rowsNode = el("div", { class: "states", role: "group", "aria-label": `States of ${network.texts[picked]}` });
     this.moreButton = button("", () => this.showAll(), { class: "more" });
     fill(
@@ -41,7 +43,7 @@ export class Card {
         el("h2", {}, this.mark, el("bdi", {}, network.texts[picked])),
         button("\u00d7", () => this.store.pick(null), { class: "close", "aria-label": "Close", title: "Close (Escape)" }),
       ),
-      network.labels[picked] ? el("p", { class: "muted" }, el("bdi", {}, network.labels[picked])) : null,
+      network.labels[picked] ? muted(el("bdi", {}, network.labels[picked])) : null,
       this.rowsNode,
       this.moreButton,
       this.why.root,
@@ -56,7 +58,7 @@ export class Card {
   neighbours(title, variables) {
     if (!variables.length) return [];
     const { network } = this.store;
-    const links = variables.slice(0, 40).map((v) => button(network.texts[v], () => this.actions.open(v), { class: "link" }));
+    const links = variables.slice(0, 40).map((v) => variableLink(this.store, this.actions, v));
     if (variables.length > 40) links.push(el("span", { class: "muted" }, `and ${variables.length - 40} more`));
     return [el("p", { class: "near" }, el("span", { class: "muted" }, `${title} `), ...links)];
   }
@@ -70,12 +72,7 @@ export class Card {
   fillStates(most) {
     const { network, picked, answer, findings } = this.store;
     const n = network.states[picked].length;
-    let states = network.states[picked].map((_, i) => i);
-    if (n > most) {
-      const p = answer.posteriors[picked];
-      const set = new Set(findings[picked]?.states || []);
-      states = states.sort((a, b) => set.has(b) - set.has(a) || p[b] - p[a] || a - b).slice(0, most).sort((a, b) => a - b);
-    }
+    const states = leading(answer.posteriors[picked], most, findings[picked]?.states);
     this.rows = states.map((state) => this.row(state));
     this.rowsNode.replaceChildren(...this.rows.map((row) => row.node));
     this.moreButton.hidden = states.length === n;
@@ -96,7 +93,7 @@ export class Card {
       "button",
       {
         type: "button", class: "state", "data-s": state, title: "Click to observe, shift-click for one of several states",
-        onclick: (event) => store.setFindings(event.shiftKey ? toggleOneOf(store.findings, v, state, store.network.states[v].length) : toggleState(store.findings, v, state)),
+        onclick: (event) => store.toggle(v, state, event.shiftKey),
       },
       el("bdi", { class: "state-name" }, store.network.stateTexts[v][state]),
       el("span", { class: "state-track" }, row.bar, row.tick),
@@ -119,13 +116,12 @@ export class Card {
       row.tick.hidden = !isChanged;
       setText(row.number, `${percent(p)} %`);
       setText(row.change, isChanged ? points(p - prior) : "");
-      const isSet = Boolean(finding?.states?.includes(row.state));
-      setAttribute(row.node, "aria-pressed", isSet ? "true" : "false");
+      setPressed(row.node, finding?.states?.includes(row.state));
       setAttribute(row.node, "aria-label", `${network.stateTexts[picked][row.state]}, ${percent(p)} %${isChanged ? `, prior ${percent(prior)} %` : ""}`);
     }
     this.mark.replaceChildren(...(finding ? [markIcon(finding.kind)] : []));
     this.root.classList.toggle("has-evidence", Boolean(finding));
-    setAttribute(this.targetButton, "aria-pressed", targets.includes(picked) ? "true" : "false");
+    setPressed(this.targetButton, targets.includes(picked));
     this.clearButton.hidden = !finding;
     if (finding) setAttribute(this.clearButton, "title", `Clear: ${KIND_TEXT[finding.kind]} (0)`);
   }

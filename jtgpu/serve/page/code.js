@@ -6,7 +6,6 @@ const shell = (text) => `'${String(text).replaceAll("'", "'\\''")}'`;
 
 const sourceOf = (network) => network.source || `${network.id}.net`;
 
-/** A JSON value as Python. */
 function python(value) {
   if (value === null) return "None";
   if (value === true) return "True";

@@ -1,22 +1,23 @@
 // The dialog with the conditional probability table of a variable.
 
-import { button, el } from "./dom.js";
-import { significant } from "./format.js";
+import { button, Dialog, dialogButtons, el, muted } from "./dom.js";
+import { significant, whole } from "./format.js";
+import { heatCell, panelTable, tableLines, tr } from "./panels.js";
 
 const MOST_LINES = 500;
+const bdi = (text) => el("bdi", {}, text);
+const stateHead = (text) => el("th", { scope: "row" }, bdi(text));
 
-export class CptViewer {
+export class CptViewer extends Dialog {
   constructor(store) {
+    super("cpt", "Conditional probability table");
     this.store = store;
-    this.dialog = el("dialog", { class: "dialog cpt", "aria-label": "Conditional probability table", onclose: () => this.dialog.replaceChildren() });
-    this.root = this.dialog;
   }
 
   async open(v, entry = null) {
     const { network, api } = this.store;
-    const close = el("div", { class: "dialog-buttons" }, button("Close", () => this.dialog.close()));
-    this.dialog.replaceChildren(el("h2", {}, "P(", el("bdi", {}, network.texts[v]), network.parents[v].length ? " | " : "", el("bdi", {}, network.parents[v].map((p) => network.texts[p]).join(", ")), ")"), el("p", { class: "muted" }, "Loading \u2026"), close);
-    if (!this.dialog.open) this.dialog.showModal();
+    this.dialog.replaceChildren(el("h2", {}, "P(", bdi(network.texts[v]), network.parents[v].length ? " | " : "", bdi(network.parents[v].map((p) => network.texts[p]).join(", ")), ")"), muted("Loading \u2026"), dialogButtons(this.closeButton()));
+    super.open();
     let body;
     try {
       const reply = await api.cpt(network.id, network.names[v]);
@@ -31,22 +32,14 @@ export class CptViewer {
   strengths(v, reply) {
     const { network } = this.store;
     const causes = reply.parents.map((name) => network.number.get(name)).flatMap((p) => network.stateTexts[p].map((state) => [network.texts[p], state]));
-    const rows = [...causes, ["leak", ""]].slice(-MOST_LINES);
-    const values = reply.strengths.slice(-MOST_LINES);
-    const heads = ["cause", "its state", ...network.stateTexts[v]].map((text, i) => el("th", { scope: "col", class: i > 1 ? "figure" : null }, el("bdi", {}, text)));
-    const lines = rows.map((row, i) => el("tr", {}, ...row.map((text) => el("th", { scope: "row" }, el("bdi", {}, text))), ...values[i].map((p) => {
-      const cell = el("td", { class: "figure heat" }, significant(p));
-      cell.style.setProperty("--heat", `${Math.round(60 * p)}%`);
-      return cell;
-    })));
+    const rows = [...causes, ["leak", ""]].map((row, i) => tr(...row.map(stateHead), ...reply.strengths[i].map((p) => heatCell(significant(p), p))));
     const size = reply.shape.reduce((n, card) => n * card, 1);
-    const whole = reply.probabilities.length ? button("Table", () => body.replaceWith(this.table(v, reply, null))) : null;
     const body = el(
       "div",
       { class: "scroll" },
-      el("p", { class: "muted" }, `Strengths, in place of a table of ${size.toLocaleString("en")} entries: the child takes the strongest of its causes' effects`),
-      el("table", { class: "panel-table" }, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...lines)),
-      whole,
+      muted(`Strengths, in place of a table of ${whole(size)} entries: the child takes the strongest of its causes' effects`),
+      panelTable(["cause", "its state", ...network.stateTexts[v]].map(bdi), rows.slice(-MOST_LINES), 2),
+      reply.probabilities.length ? button("Table", () => body.replaceWith(this.table(v, reply, null))) : null,
     );
     return body;
   }
@@ -54,32 +47,17 @@ export class CptViewer {
   table(v, { parents, shape, probabilities }, entry) {
     const { network } = this.store;
     const numbers = parents.map((name) => network.number.get(name));
-    const columns = shape.at(-1);
-    const lines = probabilities.length / columns;
+    const lines = probabilities.length / shape.at(-1);
     const wanted = entry ? entry.slice(0, -1).reduce((at, i, k) => at * shape[k] + i, 0) : 0;
     const first = Math.min(Math.max(0, wanted - MOST_LINES / 2), Math.max(0, lines - MOST_LINES));
-    const rows = [];
-    for (let i = first; i < Math.min(lines, first + MOST_LINES); i += 1) {
-      const states = [];
-      let rest = i;
-      for (let k = numbers.length - 1; k >= 0; k -= 1) {
-        states.unshift(el("th", { scope: "row" }, network.stateTexts[numbers[k]][rest % shape[k]]));
-        rest = Math.floor(rest / shape[k]);
-      }
-      const cells = probabilities.slice(i * columns, (i + 1) * columns).map((p, j) => {
-        const isWanted = entry && i === wanted && j === entry.at(-1);
-        const cell = el("td", { class: `figure heat${isWanted ? " highlight" : ""}` }, significant(p));
-        cell.style.setProperty("--heat", `${Math.round(60 * p)}%`);
-        return cell;
-      });
-      rows.push(el("tr", {}, ...states, ...cells));
-    }
-    const heads = [...numbers.map((p) => network.texts[p]), ...network.stateTexts[v]].map((text, i) => el("th", { scope: "col", class: i >= numbers.length ? "figure" : null }, el("bdi", {}, text)));
+    const isWanted = (j, i) => entry && i === wanted && j === entry.at(-1);
+    const head = (states) => states.map((state, k) => stateHead(network.stateTexts[numbers[k]][state]));
+    const rows = tableLines(probabilities, shape, first, first + MOST_LINES, head, (p, j, i) => heatCell(significant(p), p, null, isWanted(j, i) ? " highlight" : ""));
     return el(
       "div",
       { class: "scroll" },
-      el("table", { class: "panel-table" }, el("thead", {}, el("tr", {}, ...heads)), el("tbody", {}, ...rows)),
-      lines > rows.length ? el("p", { class: "muted" }, `Lines ${first + 1} to ${first + rows.length} of ${lines.toLocaleString("en")}`) : null,
+      panelTable([...numbers.map((p) => network.texts[p]), ...network.stateTexts[v]].map(bdi), rows, numbers.length),
+      lines > rows.length ? muted(`Lines ${first + 1} to ${first + rows.length} of ${whole(lines)}`) : null,
     );
   }
 }

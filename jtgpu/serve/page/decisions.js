@@ -1,9 +1,9 @@
 // The panel of decisions: utilities, the best policy, what to know.
 
-import { button, el } from "./dom.js";
-import { bodyOf, describeFinding, findingList, toggleState } from "./findings.js";
+import { button, el, select } from "./dom.js";
+import { bodyOf, describeFinding, findingList } from "./findings.js";
 import { cut, significant } from "./format.js";
-import { Panel, panelTable, shareBar } from "./panels.js";
+import { countText, figure, Panel, panelTable, shareBar, td, tr, variableLink } from "./panels.js";
 
 const METHODS = { exact: "the optimum", "local optimum": "a local optimum" };
 const [MOST_CHOICES, MOST_GAINS] = [40, 8]; // rows of a policy and of the value of information
@@ -22,10 +22,8 @@ export class DecisionPanel extends Panel {
     super(store, "Decisions", { isOpen: true, name: "decisions", question: "policy" });
     this.actions = actions;
     this.chosen = null;
-    store.on("network", () => {
-      this.chosen = null;
-    });
-    store.on("picked", () => {
+    store.on("network", () => (this.chosen = null));
+    store.on("network picked", () => {
       if (store.network.decisions.has(store.picked)) this.chosen = store.picked;
     });
   }
@@ -73,11 +71,11 @@ export class DecisionPanel extends Panel {
     const { network } = store;
     const d = this.decision();
     const choose = (v) => {
-      this.chosen = v;
+      this.chosen = Number(v);
       this.answered = null;
       this.actions.rerun();
     };
-    const choice = el("select", { "aria-label": "Decision", onchange: (event) => choose(Number(event.target.value)) }, ...[...network.decisions].map((v) => el("option", { value: v, selected: v === d }, cut(network.texts[v], 40))));
+    const choice = select("Decision", [...network.decisions].map((v) => [v, cut(network.texts[v], 40)]), d, choose);
     store.setExpected(policy.utilities);
     const { length } = Object.keys(store.findings);
     const known = length ? `given ${findingList(store.findings).map(([v, finding]) => describeFinding(network, v, finding)).join(", ")}` : "nothing observed";
@@ -95,14 +93,12 @@ export class DecisionPanel extends Panel {
     const { network, findings } = store;
     const values = options.map((o) => o.expected_utility);
     const [low, high] = [Math.min(...values), Math.max(...values)];
-    const rounding = 1e-12 * Math.max(Math.abs(low), Math.abs(high));
-    const rows = options.map(({ option, expected_utility: exact }) => {
-      const value = Math.abs(exact) < rounding ? 0 : exact;
+    const rows = options.map(({ option, expected_utility: value }) => {
       const state = network.states[d].indexOf(option);
-      const isBest = exact === high && options.length > 1;
+      const isBest = value === high && options.length > 1;
       const isMade = findings[d]?.states?.[0] === state;
-      const name = button(cut(network.stateTexts[d][state] ?? option, 40), () => store.setFindings(toggleState(findings, d, state)), { class: "link", "aria-pressed": isMade ? "true" : "false", title: isMade ? "Take the decision back" : "Decide so" });
-      return el("tr", { class: isBest ? "best-option" : null }, el("td", { class: "cut" }, name), el("td", {}, shareBar(high > low ? 0.04 + (0.96 * (value - low)) / (high - low) : 1, isBest ? "best" : "")), el("td", { class: "figure" }, significant(value, 6)), el("td", {}, isBest ? "best" : ""));
+      const name = button(cut(network.stateTexts[d][state] ?? option, 40), () => store.toggle(d, state), { class: "link", "aria-pressed": isMade ? "true" : "false", title: isMade ? "Take the decision back" : "Decide so" });
+      return el("tr", { class: isBest ? "best-option" : null }, td("cut", name), td(null, shareBar(high > low ? 0.04 + (0.96 * (value - low)) / (high - low) : 1, isBest ? "best" : "")), figure(significant(value, 6)), td(null, isBest ? "best" : ""));
     });
     const table = panelTable(["option", "", "expected utility", ""], rows, 2);
     table.classList.add("options");
@@ -112,9 +108,8 @@ export class DecisionPanel extends Panel {
   choices(d, rows) {
     const known = reached(rows);
     if (!known.length) return [];
-    const shown = known.slice(0, MOST_CHOICES).map(({ known: row, option }) => el("tr", {}, el("td", {}, cut(Object.entries(row).map(([name, state]) => `${name} = ${state}`).join(", "), 80)), el("td", {}, cut(option, 30))));
-    const rest = known.length > shown.length ? [el("p", { class: "muted" }, `${shown.length} of ${known.length.toLocaleString("en")} rows`)] : [];
-    return [el("div", { class: "scroll" }, panelTable(["best policy: if it is known that", this.store.network.texts[d]], shown)), ...rest];
+    const shown = known.slice(0, MOST_CHOICES).map(({ known: row, option }) => tr(td(null, cut(Object.entries(row).map(([name, state]) => `${name} = ${state}`).join(", "), 80)), td(null, cut(option, 30))));
+    return [el("div", { class: "scroll" }, panelTable(["best policy: if it is known that", this.store.network.texts[d]], shown)), countText(shown.length, known.length, "rows")];
   }
 
   gains(d, gains) {
@@ -122,10 +117,7 @@ export class DecisionPanel extends Panel {
     if (!found.length) return [];
     const { network } = this.store;
     const largest = found[0].gain;
-    const rows = found.map(({ variable, gain }) => {
-      const v = network.number.get(variable);
-      return el("tr", {}, el("td", { class: "cut" }, button(network.texts[v], () => this.actions.open(v), { class: "link" })), el("td", { class: "figure" }, significant(gain, 4), shareBar(gain / largest)));
-    });
+    const rows = found.map(({ variable, gain }) => tr(td("cut", variableLink(this.store, this.actions, network.number.get(variable))), figure(significant(gain, 4), shareBar(gain / largest))));
     return [panelTable([`worth knowing before ${cut(network.texts[d], 24)}`, "gain in utility"], rows, 1)];
   }
 }

@@ -7,7 +7,6 @@ export function el(tag, attributes = {}, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
-/** Create an SVG element. */
 export function svgEl(tag, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG_NAMESPACE, tag), attributes, children);
 }
@@ -47,6 +46,35 @@ export function setText(node, text) {
 export function button(text, onclick, attributes = {}) {
   return el("button", { type: "button", onclick, ...attributes }, text);
 }
+
+/** A paragraph in grey. */
+export const muted = (text, attributes = {}) => el("p", { class: "muted", ...attributes }, text);
+
+/** A menu of [value, text]; `onchange` gets the value that is chosen. */
+export function select(label, options, chosen, onchange) {
+  const all = options.map(([value, text, more = {}]) => el("option", { value, selected: String(value) === String(chosen), ...more }, text));
+  return el("select", { "aria-label": label, onchange: (event) => onchange?.(event.target.value) }, ...all);
+}
+
+export const setPressed = (node, isPressed) => setAttribute(node, "aria-pressed", isPressed ? "true" : "false");
+
+/** A dialog; what is in it goes when it closes, unless it is `lasting`. */
+export class Dialog {
+  constructor(name, label, isLasting = false) {
+    this.dialog = el("dialog", { class: `dialog ${name}`, "aria-label": label, onclose: () => isLasting || this.dialog.replaceChildren() });
+    this.root = this.dialog;
+  }
+
+  closeButton(text = "Close") {
+    return button(text, () => this.dialog.close());
+  }
+
+  open() {
+    if (!this.dialog.open) this.dialog.showModal();
+  }
+}
+
+export const dialogButtons = (...buttons) => el("div", { class: "dialog-buttons" }, ...buttons);
 
 /** Whether the keyboard writes text at the moment. */
 export function isTyping(target) {

@@ -1,15 +1,18 @@
 // The dialog that edits a node: name, states, parents, numbers; and the network that is edited. The server checks it.
 
-import { button, el, setText } from "./dom.js";
+import { button, Dialog, dialogButtons, el, muted, select, setText } from "./dom.js";
 import { count } from "./format.js";
 import { Grid } from "./grid.js";
-import { addVariable, axesOf, canBeNoisy, complete, configuration, find, kindsFor, lagOf, nameOf, normalised, removeVariable, renameVariable, rowsOf, sent, setParents, setStates, setTables, tableSize, whyNoArc, withoutStrengths, withStrengths } from "./model.js";
+import { addVariable, axesOf, canBeNoisy, complete, configuration, find, kindsFor, lagOf, nameOf, normalised, renameVariable, rowsOf, scoped, sent, setParents, setScope, setStates, setTables, tableSize, whyNoArc, withoutStrengths, withStrengths } from "./model.js";
 
 const MOST_ENTRIES = 3000; // numbers of a table that the dialog shows
 const MOST_TABLE = 1 << 16; // numbers of a CPT that is made of strengths
 const MARK = / \(edited [0-9a-f]{4}\)$/;
 export const KIND_NAMES = { chance: "Variable", decision: "Decision", utility: "Utility", number: "Number" };
 const parentText = (p) => (lagOf(p) ? `${nameOf(p)}, ${count(lagOf(p), "slice")} back` : p);
+
+const chip = (text, label, onclick) => el("span", { class: "chip" }, text, button("\u00d7", onclick, { "aria-label": label }));
+const factorText = ({ scope }) => `factor of ${scope.join(", ")}`;
 
 /** The network that is edited, and those before each edit of this page. */
 export class EditSession {
@@ -47,12 +50,11 @@ export class EditSession {
   }
 }
 
-export class EditDialog {
+export class EditDialog extends Dialog {
   constructor(session) {
+    super("edit", "Edit the network");
     this.session = session;
     this.store = session.store;
-    this.dialog = el("dialog", { class: "dialog edit", "aria-label": "Edit the network", onclose: () => this.dialog.replaceChildren() });
-    this.root = this.dialog;
   }
 
   /** Show a node; of another network than that of the page, one with changes that are not applied yet. */
@@ -63,12 +65,12 @@ export class EditDialog {
     } catch (error) {
       this.model = null;
       this.dialog.replaceChildren(el("p", { class: "message" }, error.message), this.buttons());
-      this.dialog.showModal();
+      super.open();
       return;
     }
     this.name = name ?? network.names[picked ?? 0] ?? this.model.variables[0]?.name ?? "";
     this.draw();
-    this.dialog.showModal();
+    super.open();
     if (changed) this.focus("Name");
   }
 
@@ -91,13 +93,12 @@ export class EditDialog {
 
   draw() {
     const { model, variable } = this;
-    this.choice = el("select", { "aria-label": "Variable", onchange: (event) => this.change(this.model, event.target.value, "Variable") }, ...model.variables.map((v) => el("option", { value: v.name, selected: v.name === this.name }, v.kind === "chance" ? v.name : `${v.name} (${v.kind})`)));
-    const fresh = (kind) => this.change(...addVariable(this.model, kind), "Name");
-    const gone = () => this.change(removeVariable(this.model, this.name), this.model.variables.find((v) => v.name !== this.name)?.name ?? "", "Variable");
+    this.choice = select("Variable", model.variables.map((v) => [v.name, v.kind === "chance" ? v.name : `${v.name} (${v.kind})`]), this.name, (to) => this.change(this.model, to, "Variable"));
     this.message = el("p", { class: "message", role: "alert" });
     this.dialog.replaceChildren(
       el("h2", {}, "Edit the network"),
-      el("div", { class: "card-tools" }, this.choice, ...kindsFor(model).map((kind) => button(`New ${KIND_NAMES[kind].toLowerCase()}`, () => fresh(kind))), button(`Remove ${KIND_NAMES[variable?.kind ?? "chance"].toLowerCase()}`, gone, { disabled: model.variables.length < 2 })),
+      // a decision needs a utility, so that both are applied at once
+      el("div", { class: "card-tools" }, this.choice, ...kindsFor(model).map((kind) => button(`New ${KIND_NAMES[kind].toLowerCase()}`, () => this.change(...addVariable(this.model, kind), "Name")))),
       ...(variable ? [this.fields(), (this.tableNode = this.table())] : []),
       this.message,
       this.buttons(),
@@ -105,14 +106,7 @@ export class EditDialog {
   }
 
   buttons() {
-    const send = (model, isUndo) => this.send(() => this.session.send(model, isUndo));
-    return el(
-      "div",
-      { class: "dialog-buttons" },
-      this.model && this.session.past.length ? button("Undo the last edit", () => send(this.session.past.at(-1), true)) : null,
-      this.model ? button("Apply", () => send(this.model, false), { class: "primary" }) : null,
-      button("Cancel", () => this.dialog.close()),
-    );
+    return dialogButtons(this.model ? button("Apply", () => this.send(() => this.session.send(this.model)), { class: "primary" }) : null, this.closeButton("Cancel"));
   }
 
   fields() {
@@ -120,13 +114,37 @@ export class EditDialog {
     const name = el("input", { type: "text", value: variable.name, "aria-label": "Name", onchange: () => this.rename(name) });
     const what = variable.kind === "decision" ? "Options" : "States";
     const states = el("textarea", { rows: Math.min(Math.max(variable.states.length, 2), 6), "aria-label": `${what}, one a line`, onchange: (event) => this.restate(event.target.value.split("\n").map((s) => s.trim()).filter(Boolean)) }, variable.states.join("\n"));
+    const node = (above) => el("div", { class: "edit-fields" }, el("label", {}, "Name", name), variable.states.length ? el("label", {}, what, states) : null, el("div", { class: "edit-parents" }, ...above));
+    if (model.factors) return node(this.factors());
     const setTo = (parents) => this.change(setParents(this.model, this.name, parents), this.name, "Add a parent");
-    const parents = variable.parents.map((p) => el("span", { class: "chip" }, parentText(p), button("\u00d7", () => setTo(variable.parents.filter((q) => q !== p)), { "aria-label": `Remove the arc from ${parentText(p)}` })));
+    const parents = variable.parents.map((p) => chip(parentText(p), `Remove the arc from ${parentText(p)}`, () => setTo(variable.parents.filter((q) => q !== p))));
     const names = model.variables.map((v) => v.name);
     const possible = [...names, ...(model.slices ? names.map((p) => `${p}\0${1}`) : [])];
     const others = possible.filter((p) => !variable.parents.includes(p) && !whyNoArc(model, p, this.name));
-    const more = el("select", { "aria-label": "Add a parent", onchange: (event) => event.target.value && setTo([...variable.parents, others[event.target.selectedIndex - 1]]) }, el("option", { value: "" }, "add a parent \u2026"), ...others.map((p) => el("option", { value: p }, parentText(p))));
-    return el("div", { class: "edit-fields" }, el("label", {}, "Name", name), variable.states.length ? el("label", {}, what, states) : null, el("div", { class: "edit-parents" }, el("span", {}, variable.kind === "decision" ? "Known when deciding" : "Parents"), el("div", {}, ...parents, more)));
+    const more = select("Add a parent", [["", "add a parent \u2026"], ...others.map((p, i) => [i, parentText(p)])], "", (i) => i && setTo([...variable.parents, others[i]]));
+    return node([el("span", {}, variable.kind === "decision" ? "Known when deciding" : "Parents"), el("div", {}, ...parents, more)]);
+  }
+
+  /** Which factor of a variable the grid shows, and the variables of it; the names may have changed since. */
+  factors() {
+    const { model, name } = this;
+    const own = model.factors.flatMap(({ scope }, i) => (scope.includes(name) ? [i] : []));
+    if (!own.includes(this.factor)) this.factor = own[0] ?? -1;
+    const scope = () => this.model.factors[this.factor]?.scope ?? [];
+    const setTo = (to, label = "Add a variable") => this.change(setScope(this.model, this.factor, to), this.name, label);
+    const fresh = () => {
+      this.factor = model.factors.length;
+      setTo([this.name]);
+    };
+    const show = (i) => {
+      this.factor = Number(i);
+      this.change(this.model, this.name, "Factor");
+    };
+    const picked = own.length ? select("Factor", own.map((i) => [i, factorText(model.factors[i])]), this.factor, show) : null;
+    const others = model.variables.map((v) => v.name).filter((v) => !scope().includes(v));
+    const chips = scope().filter((v) => v !== name).map((v) => chip(v, `Remove ${v} from the factor`, () => setTo(scope().filter((w) => w !== v))));
+    const more = own.length ? select("Add a variable", [["", "add a variable \u2026"], ...others.map((v) => [v, v])], "", (v) => v && setTo([...scope(), v])) : null;
+    return [el("span", {}, "Factors"), el("div", { class: "card-tools" }, picked, button("New factor", fresh), own.length ? button("Remove factor", () => setTo([], "Factor")) : null), el("div", {}, ...chips, more)];
   }
 
   // A field that is left keeps what the keyboard or the mouse goes to next: only what shows the change is drawn again.
@@ -143,6 +161,7 @@ export class EditDialog {
     setText(option, name);
     this.model = renameVariable(this.model, this.name, name);
     this.name = name;
+    for (const each of this.dialog.querySelector('[aria-label="Factor"]')?.options ?? []) setText(each, factorText(this.model.factors[each.value]));
   }
 
   restate(states) {
@@ -169,6 +188,15 @@ export class EditDialog {
     const store = (tables) => (this.model = setTables(this.model, this.name, tables));
     const axes = axesOf(model, v);
     const rowsAt = (parents, n) => Array.from({ length: n }, (_, i) => configuration(model, parents, i));
+    if (model.factors) {
+      const { factor } = this;
+      const scope = [...model.factors[factor].scope.filter((p) => p !== v.name), v.name];
+      const { table } = scoped(model, model.factors[factor], scope);
+      const others = scope.slice(0, -1);
+      const rows = rowsOf(v, table);
+      const onChange = (all) => (this.model = { ...this.model, factors: this.model.factors.map((f, i) => (i === factor ? { scope, table: all.flat() } : f)) });
+      return { heads: others, columns: v.states, rows: rowsAt(others, rows.length), values: rows, sums: false, least: 0, label: (i, k) => `${v.states[k]}, row ${i + 1}`, onChange };
+    }
     const label = (i, k) => `P(${v.states[k]}), row ${i + 1}`;
     if (v.noisy.length) {
       const rows = v.parents.flatMap((p) => find(model, p).states.map((s) => [p, s]));
@@ -198,7 +226,8 @@ export class EditDialog {
 
   table() {
     const { model, variable: v } = this;
-    if (v.kind === "decision") return el("p", { class: "muted" }, "A decision has no probabilities: the best policy is computed from what is known and from the utilities.");
+    if (v.kind === "decision") return muted("A decision has no probabilities: the best policy is computed from what is known and from the utilities.");
+    if (model.factors && this.factor < 0) return muted("It is in no factor: all its states have the same probability.");
     const parts = this.shown();
     const n = parts.values.length * parts.columns.length;
     const redraw = (changed) => {
@@ -210,10 +239,11 @@ export class EditDialog {
       number: "Given the states in a row: mean + the sum of coefficient \u00d7 parent, and the standard deviation around it.",
       utility: "Utilities are in any unit; a decision maximises the expectation of their total.",
       chance: "Each row is divided by its sum. Arrow keys move; cells of a spreadsheet can be pasted.",
-    }[v.noisy.length ? "strengths" : v.kind];
-    const form = v.noisy.length || canBeNoisy(model, v) ? el("select", { "aria-label": "Form of the numbers", onchange: (event) => redraw((event.target.value === "noisy" ? withStrengths : withoutStrengths)(this.model, this.name)) }, el("option", { value: "table", disabled: tableSize(model, v) > MOST_TABLE }, "table"), el("option", { value: "noisy", selected: v.noisy.length > 0 }, v.states.length > 2 ? "noisy-MAX" : "noisy-OR")) : null;
-    const first = v.start.length ? el("select", { "aria-label": "Slices", onchange: (event) => redraw((this.first = event.target.value) && null) }, ...v.start.map((_, t) => el("option", { value: t, selected: String(t) === this.first }, `slice ${t}`)), el("option", { value: "later", selected: this.first === "later" }, "later slices")) : null;
-    if (n > MOST_ENTRIES) return el("div", {}, form, el("p", { class: "muted" }, `The CPT has ${count(n, "number")}, too many to show here.`));
+      factor: "Numbers of 0 or more; the probability of a configuration is in proportion to the product of all factors.",
+    }[model.factors ? "factor" : v.noisy.length ? "strengths" : v.kind];
+    const form = v.noisy.length || canBeNoisy(model, v) ? select("Form of the numbers", [["table", "table", { disabled: tableSize(model, v) > MOST_TABLE }], ["noisy", v.states.length > 2 ? "noisy-MAX" : "noisy-OR"]], v.noisy.length ? "noisy" : "table", (to) => redraw((to === "noisy" ? withStrengths : withoutStrengths)(this.model, this.name))) : null;
+    const first = v.start.length ? select("Slices", [...v.start.map((_, t) => [t, `slice ${t}`]), ["later", "later slices"]], this.first ?? 0, (t) => redraw((this.first = t) && null)) : null;
+    if (n > MOST_ENTRIES) return el("div", {}, form, muted(`The CPT has ${count(n, "number")}, too many to show here.`));
     this.grid = new Grid(parts);
     const tools = parts.sums ? [button("Normalise", () => this.grid.map(normalised), { title: "Divide each row by its sum" }), button("Uniform", () => this.grid.map((row) => row.map(() => 1 / row.length)))] : [];
     return el("div", {}, el("div", { class: "card-tools" }, form, first, ...tools, el("span", { class: "muted small" }, asked)), this.grid.node);
@@ -221,7 +251,7 @@ export class EditDialog {
 
   async send(work) {
     if (this.grid?.node.isConnected && this.grid.isWrong) {
-      setText(this.message, this.grid.sums ? "Every cell needs a number that is 0 or more." : "Every cell needs a number.");
+      setText(this.message, this.grid.least === 0 ? "Every cell needs a number that is 0 or more." : "Every cell needs a number.");
       this.dialog.querySelector("[aria-invalid]")?.focus();
       return;
     }

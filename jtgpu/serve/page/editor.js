@@ -1,6 +1,6 @@
 // The dialog for every kind of evidence on one variable.
 
-import { button, el, setText } from "./dom.js";
+import { button, Dialog, dialogButtons, el, muted, setText } from "./dom.js";
 import { KINDS, KIND_TEXT, withFinding } from "./findings.js";
 import { significant } from "./format.js";
 
@@ -13,11 +13,10 @@ const HELP = {
 };
 const SLIDER_STEPS = 1000;
 
-export class Editor {
+export class Editor extends Dialog {
   constructor(store) {
+    super("editor", "Evidence");
     this.store = store;
-    this.dialog = el("dialog", { class: "dialog editor", "aria-label": "Evidence", onclose: () => this.dialog.replaceChildren() });
-    this.root = this.dialog;
   }
 
   open(v) {
@@ -29,7 +28,7 @@ export class Editor {
     this.weights = old?.weights ? [...old.weights] : network.states[v].map(() => 1);
     this.hasWeights = Boolean(old?.weights);
     this.rowsNode = el("div", { class: "editor-rows" });
-    this.help = el("p", { class: "muted" });
+    this.help = muted("");
     this.message = el("p", { class: "message", role: "alert" });
     const kinds = KINDS.filter((kind) => (kind !== "do" || network.isDirected) && (kind !== "soft" || (!network.slices && !network.numbers.length)));
     const radios = kinds.map((kind) =>
@@ -43,11 +42,11 @@ export class Editor {
       this.help,
       this.rowsNode,
       this.message,
-      el("div", { class: "dialog-buttons" }, el("button", { type: "submit", class: "primary" }, "Apply"), button("Clear", () => this.finish(null)), button("Cancel", () => this.dialog.close())),
+      dialogButtons(el("button", { type: "submit", class: "primary" }, "Apply"), button("Clear", () => this.finish(null)), this.closeButton("Cancel")),
     );
     this.dialog.replaceChildren(form);
     this.setKind(this.kind);
-    this.dialog.showModal();
+    super.open();
     form.querySelector("input[type=radio]:checked")?.focus();
   }
 

@@ -1,8 +1,8 @@
 // Panel: the effect of the selected variable on the target, the paths that confound it, and what to adjust for.
 
-import { button, el } from "./dom.js";
+import { el } from "./dom.js";
 import { clean, cut, percent } from "./format.js";
-import { Panel } from "./panels.js";
+import { barRow, Panel, variableLink } from "./panels.js";
 
 const MOST_STATES = 12;
 const METHOD = { "no effect": "There is no directed path: no effect.", "front-door": "By a front door: ", general: "By the general formula: " };
@@ -78,7 +78,7 @@ export class EffectPanel extends Panel {
     const rows = table.slice(0, MOST_STATES).map((row, i) => {
       const bar = el("span", { class: "tornado-high" });
       bar.style.width = `${100 * row[state]}%`;
-      return el("li", {}, el("span", { class: "why-finding" }, cut(network.stateTexts[picked][i], 40)), el("span", { class: "why-size" }, `${percent(row[state])} %`), el("span", { class: "tornado-track", "aria-hidden": "true" }, bar));
+      return barRow([cut(network.stateTexts[picked][i], 40)], `${percent(row[state])} %`, el("span", { class: "tornado-track", "aria-hidden": "true" }, bar));
     });
     const [minimal] = found.adjustment_sets;
     const set = (minimal?.length === 0 ? [] : found.best ?? minimal ?? []).map((name) => network.number.get(name));
@@ -99,7 +99,7 @@ export class EffectPanel extends Panel {
     if (!found.identified) return [clean(found.reason)];
     if (found.method !== "back-door") return [METHOD[found.method] ?? "", found.method === "no effect" ? "" : el("bdi", {}, cut(clean(found.formula), 300))];
     if (!set.length) return ["Data show it without adjustment."];
-    const names = set.flatMap((v, i) => [i ? ", " : "", button(network.texts[v], () => this.actions.open(v), { class: "link" })]);
+    const names = set.flatMap((v, i) => [i ? ", " : "", variableLink(this.store, this.actions, v)]);
     return [isConfounded ? "The red paths confound it. In data, adjust for " : "In data, adjust for ", ...names, "."];
   }
 

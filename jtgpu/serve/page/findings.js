@@ -104,7 +104,6 @@ const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/u;
 /** A name that, written from right to left, does not reorder its line. */
 const isolated = (text) => (RIGHT_TO_LEFT.test(text) ? `\u2068${text}\u2069` : text);
 
-/** A finding as a line of text. */
 export function describeFinding(network, v, { kind, states, weights }) {
   const name = isolated(network.texts[v]);
   const state = (i) => isolated(network.stateTexts[v][i]);

@@ -1,6 +1,6 @@
 // A form: questions in groups, and what their answers mean for the targets.
 
-import { httpApi, Lost, Problem } from "./api.js";
+import { httpApi, insisted, Problem } from "./api.js";
 import { button, el, setAttribute, setText } from "./dom.js";
 import { percent } from "./format.js";
 import { ThemeButton, TokenDialog } from "./frame.js";
@@ -8,7 +8,6 @@ import { Network } from "./network.js";
 import { savedToken, saveToken, takeToken } from "./token.js";
 
 const MOST_BUTTONS = 5; // states; more are a menu
-const LONGEST_WAIT = 8; // seconds between tries
 
 /** Texts of a form for states; one may be called "constructor". */
 const textOf = (states, name) => (Object.hasOwn(states, name) ? states[name] : "");
@@ -58,7 +57,6 @@ class Question {
   }
 }
 
-/** A bar for each state of a target. */
 class Target {
   constructor({ network }, { variable, text, states, shown }) {
     this.v = network.number.get(variable);
@@ -147,25 +145,17 @@ class Form {
     const { signal } = this.controller;
     setAttribute(root, "data-state", "asking");
     const evidence = Object.fromEntries(this.questions.filter(({ state }) => state !== null).map(({ v, state }) => [network.names[v], network.keys[v][state]]));
-    for (let wait = 0.5; ; wait = Math.min(2 * wait, LONGEST_WAIT)) {
-      try {
-        const found = await this.api.ask(network.id, "posteriors", { evidence, targets: page.targets.map(({ variable }) => variable) }, signal);
-        if (signal.aborted) return;
-        for (const target of this.targets) target.show(found.posteriors[network.names[target.v]]);
-        this.say("");
-        setText(this.live, this.targets.map((target) => target.spoken).join(". "));
-        break;
-      } catch (error) {
-        if (signal.aborted) return;
-        if (error instanceof Problem) {
-          this.say(error.kind === "impossible-evidence" ? "These answers cannot all be true. Change or clear one of them." : error.message);
-          break;
-        }
-        if (!(error instanceof Lost)) throw error;
-        this.say("The server does not answer; the page tries again by itself.");
-        await new Promise((resolve) => setTimeout(resolve, 1000 * (error.wait || wait)));
-        if (signal.aborted) return;
-      }
+    try {
+      const ask = () => this.api.ask(network.id, "posteriors", { evidence, targets: page.targets.map(({ variable }) => variable) }, signal);
+      const found = await insisted(ask, () => this.say("The server does not answer; the page tries again by itself."), () => signal.aborted);
+      if (signal.aborted) return;
+      for (const target of this.targets) target.show(found.posteriors[network.names[target.v]]);
+      this.say("");
+      setText(this.live, this.targets.map((target) => target.spoken).join(". "));
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof Problem)) throw error;
+      this.say(error.kind === "impossible-evidence" ? "These answers cannot all be true. Change or clear one of them." : error.message);
     }
     root.classList.toggle("is-stale", !this.message.hidden);
     setAttribute(root, "data-state", "ready");

@@ -53,6 +53,7 @@ export function cut(text, length) {
   return characters.length <= length ? text : characters.slice(0, length - 1).join("") + "\u2026";
 }
 
-export function count(n, noun) {
-  return `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
-}
+/** A whole number with commas. */
+export const whole = (n) => n.toLocaleString("en");
+
+export const count = (n, noun) => `${whole(n)} ${noun}${n === 1 ? "" : "s"}`;

@@ -1,6 +1,6 @@
 // Dialogs about the page itself, and the switch between dark and light.
 
-import { button, el, isTouch, setAttribute, setText } from "./dom.js";
+import { button, Dialog, dialogButtons, el, isTouch, setAttribute, setText } from "./dom.js";
 import { KIND_TEXT } from "./findings.js";
 import { markIcon } from "./marks.js";
 
@@ -20,40 +20,26 @@ const KEYS = [
   ["Escape", "close"],
 ];
 
-export class HelpDialog {
+export class HelpDialog extends Dialog {
   constructor() {
-    this.dialog = el(
-      "dialog",
-      { class: "dialog help", "aria-label": "Help" },
+    super("help", "Help", true);
+    this.dialog.append(
       el("h2", {}, "How it works"),
       el("p", {}, `${isTouch() ? "Tap" : "Click"} a state to observe it; every bar shows the probability of its state given all evidence. A thin line marks the prior. ${isTouch() ? "Evidence\u2026 of the selected variable" : "Shift-click selects several states, one of which holds; a right click"} offers likelihoods, soft evidence and interventions. Rankings are about the first target, or the selected variable. Boxes of a large map show the most probable state: select one, or enlarge the map.`),
       el("table", { class: "panel-table" }, el("tbody", {}, ...KEYS.map(([key, text]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", {}, key)), el("td", {}, text))))),
       el("h3", {}, "Evidence"),
       el("ul", { class: "legend" }, ...Object.entries(KIND_TEXT).map(([kind, text]) => el("li", {}, markIcon(kind), ` ${text}`))),
-      el("div", { class: "dialog-buttons" }, button("Close", () => this.dialog.close())),
+      dialogButtons(this.closeButton()),
     );
-    this.root = this.dialog;
-  }
-
-  open() {
-    this.dialog.showModal();
   }
 }
 
-export class TokenDialog {
+export class TokenDialog extends Dialog {
   constructor(onToken) {
+    super("token", "Token", true);
     const input = el("input", { type: "password", "aria-label": "Token", autocomplete: "off" });
     const submit = () => input.value && onToken?.(input.value.trim());
-    this.dialog = el(
-      "dialog",
-      { class: "dialog", "aria-label": "Token" },
-      el("form", { method: "dialog", onsubmit: submit }, el("h2", {}, "This server needs a token"), el("p", {}, "It is part of the address that jtgpu serve prints, after #token="), input, el("div", { class: "dialog-buttons" }, el("button", { type: "submit", class: "primary" }, "Continue"))),
-    );
-    this.root = this.dialog;
-  }
-
-  open() {
-    if (!this.dialog.open) this.dialog.showModal();
+    this.dialog.append(el("form", { method: "dialog", onsubmit: submit }, el("h2", {}, "This server needs a token"), el("p", {}, "It is part of the address that jtgpu serve prints, after #token="), input, dialogButtons(el("button", { type: "submit", class: "primary" }, "Continue"))));
   }
 }
 

@@ -12,7 +12,6 @@ export function pastedNumbers(text) {
   return lines.map((line) => (mark ? line.split(mark) : line.trim().split(/\s*,\s*|\s+/)).map(numberOf));
 }
 
-/** A number, or NaN. */
 export function numberOf(text) {
   const found = text.trim().replace(",", ".").replace("\u2212", "-");
   if (found.endsWith("%")) return numberOf(found.slice(0, -1)) / 100;
@@ -22,11 +21,11 @@ export function numberOf(text) {
 export class Grid {
   /**
    * @param {object} parts heads: names of the parents; columns: of the numbers; rows: states of the parents in each
-   *   row; values: numbers in each row; sums: whether rows are distributions; hasBars; label(row, column): of a cell;
+   *   row; values: numbers in each row; sums: whether rows are distributions; least: number that is allowed; hasBars; label(row, column): of a cell;
    *   onChange(values)
    */
-  constructor({ heads, columns, rows, values, sums, hasBars = true, label, onChange }) {
-    Object.assign(this, { values: values.map((row) => [...row]), sums, hasBars, onChange });
+  constructor({ heads, columns, rows, values, sums, least = sums ? 0 : -Infinity, hasBars = true, label, onChange }) {
+    Object.assign(this, { values: values.map((row) => [...row]), sums, least, hasBars, onChange });
     const isNarrow = window.innerWidth < NARROW_GRID && heads.length > 1;
     const th = (text, scope) => el("th", { scope }, el("bdi", {}, text));
     this.cells = this.values.map((row, i) => row.map((_, k) => el("input", { type: "text", inputmode: "decimal", autocomplete: "off", "data-at": `${i} ${k}`, "aria-label": label(i, k) })));
@@ -51,7 +50,6 @@ export class Grid {
     this.cells[i][k].value = Number.isFinite(x) ? String(Number(x.toPrecision(6))) : "";
   }
 
-  /** The bars and the sum of a row. */
   mark(i) {
     const row = this.values[i];
     const all = this.sums ? [0, 1] : [0, ...this.values.flat().filter(Number.isFinite)];
@@ -67,7 +65,7 @@ export class Grid {
   }
 
   isValid(x) {
-    return Number.isFinite(x) && !(this.sums && x < 0);
+    return Number.isFinite(x) && x >= this.least;
   }
 
   get isWrong() {
@@ -112,7 +110,6 @@ export class Grid {
     this.onChange(this.values);
   }
 
-  /** Change every row. */
   map(change) {
     this.values = this.values.map((row) => change(row.map((x) => (this.isValid(x) ? x : 0))));
     this.values.forEach((row, i) => row.forEach((_, k) => this.write(i, k)) || this.mark(i));

@@ -3,18 +3,15 @@
 // Names are percent-encoded, so ":" and "," separate. A state is its name, or "#" and its number; x: a number.
 
 import { findingList, valued, valueOf, valueText } from "./findings.js";
+import { atSlice } from "./slices.js";
 
 const LETTER = { observed: "e", "one of": "e", likelihood: "l", soft: "s", do: "d" };
 const coded = (text) => encodeURIComponent(text).replaceAll("'", "%27");
 
-function stateCode(network, v, state) {
-  return coded(network.keys[v][state]);
-}
-
 function pairs(network, findings) {
   const values = Object.entries(findings.values ?? {}).map(([name, value]) => `x=${coded(name)}:${valueText(value)}`);
   return findingList(findings).map(([v, { kind, states, weights }]) => {
-    const parts = states ? states.map((s) => stateCode(network, v, s)) : weights.map((w) => Number(w.toPrecision(6)));
+    const parts = states ? states.map((s) => coded(network.keys[v][s])) : weights.map((w) => Number(w.toPrecision(6)));
     return `${LETTER[kind]}=${coded(network.names[v])}:${parts.join(",")}`;
   }).concat(values);
 }
@@ -23,7 +20,11 @@ export function encodeLink(network, { findings, targets, picked, scenarios, hist
   const parts = [`n=${coded(network.id)}`, ...(network.slices ? [] : pairs(network, findings))];
   if (network.slices) {
     parts.push(`k=${slice},${length}`);
-    for (const [t, own] of Object.entries(history.value)) parts.push(`i=${t}`, ...pairs(network, own));
+    const values = Object.entries(network.values).map(([key, value]) => [...atSlice(key), value]);
+    for (const t of new Set([...Object.keys(history.value).map(Number), ...values.map(([, s]) => s)])) {
+      const own = Object.fromEntries(values.filter(([, s]) => s === t).map(([name, , value]) => [name, value]));
+      parts.push(`i=${t}`, ...pairs(network, valued(history.value[t] ?? {}, own)));
+    }
   }
   parts.push(...targets.map((v) => `t=${coded(network.names[v])}`));
   if (picked !== null) parts.push(`v=${coded(network.names[picked])}`);
@@ -48,16 +49,16 @@ function decoded(text) {
 /** Read a fragment; `unknown` lists what the network does not have. */
 export function decodeLink(network, fragment) {
   const state = { findings: valued({}), bySlice: {}, slice: 0, length: 0, targets: [], picked: null, scenarios: [], unknown: [] };
-  let findings = state.findings;
+  let [findings, at] = [state.findings, network.slices ? "@0" : ""];
   for (const part of fragment.replace(/^#/, "").split("&")) {
-    const at = part.indexOf("=");
-    const [letter, text] = [part.slice(0, at), part.slice(at + 1)];
+    const [letter] = part.split("=", 1);
+    const text = part.slice(letter.length + 1);
     if (letter === "c") {
       findings = valued({});
       state.scenarios.push({ title: decoded(text), findings });
     } else if (network.slices && (letter === "i" || letter === "k")) {
       const [t, length] = text.split(",").map((word) => (/^\d{1,5}$/.test(word) ? Number(word) : 0));
-      if (letter === "i") findings = state.bySlice[t] = {};
+      if (letter === "i") [findings, at] = [(state.bySlice[t] = {}), `@${t}`];
       else [state.slice, state.length] = [t, length || 0];
     } else if (letter === "t" || letter === "v") {
       const v = network.number.get(decoded(text));
@@ -67,7 +68,7 @@ export function decodeLink(network, fragment) {
     } else if (letter === "x") {
       const [, name, value] = /^(.*):(.*)$/.exec(text)?.map(decoded) ?? [];
       const number = valueOf(value ?? "") ?? null;
-      if (number !== null && network.numbers.some((other) => other.name === name)) findings.values[name] = number;
+      if (number !== null && network.numbers.some((other) => other.name === name)) (network.slices ? state.findings : findings).values[name + at] = number;
       else state.unknown.push(decoded(text));
     } else if ("elsd".includes(letter) && letter) {
       const [v, finding] = decodeFinding(network, letter, text);
@@ -89,15 +90,9 @@ function decodeFinding(network, letter, text) {
     const isValid = weights.length === n && weights.every((w) => Number.isFinite(w) && w >= 0) && weights.some((w) => w > 0);
     return [v, isValid ? { kind: letter === "l" ? "likelihood" : "soft", weights } : null];
   }
-  const states = values.map((s) => decodeState(network, v, s));
+  const states = values.map((s) => (network.keys[v].includes(s) ? network.keys[v].indexOf(s) : /^#\d+$/.test(s) ? Number(s.slice(1)) : -1));
   if (!states.length || states.some((s) => !(s >= 0 && s < n))) return [v, null];
   if (letter === "d") return [v, { kind: "do", states: states.slice(0, 1) }];
   const unique = [...new Set(states)].sort((a, b) => a - b);
   return [v, { kind: unique.length > 1 ? "one of" : "observed", states: unique }];
-}
-
-function decodeState(network, v, text) {
-  const found = network.keys[v].indexOf(text);
-  if (found >= 0) return found;
-  return /^#\d+$/.test(text) ? Number(text.slice(1)) : -1;
 }

@@ -1,8 +1,8 @@
 // The list of all variables, searched and sorted; only visible rows exist.
 
-import { el, setAttribute, setText } from "./dom.js";
-import { KIND_TEXT, toggleState, withFinding } from "./findings.js";
-import { clean, percent, points } from "./format.js";
+import { el, select, setAttribute, setText } from "./dom.js";
+import { KIND_TEXT } from "./findings.js";
+import { clean, percent, points, whole } from "./format.js";
 import { markIcon } from "./marks.js";
 import { mode, sortedVariables, totalVariation } from "./measures.js";
 import { numberText } from "./numbers.js";
@@ -24,13 +24,8 @@ export class ListView {
       type: "search", class: "search", placeholder: "Search ( / )", "aria-label": "Search variables and states",
       autocomplete: "off", spellcheck: "false", oninput: () => this.filter(), onkeydown: (event) => this.key(event),
     });
-    const option = (value, text) => el("option", { value }, text);
-    this.sort = el(
-      "select",
-      { "aria-label": "Sort the list by", onchange: () => this.resort() },
-      option("file", "order of file"), option("name", "name"), option("change", "change"), option("entropy", "uncertainty"),
-      option("value", "value of information"),
-    );
+    const orders = { file: "order of file", name: "name", change: "change", entropy: "uncertainty", value: "value of information" };
+    this.sort = select("Sort the list by", Object.entries(orders), "file", () => this.resort());
     this.rowsNode = el("div", { class: "list-rows" });
     this.box = el("div", {
       class: "list", role: "listbox", tabindex: 0, "aria-label": "Variables", onscroll: () => this.scrolled(),
@@ -78,7 +73,7 @@ export class ListView {
     this.order = searchVariables(this.index, this.search.value, this.sorted);
     const n = this.index.length;
     const found = this.order.length;
-    setText(this.countNode, found === n ? n.toLocaleString("en") : `${found.toLocaleString("en")} of ${n.toLocaleString("en")}`);
+    setText(this.countNode, found === n ? whole(n) : `${whole(found)} of ${whole(n)}`);
     this.rowsNode.style.height = `${found * ROW_HEIGHT}px`;
     if (this.search.value !== this.lastSearch) {
       this.lastSearch = this.search.value;
@@ -160,10 +155,9 @@ export class ListView {
     if (!number) this.store.pick(v);
   }
 
-  updateNumber({ name, prior }, v, row) {
-    const { answer, network } = this.store;
-    const text = numberText([answer.numbers?.[name] ?? prior].flat()[0]);
-    const isObserved = network.values[this.store.keyOf(name)] !== undefined;
+  updateNumber({ name }, v, row) {
+    const text = numberText(this.store.numberOf(name));
+    const isObserved = this.store.valueOf(name) !== undefined;
     setText(row.state, text);
     setAttribute(row.state, "title", "mean \u00b1 standard deviation");
     row.mark.replaceChildren(...(isObserved ? [markIcon("observed")] : []));
@@ -239,13 +233,7 @@ export class ListView {
     } else if (event.key === "Escape" && isSearch && this.search.value) {
       this.search.value = "";
       this.filter();
-    } else if (this.numberAt(this.active)) return;
-    else if (!isSearch && this.active !== null && /^[0-9]$/.test(event.key)) {
-      const state = Number(event.key) - 1;
-      if (state < 0) store.setFindings(withFinding(store.findings, this.active, null));
-      else if (state < store.network.states[this.active].length) store.setFindings(toggleState(store.findings, this.active, state));
-    } else if (!isSearch && event.key === "t" && this.active !== null) store.toggleTarget(this.active);
-    else return;
+    } else return; // the page has the other keys
     event.preventDefault();
     event.stopPropagation();
   }

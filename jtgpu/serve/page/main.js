@@ -1,6 +1,6 @@
 // The page: the token, the server's networks, the address as state.
 
-import { httpApi, Lost, Problem } from "./api.js";
+import { httpApi, insisted } from "./api.js";
 import { App } from "./app.js";
 import { encodeLink, decodeLink, linkedNetwork } from "./link.js";
 import { Network } from "./network.js";
@@ -58,25 +58,19 @@ class Page {
     await this.load(id, `#${fragment}`);
   }
 
-  /** Ask until the server answers. */
   async insist(question) {
-    for (let wait = 0.5; ; wait = Math.min(2 * wait, 8)) {
-      try {
-        const answer = await question();
-        this.app.banner.say(null);
-        return answer;
-      } catch (error) {
-        if (error instanceof Problem && error.kind === "missing-token") {
-          this.app.token.open();
-          return new Promise(() => {});
-        }
-        if (!(error instanceof Lost)) {
-          this.app.banner.say(error.message);
-          throw error;
-        }
-        this.app.banner.say("The server does not answer; the page tries again by itself.");
-        await new Promise((resolve) => setTimeout(resolve, 1000 * (error.wait || wait)));
+    const { banner, token } = this.app;
+    try {
+      const answer = await insisted(question, () => banner.say("The server does not answer; the page tries again by itself."));
+      banner.say(null);
+      return answer;
+    } catch (error) {
+      if (error.kind !== "missing-token") {
+        banner.say(error.message);
+        throw error;
       }
+      token.open();
+      return new Promise(() => {});
     }
   }
 

@@ -1,10 +1,10 @@
 // The map: a box with bars for each variable, arcs, marks of evidence, rings of targets.
 
-import { el, iconButton, setAttribute, setText, svgEl } from "./dom.js";
-import { toggleOneOf, toggleState, withFinding } from "./findings.js";
+import { el, iconButton, setAttribute, setPressed, setText, svgEl } from "./dom.js";
 import { focusNodes, hubOf, MOST_WHOLE } from "./focus.js";
-import { clean, percent, points, significant } from "./format.js";
+import { clean, percent, points, significant, whole } from "./format.js";
 import { MARK_SHAPES } from "./marks.js";
+import { leading } from "./measures.js";
 import { numberBox } from "./numbers.js";
 import { spokenState, spokenVariable } from "./speech.js";
 import { fitted } from "./text.js";
@@ -121,8 +121,8 @@ export class MapView {
       this.applyView();
       return;
     }
-    const of = `${layout.nodes.length} of ${network.size.toLocaleString("en")} variables`;
-    const isChosen = store.picked !== null || store.targets.length || Object.keys(store.findings).length;
+    const of = `${layout.nodes.length} of ${whole(network.size)} variables`;
+    const isChosen = store.chosen.length || store.hasEvidence;
     this.say(!nodes ? "" : isChosen ? `${of}: those near the evidence, the targets and the selected variable` : `${of}, around ${network.texts[hubOf(network)]}: select another to see its neighbourhood`);
     if (fit || this.isFocus) this.fit();
     // where names would be too small, the map begins at the hub; a button shows all
@@ -146,7 +146,6 @@ export class MapView {
     setText(this.note, text);
   }
 
-  /** Where the first box is. */
   get anchor() {
     return this.layout?.boxes[0];
   }
@@ -170,7 +169,7 @@ export class MapView {
     this.diamonds = layout.utilities.map((utility) => this.drawUtility(utility));
     this.canvas.append(...this.diamonds.map(({ node }) => node));
     const { numbers } = this.store.network;
-    this.curves = (layout.numbers || []).map(([g, ...box]) => [numbers[g], numberBox(numbers[g].name, numbers[g].prior, box, () => this.actions.openNumber(numbers[g].name))]);
+    this.curves = layout.numbers.map(([g, ...box]) => [numbers[g], numberBox(numbers[g].name, box, () => this.actions.openNumber(numbers[g].name))]);
     this.canvas.append(...this.curves.map(([, { node }]) => node));
     this.setTabStop(this.store.picked);
     this.update();
@@ -201,17 +200,17 @@ export class MapView {
   /** A variable of a later slice, and the arcs to it. */
   drawLater([v, lag, x, y, width, height, lines, head]) {
     const { network } = this.store;
-    const { pad, row: rowHeight, rows: scale } = this.layout.style;
-    const box = { v, lag, rows: [] };
-    const top = this.layout.style.line * this.layout.titles[this.layout.nodes.indexOf(v)].length + pad;
-    const rows = svgEl("g", { transform: `translate(${pad},${top}) scale(${scale})` });
-    const count = Math.floor((height - top) / (rowHeight * scale));
-    for (let k = 0; k < Math.min(count, network.states[v].length); k += 1) {
-      box.rows.push(this.drawRow(k * rowHeight, Math.round((width - 2 * pad) / scale)));
-      rows.append(box.rows[k].node);
+    const number = network.numbers[v - network.size];
+    if (number) {
+      const { node, show } = numberBox(number.name, [x, y, width, height], () => this.store.setSlice(this.store.slice + lag));
+      delete node.dataset.name; // what is edited is the slice itself
+      return { v, lag, number, show, node: svgEl("g", { class: "later" }, arcOf(lines, head), node) };
     }
-    box.title = svgEl("text", { class: "title", x: pad, y: this.layout.style.line + 1 });
-    box.node = svgEl("g", { class: "later" }, arcOf(lines, head), svgEl("g", { transform: `translate(${x},${y})` }, svgEl("rect", { class: "frame", width, height, rx: 5 }), box.title, rows));
+    const { pad, row, rows: scale, line } = this.layout.style;
+    const top = line * this.layout.titles[this.layout.nodes.indexOf(v)].length + pad;
+    const [rows, group] = this.drawRows(top, Math.min(Math.floor((height - top) / (row * scale)), network.states[v].length), width);
+    const box = { v, lag, rows, title: svgEl("text", { class: "title", x: pad, y: line + 1 }) };
+    box.node = svgEl("g", { class: "later" }, arcOf(lines, head), svgEl("g", { transform: `translate(${x},${y})` }, svgEl("rect", { class: "frame", width, height, rx: 5 }), box.title, group));
     box.node.addEventListener("click", () => this.store.setSlice(this.store.slice + lag));
     return box;
   }
@@ -223,8 +222,6 @@ export class MapView {
     const title = lines.map((text, i) => svgEl("tspan", { x: pad, y: line * (i + 1) + 1 }, fitted(text, width - 2 * pad, "600 12px")));
     const top = line * lines.length + pad;
     const box = {
-      rows: [],
-      width: Math.round((width - 2 * pad) / scale), // of a row
       ring: svgEl("rect", { class: "ring", x: -5, y: -5, width: width + 10, height: height + 10, rx: 9 }),
       mark: svgEl("path", { class: "mark", transform: `translate(${width - pad - 2},${line / 2 + 5})` }),
       far: svgEl("text", { class: "far-title", x: width / 2, y: 20 }, fitted(network.texts[v], width - 8, "600 20px")),
@@ -240,20 +237,17 @@ export class MapView {
       box.mark,
     );
     const shownRows = n > most ? most - 1 : n;
-    const rows = svgEl("g", { transform: `translate(${pad},${top}) scale(${scale})` });
-    for (let k = 0; k < shownRows; k += 1) {
-      const row = this.drawRow(k * rowHeight, box.width);
-      box.rows.push(row);
-      rows.append(row.node);
-    }
-    if (n > most) rows.append(svgEl("text", { class: "more", y: shownRows * rowHeight + 13 }, `${(n - shownRows).toLocaleString("en")} more states`));
+    const [drawn, rows] = this.drawRows(top, shownRows, width);
+    box.rows = drawn;
+    if (n > most) rows.append(svgEl("text", { class: "more", y: shownRows * rowHeight + 13 }, `${whole(n - shownRows)} more states`));
     box.summary = svgEl("text", { class: "summary", x: pad, y: top + 10 });
     box.percent = svgEl("text", { class: "summary number", x: width - pad, y: top + 10 });
     box.shares = svgEl("g", { class: "summary", transform: `translate(${pad},${top + 14})` }, svgEl("path", { class: "bar" }), svgEl("path", { class: "bar faint" }));
     [box.inner, box.high] = [width - 2 * pad, Math.min(Math.max(height - top - 18, 4), 9)];
     const { bar, number } = this.layout.style;
-    rows.style.setProperty("--shift", `${bar + number - box.width}px`);
-    rows.style.setProperty("--stretch", box.width / bar);
+    const wide = Math.round((width - 2 * pad) / scale); // of a row
+    rows.style.setProperty("--shift", `${bar + number - wide}px`);
+    rows.style.setProperty("--stretch", wide / bar);
     box.node.append(rows, box.summary, box.percent, box.shares);
     if (parents) box.node.append(svgEl("path", { class: "stub", d: "M12 0V-9" }), svgEl("text", { class: "stub-text", x: 16, y: -2 }, `+${parents}`));
     if (children) {
@@ -261,6 +255,12 @@ export class MapView {
     }
     this.boxes.set(v, box);
     return box.node;
+  }
+
+  drawRows(top, n, width) {
+    const { pad, row, rows: scale } = this.layout.style;
+    const rows = Array.from({ length: n }, (_, k) => this.drawRow(k * row, Math.round((width - 2 * pad) / scale)));
+    return [rows, svgEl("g", { transform: `translate(${pad},${top}) scale(${scale})` }, ...rows.map(({ node }) => node))];
   }
 
   drawRow(y, width) {
@@ -289,26 +289,16 @@ export class MapView {
     return row;
   }
 
-  /** States in a box: all, or those of evidence and the most probable ones. */
-  rowStates(v, n) {
-    const p = this.store.answer.posteriors[v];
-    const all = p.map((_, i) => i);
-    if (all.length <= n) return all;
-    const observed = new Set(this.store.findings[v]?.states || []);
-    all.sort((a, b) => observed.has(b) - observed.has(a) || p[b] - p[a] || a - b);
-    return all.slice(0, n).sort((a, b) => a - b);
-  }
-
   update() {
     if (!this.store.answer || !this.layout) return;
     const { answer, network, findings } = this.store;
     const { bar: length, row: height } = this.layout.style;
-    const isChanged = Object.keys(answer.findings).length > 0 || Object.keys(network.values).length > 0;
-    for (const [{ name, prior }, { show }] of this.curves) show([answer.numbers?.[name] ?? prior].flat()[0]);
+    const isChanged = Object.keys({ ...answer.findings, ...network.values }).length > 0;
+    for (const [{ name, prior }, { show }] of this.curves) show(this.store.numberOf(name), prior, this.store.valueOf(name) !== undefined);
     for (const [v, box] of this.boxes) {
       const p = answer.posteriors[v];
       const prior = network.prior[v];
-      this.rowStates(v, box.rows.length).forEach((state, k) => {
+      leading(p, box.rows.length, findings[v]?.states).forEach((state, k) => {
         const row = box.rows[k];
         if (row.state !== state) {
           row.state = state;
@@ -346,11 +336,15 @@ export class MapView {
     [...box.shares.querySelectorAll("path")].forEach((path, i) => setAttribute(path, "d", paths[i] || null));
   }
 
-  updateLater({ v, lag, rows, title, node }) {
+  updateLater({ v, lag, rows, title, node, number, show }) {
     const { network, answer, slice, length } = this.store;
-    const p = answer.later?.[lag]?.[v];
     const t = slice + lag;
-    node.classList.toggle("absent", !p);
+    const p = number ? answer.laterNumbers?.[lag]?.[number.name]?.[0] : answer.later?.[lag]?.[v];
+    node.classList.toggle("absent", number ? t >= length : !p);
+    if (number) {
+      show(p, null, this.store.valueOf(number.name, t) !== undefined, `, slice ${t}`);
+      return;
+    }
     setText(title, fitted(`${network.texts[v]}, slice ${t}`, 170, "600 12px"));
     setAttribute(node, "aria-label", t < length ? `${network.texts[v]} in slice ${t}` : `${network.texts[v]}: there is no slice ${t}`);
     rows.forEach((row, s) => {
@@ -369,9 +363,9 @@ export class MapView {
       setAttribute(box.mark, "d", finding ? MARK_SHAPES[finding.kind] : null);
       setAttribute(box.mark, "class", `mark${finding?.kind === "one of" ? " hollow" : ""}`);
       for (const row of box.rows) {
-        const isSet = Boolean(finding?.states?.includes(row.state));
+        const isSet = finding?.states?.includes(row.state);
         setAttribute(row.node, "class", isSet ? "row set" : "row");
-        setAttribute(row.node, "aria-pressed", isSet ? "true" : "false");
+        setPressed(row.node, isSet);
       }
     }
     for (const { parent, child, node } of [...(this.arcs || []), ...(this.spines || [])]) {
@@ -548,9 +542,7 @@ export class MapView {
     const row = event.target.closest(".row");
     const { store } = this;
     if (row) {
-      const state = Number(row.dataset.s);
-      const n = store.network.states[v].length;
-      store.setFindings(event.shiftKey ? toggleOneOf(store.findings, v, state, n) : toggleState(store.findings, v, state));
+      store.toggle(v, Number(row.dataset.s), event.shiftKey);
     }
     this.pickHere(v);
     if (!row && this.isFocus) this.refocus();
@@ -580,16 +572,14 @@ export class MapView {
     const v = this.variableAt(event.target);
     if (v === null || event.ctrlKey || event.metaKey || event.altKey) return;
     const { store } = this;
-    const { network, findings } = store;
-    const n = network.states[v].length;
     const next = this.neighbour(v, event.key);
     if (next !== undefined) {
       if (next !== null) this.focusBox(next);
     } else if (/^[1-9]$/.test(event.key)) {
       const box = this.boxes.get(v);
       const state = box.rows[Number(event.key) - 1]?.state;
-      if (state !== undefined) store.setFindings(event.shiftKey ? toggleOneOf(findings, v, state, n) : toggleState(findings, v, state));
-    } else if (event.key === "0" || event.key === "Delete" || event.key === "Backspace") store.setFindings(withFinding(findings, v, null));
+      if (state !== undefined) store.toggle(v, state, event.shiftKey);
+    } else if (event.key === "0" || event.key === "Delete" || event.key === "Backspace") store.unset(v);
     else if (event.key === "Enter" || event.key === " ") {
       store.pick(v);
       if (this.isFocus) this.refocus();

@@ -2,7 +2,7 @@
 
 import { button, el, fill, setAttribute, setText, svgEl } from "./dom.js";
 import { KIND_NAMES } from "./edit.js";
-import { addVariable, find, kindsFor, removeVariable, setParents, whyNoArc } from "./model.js";
+import { addVariable, find, kindsFor, removeVariable, setParents, toggleEdge, whyNoArc } from "./model.js";
 
 const GAP = 20; // pixels between boxes, as in map_layout.py
 
@@ -12,11 +12,10 @@ export class MapEdit {
     this.root = el("div", { class: "map-edit", role: "toolbar", "aria-label": "Edit", hidden: true });
     this.line = svgEl("path", { class: "new-arc" });
     map.editing = this;
-    session.store.on("network", () => this.isOn && (session.store.network.kind === "markov" ? this.set(false) : this.draw()));
+    session.store.on("network", () => this.isOn && this.draw());
     session.store.on("picked", () => this.isOn && !this.message && this.draw());
   }
 
-  /** Begin or end. */
   async set(isOn) {
     [this.isOn, this.from, this.message] = [isOn, null, ""];
     this.root.hidden = !isOn;
@@ -30,12 +29,13 @@ export class MapEdit {
     if (!model) return;
     const tool = (name, text, title) => button(text, () => this.choose(name), { title, "aria-pressed": this.tool === name ? "true" : "false" });
     const name = this.picked();
-    this.note = el("output", { class: "muted small" }, this.message || (this.tool === "arc" ? (this.from ? `From ${this.from} to \u2026` : "From a parent to a child: drag, or choose one after the other; once more removes the arc.") : "Drag nodes; a double click edits one."));
+    const arc = model.factors ? "edge" : "arc";
+    this.note = el("output", { class: "muted small" }, this.message || (model.renamed?.length && !this.session.past.length ? `Equal names of states are numbered: ${model.renamed.join(", ")}.` : "") || (this.tool === "arc" ? (this.from ? `From ${this.from} to \u2026` : `${model.factors ? "Between two variables" : "From a parent to a child"}: drag, or choose one after the other; once more removes the ${arc}.`) : "Drag nodes; a double click edits one."));
     this.root.dataset.edits = this.session.past.length;
     fill(
       this.root,
       tool("move", "Move", "Move nodes"),
-      tool("arc", "Arc", "Draw an arc, or remove it by drawing it again"),
+      tool("arc", model.factors ? "Edge" : "Arc", `Draw an ${arc}, or remove it by drawing it again`),
       ...kindsFor(model).map((kind) => button(`+ ${KIND_NAMES[kind]}`, () => this.add(kind))),
       button("Edit node", () => this.dialog.open(name)),
       name ? button("Remove", () => this.apply((m) => removeVariable(m, name)), { title: `Remove ${name}`, disabled: model.variables.length < 2 }) : null,
@@ -56,7 +56,6 @@ export class MapEdit {
     else this.root.replaceChildren(el("output", { class: "message" }, text), button("Done", () => this.set(false)));
   }
 
-  /** The selected node. */
   picked() {
     const { network, picked } = this.session.store;
     return this.leaf ?? (picked === null ? null : network.names[picked]);
@@ -83,7 +82,6 @@ export class MapEdit {
     return this.work(async () => this.session.send(change(this.placed(await this.session.model()))));
   }
 
-  /** Boxes by name. */
   boxes() {
     const { layout, store: { network } } = this.map;
     return new Map([
@@ -153,7 +151,6 @@ export class MapEdit {
     this.show(held.name, held.to);
   }
 
-  /** Show a node at another place. */
   show(name, [x, y]) {
     const node = [...this.map.canvas.querySelectorAll("[data-name]")].find((each) => each.dataset.name === name);
     setAttribute(node, "transform", `translate(${x},${y})`);
@@ -172,7 +169,6 @@ export class MapEdit {
     } else this.put(held.name, this.free(held.to, held.name));
   }
 
-  /** Keep a node where it was put. */
   async put(name, box) {
     const shown = this.boxes();
     if (!(await this.session.model()).variables.every((v) => shown.has(v.name))) {
@@ -181,13 +177,10 @@ export class MapEdit {
       return null;
     }
     this.show(name, box);
-    const kept = this.boxes().get(name);
-    [kept[0], kept[1]] = box;
-    const i = this.map.layout.nodes.indexOf(this.map.store.network.number.get(name));
-    const { layout } = this.map;
-    if (i >= 0) layout.boxes[i] = [...box];
-    for (const leaf of layout.utilities) if (leaf[0] === name) leaf.splice(1, 2, box[0], box[1]);
-    for (const leaf of layout.numbers) if (this.map.store.network.numbers[leaf[0]].name === name) leaf.splice(1, 2, box[0], box[1]);
+    const { layout, store: { network } } = this.map;
+    const leaf = [...layout.utilities.filter((u) => u[0] === name), ...layout.numbers.filter((g) => network.numbers[g[0]].name === name)][0];
+    if (leaf) leaf.splice(1, 2, box[0], box[1]);
+    else layout.boxes[layout.nodes.indexOf(network.number.get(name))] = [...box];
     return this.apply((model) => model);
   }
 
@@ -206,18 +199,16 @@ export class MapEdit {
     }
   }
 
-  /** Draw an arc, or remove it. */
-  async join(parent, child) {
+  join(parent, child) {
     this.from = null;
-    const model = await this.session.model();
-    const { parents } = find(model, child);
-    const isThere = parents.includes(parent);
-    const why = isThere ? "" : whyNoArc(model, parent, child);
-    if (why) {
-      this.say(why);
-      return;
-    }
-    this.apply((m) => setParents(m, child, isThere ? parents.filter((p) => p !== parent) : [...parents, parent]));
+    this.apply((model) => {
+      if (model.factors) return toggleEdge(model, parent, child);
+      const { parents } = find(model, child);
+      const isThere = parents.includes(parent);
+      const why = isThere ? "" : whyNoArc(model, parent, child);
+      if (why) throw new Error(why);
+      return setParents(model, child, isThere ? parents.filter((p) => p !== parent) : [...parents, parent]);
+    });
   }
 
   key(event) {

@@ -1,6 +1,5 @@
 // What the list sorts by: the change of a variable and its entropy. Pure.
 
-/** Total variation between two distributions, 0 to 1. */
 export function totalVariation(p, q) {
   let sum = 0;
   for (let i = 0; i < p.length; i += 1) sum += Math.abs(p[i] - q[i]);
@@ -19,6 +18,13 @@ export function mode(p) {
   let best = 0;
   for (let i = 1; i < p.length; i += 1) if (p[i] > p[best]) best = i;
   return best;
+}
+
+/** The `n` states that are set or most probable, in their order. */
+export function leading(p, n, set = []) {
+  const all = p.map((_, i) => i);
+  if (all.length <= n) return all;
+  return all.sort((a, b) => set.includes(b) - set.includes(a) || p[b] - p[a] || a - b).slice(0, n).sort((a, b) => a - b);
 }
 
 const ORDERS = {

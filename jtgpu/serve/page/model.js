@@ -3,6 +3,7 @@
 // A table is flat: the last axis, the node's own states, varies fastest; a row is what holds for one configuration of
 // the parents. A parent in an earlier slice is its name, NUL and the number of slices back.
 
+const MOST_SUMMED = 1 << 16; // numbers of a factor that takes the place of others
 const NONE = ["no", "false", "absent", "negative", "0", "off", "none"]; // states without an effect
 const copy = (model) => ({ ...model, variables: model.variables.map((v) => ({ ...v, states: [...v.states], parents: [...v.parents] })) });
 const uniform = (n) => Array(n).fill(1 / n);
@@ -28,7 +29,7 @@ export function complete(model) {
 }
 
 /** The network as the server takes it. */
-export function sent({ isPlaced: _, ...model }) {
+export function sent({ isPlaced: _, renamed: __, ...model }) {
   const divided = (v, table) => (v.kind === "chance" ? rowsOf(v, table).flatMap(normalised) : table);
   const variables = model.variables.map(({ startCoefficients, startSd, ...v }) => ({
     ...v, parents: v.parents.map(nameOf), lags: v.parents.some(lagOf) ? v.parents.map(lagOf) : [],
@@ -47,7 +48,6 @@ export function rowsOf(v, table = v.cpt) {
 export const axesOf = (model, v, parents = v.parents) => parents.filter((p) => find(model, p).states.length);
 const sizesOf = (model, axes) => axes.map((p) => find(model, p).states.length);
 
-/** States of these parents in a row. */
 export function configuration(model, axes, row) {
   const states = [];
   for (const p of [...axes].reverse()) {
@@ -67,13 +67,13 @@ export function normalised(row) {
 
 /** The kinds of nodes that go with those of a network. */
 export function kindsFor(model) {
+  if (model.factors) return ["chance"];
   if (model.slices) return ["chance", "number"];
   const has = (...kinds) => model.variables.some((v) => kinds.includes(v.kind));
   if (has("number")) return ["chance", "number"];
   return has("decision", "utility") ? ["chance", "decision", "utility"] : ["chance", "decision", "utility", "number"];
 }
 
-/** Why there cannot be an arc, or "". */
 export function whyNoArc(model, parent, child) {
   const [p, v] = [find(model, parent), find(model, child)];
   if (p.kind === "utility") return "A utility has no children.";
@@ -93,20 +93,21 @@ export function addVariable(model, kind, position = null) {
   let i = 1;
   while (find(model, `${kind}_${i}`)) i += 1;
   const states = kind === "utility" || kind === "number" ? [] : ["yes", "no"];
-  const cpt = { chance: [0.5, 0.5], decision: [], utility: [0], number: [0] }[kind];
+  const cpt = model.factors ? [] : { chance: [0.5, 0.5], decision: [], utility: [0], number: [0] }[kind];
   const attributes = position ? { position } : {};
   const made = { name: `${kind}_${i}`, kind, states, parents: [], cpt, start: [], coefficients: {}, startCoefficients: [], startSd: [], sd: kind === "number" ? [1] : [], noisy: [], attributes };
   return [{ ...model, variables: [...model.variables, made] }, made.name];
 }
 
 export function removeVariable(model, name) {
-  let changed = model;
+  let changed = model.factors ? summedOut(model, name) : model;
   for (const { name: child, parents } of model.variables) if (parents.some((p) => nameOf(p) === name)) changed = setParents(changed, child, parents.filter((p) => nameOf(p) !== name));
   return { ...changed, variables: changed.variables.filter((v) => v.name !== name) };
 }
 
 export function renameVariable(model, name, to) {
   const changed = copy(model);
+  changed.factors = model.factors?.map(({ scope, table }) => ({ scope: scope.map((v) => (v === name ? to : v)), table }));
   for (const v of changed.variables) {
     if (v.name === name) v.name = to;
     const other = (p) => (nameOf(p) === name ? to + p.slice(name.length) : p);
@@ -134,7 +135,6 @@ function moved(model, table, before, after, n) {
   }).flat();
 }
 
-/** Other arcs into a node. */
 export function setParents(model, name, parents) {
   const changed = copy(model);
   const v = find(changed, name);
@@ -200,8 +200,41 @@ export function setStates(model, name, states) {
     child.start = child.start.map((table, t) => selected(table, child, axes.filter((p) => lagOf(p) <= t)));
     delete child.potential;
   }
+  changed.factors = model.factors?.map(({ scope, table }) => ({ scope, table: selected(table, { states: [] }, scope) }));
   v.states = [...states];
   return changed;
+}
+
+// ---- factors of a Markov network: {scope, table}
+
+/** A factor with other variables: it repeats over new ones, and is averaged over those that are gone. */
+export const scoped = (model, { scope, table }, to) => ({ scope: to, table: moved(model, table, scope, to, 1) });
+const ONES = { scope: [], table: [1] };
+
+/** Other variables of a factor; one more factor of ones; no variables: the factor is removed. */
+export function setScope(model, i, scope) {
+  const factor = scoped(model, model.factors[i] ?? ONES, scope);
+  return { ...model, factors: [...model.factors.slice(0, i), ...(scope.length ? [factor] : []), ...model.factors.slice(i + 1)] };
+}
+
+/** Join two variables by a factor of ones, or remove their factors. */
+export function toggleEdge(model, a, b) {
+  const isOfBoth = ({ scope }) => scope.includes(a) && scope.includes(b);
+  const larger = model.factors.find((f) => isOfBoth(f) && f.scope.length > 2);
+  if (larger) throw new Error(`${a} and ${b} are in the factor of ${larger.scope.join(", ")}: change it at one of them.`);
+  const rest = model.factors.filter((f) => !isOfBoth(f));
+  return rest.length < model.factors.length ? { ...model, factors: rest } : setScope(model, rest.length, [a, b]);
+}
+
+/** The others keep their distribution: a variable's factors become one, their product, that is summed over its states. */
+function summedOut(model, name) {
+  const own = model.factors.filter(({ scope }) => scope.includes(name));
+  const scope = [...new Set(own.flatMap((f) => f.scope))].filter((v) => v !== name);
+  const n = product(sizesOf(model, [...scope, name]));
+  if (n > MOST_SUMMED) throw new Error(`Without ${name}, its ${scope.length} neighbours would share a factor of ${n} numbers; remove some of its factors first.`);
+  const tables = own.map((f) => scoped(model, f, [...scope, name]).table);
+  const whole = { scope: [...scope, name], table: tables.reduce((a, b) => a.map((x, i) => x * b[i]), Array(n).fill(1)) };
+  return { ...model, factors: [...model.factors.filter((f) => !own.includes(f)), ...(scope.length ? [scoped(model, whole, scope)] : [])] };
 }
 
 /** Set tables of a node: `cpt`, `sd`, `coefficients`, those of the first slices, or `noisy`. */

@@ -1,6 +1,6 @@
 // The network: names, states, arcs. Elsewhere these are numbers.
 
-import { clean } from "./format.js";
+import { clean, count } from "./format.js";
 
 /** States as the API takes them: names, or "#" and the number where a name is empty or another state has it. */
 function stateKeys(states) {
@@ -25,13 +25,14 @@ export class Network {
    * @param {string} id name in addresses
    * @param {object} description the answer of GET /v1/networks/{id}
    */
-  constructor(id, { title, source, digest, kind, variables, arcs, prior, limits, plan, backend, decisions, utilities, slices, numbers, formats, questions }) {
+  constructor(id, { title, source, digest, kind, variables, arcs, prior, limits, plan, backend, decisions, utilities, slices, numbers, formats, questions, log_evidence }) {
     this.id = id;
     this.title = clean(title || id);
     this.digest = digest || "";
     this.source = source || ""; // a file or the name of a bundled network
     this.kind = kind;
     this.isDirected = kind !== "markov";
+    this.base = this.isDirected ? 0 : log_evidence; // ln of the sum of the factors' products, which P(e) is divided by
     this.limits = limits || {};
     this.formats = formats || null; // suffixes of files that this kind of network can be saved in
     this.questions = new Set(questions || []); // of this kind
@@ -53,11 +54,24 @@ export class Network {
     this.decisions = new Set(decisions || []); // variables that somebody decides; their bars are the best policy
     this.utilities = (utilities || []).map(({ name, parents }) => ({ name, parents, text: clean(name) }));
     this.prior = prior.length ? prior : this.states.map((all) => all.map(() => 0)); // over time: of the slice that is shown; 0: too large a question
-    this.numbers = numbers || []; // they have no states: name, parents, prior
-    const leaves = [...this.utilities, ...this.numbers, ...(slices?.earlier ?? []).map((parents) => ({ parents }))];
-    this.arcs = arcs.length + leaves.reduce((n, { parents }) => n + (parents?.length ?? 0), 0); // of all nodes
+    this.numbers = (numbers || []).map((one) => ({ parents: [], earlier: [], ...one, first: one.prior })); // they have no states
+    const leaves = [...this.utilities, ...this.numbers].map(({ parents, earlier = [] }) => [...parents, ...earlier]);
+    this.arcs = [...leaves, ...(slices?.earlier ?? [])].reduce((n, parents) => n + parents.length, arcs.length); // of all nodes
     this.values = {}; // observed ones, by name
     this.slices = slices ? { fixed: new Set(slices.static), earlier: slices.earlier, order: slices.order } : null; // of networks over time
+  }
+
+  /** Names of the numbers with numeric parents that are known in a slice: these are observed, or the number is. */
+  answerable(t) {
+    const isSeen = (g, s) => this.numbers[g].name in this.values || `${this.numbers[g].name}@${s}` in this.values;
+    return this.numbers.filter(({ parents, earlier }, g) => {
+      const above = [...parents.map((p) => [p, 0]), ...earlier].filter(([p]) => p >= this.size);
+      return above.length && (isSeen(g, t) || above.every(([p, lag]) => lag > t || isSeen(p - this.size, t - lag)));
+    }).map(({ name }) => name);
+  }
+
+  get sizeText() {
+    return `${count(this.size + this.numbers.length, "variable")}, ${count(this.arcs, this.isDirected ? "arc" : "edge")}`;
   }
 
   get size() {

@@ -3,6 +3,7 @@
 import { el, setAttribute, setText, svgEl } from "./dom.js";
 import { valueOf, valueText } from "./findings.js";
 import { clean, significant } from "./format.js";
+import { MARK_SHAPES } from "./marks.js";
 import { Panel } from "./panels.js";
 import { fitted } from "./text.js";
 
@@ -20,29 +21,44 @@ export function curvePaths(shown, width, height) {
   });
 }
 
-export const numberText = ({ mean, sd }) => (sd ? `${significant(mean, 4)} \u00b1 ${significant(sd, 3)}` : `= ${significant(mean, 6)}`);
-
-/** The box of a number on the map, and a function that shows a posterior in it. */
-export function numberBox(name, prior, [x, y, width, height], onclick) {
-  const [curve, thin, text] = [svgEl("path", { class: "curve" }), svgEl("path", { class: "curve prior" }), svgEl("text", { x: 8, y: height - 6 })];
-  const node = svgEl(
-    "g",
-    { class: "number-box", role: "img", "data-name": name, transform: `translate(${x},${y})` },
-    svgEl("rect", { class: "frame", width, height, rx: 18 }),
-    svgEl("text", { class: "title", x: 10, y: 18 }, fitted(clean(name), width - 20, "600 12px")),
-    svgEl("g", { transform: "translate(10,26)" }, thin, curve),
-    text,
-  );
-  node.addEventListener("click", () => node.closest(".editing") || onclick());
-  return { node, show: (posterior) => showCurves(node, curve, thin, text, name, [posterior, prior], width - 20, height - 46) };
+/** Mean and standard deviation to the same place; over time, the parents may have to be observed first. */
+export function numberText(found) {
+  if (!found) return "observe its parents";
+  const { mean, sd } = found;
+  if (!sd) return `= ${significant(mean, 6)}`;
+  const digits = Math.floor(Math.log10(Math.abs(mean) || sd)) - Math.floor(Math.log10(sd)) + 3;
+  return `${significant(mean, Math.min(Math.max(digits, 1), 9))} \u00b1 ${significant(sd, 3)}`;
 }
 
-function showCurves(node, curve, thin, text, name, both, width, height) {
-  const [now, before] = curvePaths(both, width, height);
-  setAttribute(curve, "d", now);
-  setAttribute(thin, "d", before);
-  setText(text, numberText(both[0]));
-  setAttribute(node, "aria-label", `${clean(name)}: ${numberText(both[0])}`);
+/** Curves of a posterior and a prior, a text, and what shows them. */
+function curvesOf(name, text, width, height) {
+  const [curve, thin] = [svgEl("path", { class: "curve" }), svgEl("path", { class: "curve prior" })];
+  const show = (node, posterior, prior) => {
+    const paths = curvePaths([posterior, prior].filter(Boolean), width, height);
+    setAttribute(curve, "d", posterior ? paths[0] : null);
+    setAttribute(thin, "d", prior ? paths.at(-1) : null);
+    setText(text, numberText(posterior));
+    setAttribute(node, "aria-label", `${clean(name)}: ${numberText(posterior)}`);
+  };
+  return { curve, thin, show };
+}
+
+/** The box of a number on the map, and a function that shows a posterior in it. */
+export function numberBox(name, [x, y, width, height], onclick) {
+  const text = svgEl("text", { x: 10, y: height - 7 });
+  const [title, mark] = [svgEl("text", { class: "title", x: 10, y: 18 }), svgEl("path", { class: "mark", transform: `translate(${width - 14},14)` })];
+  const { curve, thin, show } = curvesOf(name, text, width - 20, height - 46);
+  const node = svgEl("g", { role: "img", "data-name": name, transform: `translate(${x},${y})` }, svgEl("rect", { class: "frame", width, height, rx: 18 }), title, mark, svgEl("g", { transform: "translate(10,26)" }, thin, curve), text);
+  node.addEventListener("click", () => node.closest(".editing") || onclick());
+  return {
+    node,
+    show: (posterior, prior, isObserved, suffix = "") => {
+      setText(title, fitted(clean(name) + suffix, width - 30, "600 12px"));
+      setAttribute(node, "class", `number-box${isObserved ? " has-evidence" : ""}`);
+      setAttribute(mark, "d", isObserved ? MARK_SHAPES.observed : null);
+      show(node, posterior, prior);
+    },
+  };
 }
 
 export class NumberPanel extends Panel {
@@ -56,11 +72,12 @@ export class NumberPanel extends Panel {
     });
   }
 
-  row({ name, prior }) {
-    const [curve, thin, text] = [svgEl("path", { class: "curve" }), svgEl("path", { class: "curve prior" }), el("span", { class: "figure" })];
+  row({ name }) {
+    const text = el("span", { class: "figure" });
+    const { curve, thin, show } = curvesOf(name, text, WIDE, HIGH);
     const input = el("input", { type: "text", inputmode: "decimal", size: 8, placeholder: "value", "aria-label": `Value of ${clean(name)}`, title: "A value such as 1.5, or an interval such as 1..2; empty: not observed", onchange: () => this.enter(name, input) });
     const svg = svgEl("svg", { width: WIDE, height: HIGH + 4, role: "img" }, thin, curve);
-    this.rows.set(name, { input, show: (posterior) => showCurves(svg, curve, thin, text, name, [posterior, prior], WIDE, HIGH) });
+    this.rows.set(name, { input, show: (posterior, prior) => show(svg, posterior, prior) });
     return el("div", { class: "number-row" }, el("b", { class: "cut" }, el("bdi", {}, clean(name))), svg, text, input);
   }
 
@@ -83,11 +100,10 @@ export class NumberPanel extends Panel {
   say() {}
 
   show() {
-    const { network, answer } = this.store;
-    for (const { name, prior } of network.numbers) {
+    for (const { name, prior } of this.store.network.numbers) {
       const { input, show } = this.rows.get(name);
-      show([answer.numbers?.[name] ?? prior].flat()[0]);
-      const value = network.values[this.store.keyOf(name)];
+      show(this.store.numberOf(name), prior);
+      const value = this.store.valueOf(name);
       if (document.activeElement !== input) input.value = valueText(value);
     }
   }

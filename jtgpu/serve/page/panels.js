@@ -1,7 +1,8 @@
 // Panels: each asks its question after the bars, while it is open.
 
 import { Lost, Problem } from "./api.js";
-import { el, setText } from "./dom.js";
+import { button, el, muted } from "./dom.js";
+import { whole } from "./format.js";
 
 /** A panel that opens and closes; it asks again when `key()` changes. */
 export class Panel {
@@ -34,7 +35,7 @@ export class Panel {
   show(_answer) {}
 
   say(text) {
-    this.body.replaceChildren(el("p", { class: "muted" }, text));
+    this.body.replaceChildren(muted(text));
   }
 }
 
@@ -55,7 +56,6 @@ export class PanelRunner {
     document.addEventListener("visibilitychange", () => this.schedule());
   }
 
-  /** After the bars are painted. */
   schedule() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.run(), 0);
@@ -107,6 +107,36 @@ export function shareBar(share, kind = "") {
   return el("span", { class: "ratio-track", "aria-hidden": "true" }, bar);
 }
 
+export const tr = (...cells) => el("tr", {}, ...cells);
+export const td = (kind, ...parts) => el("td", { class: kind }, ...parts);
+export const figure = (...parts) => td("figure", ...parts);
+
+/** A number on a background of its size, `share` from 0 to 1. */
+export function heatCell(text, share, more = null, kind = "") {
+  const cell = td(`figure heat${kind}`, text, more);
+  cell.style.setProperty("--heat", `${Math.round(60 * share)}%`);
+  return cell;
+}
+
+/** A button with the name of a variable, or another text, that selects it. */
+export function variableLink({ network }, actions, v, text = network.texts[v]) {
+  return button(text, () => actions.open(v), { class: "link", title: text });
+}
+
+/** The numbers of the states in a row of a table of this shape, the last axis left out. */
+function statesAt(shape, row) {
+  return shape.slice(0, -1).reduceRight(([states, rest], n) => [[rest % n, ...states], Math.floor(rest / n)], [[], row])[0];
+}
+
+/** Lines of a table of this shape: `head(states)` and `cell(number, column, line)` make their cells. */
+export function tableLines(numbers, shape, from, to, head, cell) {
+  const n = shape.at(-1);
+  return Array.from({ length: Math.max(Math.min(to, numbers.length / n) - from, 0) }, (_, i) => tr(...head(statesAt(shape, from + i)), ...numbers.slice((from + i) * n, (from + i + 1) * n).map((x, j) => cell(x, j, from + i))));
+}
+
+/** A bar of a list of findings or states: its name, its size, what `track` draws. */
+export const barRow = (name, size, track) => el("li", {}, el("span", { class: "why-finding" }, ...name), el("span", { class: "why-size" }, size), track);
+
 /** A table; columns from number `figures` on are numbers. */
 export function panelTable(heads, rows, figures = Infinity) {
   return el(
@@ -117,6 +147,4 @@ export function panelTable(heads, rows, figures = Infinity) {
   );
 }
 
-export function countText(node, shown, all, noun) {
-  setText(node, shown < all ? `${shown} of ${all.toLocaleString("en")} ${noun}` : "");
-}
+export const countText = (shown, all, noun) => muted(shown < all ? `${shown} of ${whole(all)} ${noun}` : "");

@@ -2,14 +2,12 @@
 
 import { isDecidable, NOT_DECIDABLE, reached } from "./decisions.js";
 import { bodyOf, describeFinding, findingList } from "./findings.js";
-import { clean, count, logText, percent, points, probabilityOf, significant } from "./format.js";
-import { totalVariation } from "./measures.js";
+import { clean, logText, percent, points, probabilityOf, significant, whole } from "./format.js";
 import { numberText } from "./numbers.js";
 import { mapSvg } from "./save.js";
 
 const [MOST_REPORTED, MOST_LISTED, MOST_CONFIGURATIONS] = [15, 10, 200];
-const STYLE = `:root{color-scheme:light dark;--fg:#1f2328;--muted:#59636e;--line:#d1d9e0;--bg:#fff;--panel:#f6f8fa;--accent:#0a5cc2;--bar:#4a90d9;--evidence:#fdf1e4;--mark:#d9822b}
-@media(prefers-color-scheme:dark){:root{--fg:#e6edf3;--muted:#9ba4ae;--line:#333b45;--bg:#0d1117;--panel:#151b23;--accent:#6cb0ff;--evidence:#2e2214}}
+const STYLE = `:root{color-scheme:light dark;--fg:light-dark(#1f2328,#e6edf3);--muted:light-dark(#59636e,#9ba4ae);--line:light-dark(#d1d9e0,#333b45);--bg:light-dark(#fff,#0d1117);--panel:light-dark(#f6f8fa,#151b23);--accent:light-dark(#0a5cc2,#6cb0ff);--bar:#4a90d9;--evidence:light-dark(#fdf1e4,#2e2214);--mark:#d9822b}
 *{box-sizing:border-box}body{font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;color:var(--fg);background:var(--bg);max-width:1180px;margin:0 auto;padding:28px 24px}
 h1{font-size:28px;line-height:1.2;margin:0}h2{font-size:17px;margin:0 0 8px}a{color:var(--accent)}.m{color:var(--muted);margin:4px 0 16px}
 .map{border:1px solid var(--line);border-radius:10px;padding:10px;background:var(--panel);margin:0 0 20px;text-align:center}svg{max-width:100%;max-height:78vh;height:auto}
@@ -22,48 +20,40 @@ table{border-collapse:collapse;width:100%;font-size:14px;margin:0 0 8px}th{font-
 const escaped = (text) => String(text).replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 const table = (heads, rows) => `<table><thead><tr>${heads.map((h, k) => `<th${rows[0]?.[k]?.startsWith('<td class="n"') ? ' class="n"' : ""}>${escaped(h)}</th>`).join("")}</tr></thead><tbody>${rows.map((row) => `<tr>${row.join("")}</tr>`).join("")}</tbody></table>`;
 const text = (value) => `<td>${escaped(value)}</td>`;
-const figure = (value) => `<td class="n">${escaped(value)}</td>`;
+const figureOf = (value) => `<td class="n">${escaped(value)}</td>`;
 const bar = (p) => `<td class="b"><i style="width:${(100 * p).toFixed(1)}%"></i></td>`;
 const section = (title, body, isWide = false) => `<section${isWide ? ' class="wide"' : ""}><h2>${escaped(title)}</h2>${body}</section>`;
 
 /** The report as text, with answers of the server. */
 export async function reportHtml(store, map, address) {
-  const { api, network, answer, targets, picked, scenarios, findings } = store;
+  const { network, answer, scenarios, chosen, changes } = store;
   const list = store.listed.map(([t, v, finding]) => describeFinding(network, v, finding) + (network.slices && !network.slices.fixed.has(v) ? ` in slice ${t}` : ""));
-  const head = [`<h1>${escaped(network.title)}</h1>`, `<p class="m">${count(network.size + network.numbers.length, "variable")}, ${count(network.arcs, "arc")}. Created ${escaped(new Date().toISOString().slice(0, 16).replace("T", " "))} UTC with jtgpu.${address ? ` <a href="${escaped(address)}">Open in jtgpu</a>` : ""}</p>`, `<div class="map">${mapSvg(map, network.title).text}</div>`];
+  const head = [`<h1>${escaped(network.title)}</h1>`, `<p class="m">${network.sizeText}. Created ${escaped(new Date().toISOString().slice(0, 16).replace("T", " "))} UTC with jtgpu.${address ? ` <a href="${escaped(address)}">Open in jtgpu</a>` : ""}</p>`, `<div class="map">${mapSvg(map, network.title).text}</div>`];
   const slice = network.slices ? `<p class="m">Bars of slice ${store.slice} of ${store.length}, ${store.question === "filter" ? "given the slices so far" : "given all slices"}.</p>` : "";
   const parts = [section("Evidence", `${list.length ? `<ul>${list.map((line) => `<li>${escaped(line)}</li>`).join("")}</ul><p>ln P(e) = ${escaped(logText(answer.logEvidence, 6))}, P(e) = ${escaped(probabilityOf(answer.logEvidence))}</p>` : "<p>None.</p>"}${slice}`)];
-  const chosen = [...new Set([...targets, ...(picked === null ? [] : [picked])])];
   for (const v of chosen) {
-    const rows = network.stateTexts[v].map((state, i) => [text(state), bar(answer.posteriors[v][i]), figure(`${percent(answer.posteriors[v][i])} %`), figure(`${percent(network.prior[v][i])} %`)]);
+    const rows = network.stateTexts[v].map((state, i) => [text(state), bar(answer.posteriors[v][i]), figureOf(`${percent(answer.posteriors[v][i])} %`), figureOf(`${percent(network.prior[v][i])} %`)]);
     parts.push(section(network.texts[v], table(["state", "", "posterior", "prior"], rows)));
   }
-  const changes = network.names.map((_, v) => [v, totalVariation(answer.posteriors[v], network.prior[v])]).filter(([v, d]) => d >= 0.0005 && !findings[v]);
-  changes.sort((a, b) => b[1] - a[1] || a[0] - b[0]);
   if (changes.length) {
-    const rows = changes.slice(0, MOST_REPORTED).map(([v]) => {
-      const deltas = answer.posteriors[v].map((p, i) => p - network.prior[v][i]);
-      const i = deltas.indexOf(Math.max(...deltas));
-      return [text(network.texts[v]), text(network.stateTexts[v][i]), figure(`${percent(network.prior[v][i])} %`), figure(`${percent(answer.posteriors[v][i])} %`), figure(points(deltas[i]))];
-    });
+    const rows = changes.slice(0, MOST_REPORTED).map(([v, i, prior, p]) => [text(network.texts[v]), text(network.stateTexts[v][i]), figureOf(`${percent(prior)} %`), figureOf(`${percent(p)} %`), figureOf(points(p - prior))]);
     parts.push(section("What changed most", table(["variable", "state", "prior", "posterior", "change (pp)"], rows)));
   }
   const { target } = store;
   if (target !== null && network.questions.has("voi") && answer.findings[target]?.states?.length !== 1) {
-    const { observations } = await api.ask(network.id, "voi", { ...bodyOf(network, answer.findings), target: network.names[target], most: MOST_LISTED });
-    const rows = observations.filter((o) => o.gain > 1e-9).map((o) => [text(o.variable), figure(significant(o.gain / Math.LN2, 3)), figure(`${percent(o.expected_accuracy)} %`)]);
+    const { observations } = await store.ask("voi", { target: network.names[target], most: MOST_LISTED });
+    const rows = observations.filter((o) => o.gain > 1e-9).map((o) => [text(o.variable), figureOf(significant(o.gain / Math.LN2, 3)), figureOf(`${percent(o.expected_accuracy)} %`)]);
     if (rows.length) parts.push(section(`What to observe next about ${network.texts[target]}`, table(["variable", "gain (bits)", "expected accuracy"], rows)));
   }
-  const numbers = network.numbers.map(({ name, prior }) => [text(clean(name)), figure(numberText([answer.numbers?.[name] ?? prior].flat()[0])), figure(numberText([prior].flat()[0]))]);
+  const numbers = network.numbers.map(({ name, prior }) => [text(clean(name)), figureOf(numberText(store.numberOf(name))), figureOf(prior ? numberText(prior) : "")]);
   if (numbers.length) parts.push(section("Numbers", table(["variable", "mean \u00b1 sd", "prior"], numbers)));
   if (network.decisions.size) parts.splice(1, 0, await decisionPart(store));
   if (scenarios.length) parts.push(await scenarioTable(store, chosen));
   return `<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escaped(network.title)}</title><style>${STYLE}</style></head><body>\n${head.join("\n")}\n<div class="parts">\n${parts.join("\n")}\n</div>\n</body></html>\n`;
 }
 
-/** Utilities, the expected utility and the best policy. */
 async function decisionPart({ api, network, answer: { findings } }) {
-  const listed = (expected) => network.utilities.map(({ name, text: shown, parents }) => [text(shown), text(parents.map((v) => network.texts[v]).join(", ") || "nothing"), figure(expected ? significant(expected[name], 6) : "")]);
+  const listed = (expected) => network.utilities.map(({ name, text: shown, parents }) => [text(shown), text(parents.map((v) => network.texts[v]).join(", ") || "nothing"), figureOf(expected ? significant(expected[name], 6) : "")]);
   const heads = ["utility", "depends on", "expected"];
   if (!isDecidable(network, findings)) return section("Decisions", `${table(heads, listed(null))}<p>${NOT_DECIDABLE}</p>`);
   const { evidence, do: made } = bodyOf(network, findings);
@@ -74,7 +64,7 @@ async function decisionPart({ api, network, answer: { findings } }) {
     const shown = (known.length ? known : rows.filter(({ option }) => option !== null)).slice(0, MOST_CONFIGURATIONS);
     const choices = shown.map(({ known: row, option }) => [text(Object.entries(row).map(([v, s]) => `${v} = ${s}`).join(", ") || "nothing"), text(option)]);
     parts.push(table(["best policy: if it is known that", d], choices));
-    if (known.length > shown.length) parts.push(`<p class="m">${shown.length} of ${known.length.toLocaleString("en")} rows</p>`);
+    if (known.length > shown.length) parts.push(`<p class="m">${shown.length} of ${whole(known.length)} rows</p>`);
   }
   return section("Decisions", parts.join("\n"));
 }
@@ -83,7 +73,7 @@ async function scenarioTable({ api, network, scenarios }, variables) {
   const { results } = await api.ask(network.id, "posteriors", { cases: scenarios.map((s) => bodyOf(network, s.findings)) });
   const head = ["", ...scenarios.map((s) => s.title)];
   const rows = [[text("evidence"), ...scenarios.map((s) => text(findingList(s.findings).map(([v, f]) => describeFinding(network, v, f)).join("; ") || "none"))]];
-  rows.push([text("ln P(e)"), ...results.map((r) => figure(r.error ? r.error.title : logText(r.log_evidence, 5)))]);
-  for (const v of variables) network.stateTexts[v].forEach((state, i) => rows.push([text(`${network.texts[v]} = ${state}`), ...results.map((r) => figure(r.error ? "" : `${percent(r.posteriors[network.names[v]][i])} %`))]));
+  rows.push([text("ln P(e)"), ...results.map((r) => figureOf(r.error ? r.error.title : logText(r.log_evidence - network.base, 5)))]);
+  for (const v of variables) network.stateTexts[v].forEach((state, i) => rows.push([text(`${network.texts[v]} = ${state}`), ...results.map((r) => figureOf(r.error ? "" : `${percent(r.posteriors[network.names[v]][i])} %`))]));
   return section("Scenarios", table(head, rows), true);
 }

@@ -2,6 +2,9 @@
 
 import { svgEl } from "./dom.js";
 
+/** The name of a file about a network, without its suffix. */
+export const fileStem = ({ id }) => id.replace(/ \((edited|opened)[^()]*\)$/, "-$1").replace(/[^\w.-]+/g, "_") || "network";
+
 export function saveFile(blob, name) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);

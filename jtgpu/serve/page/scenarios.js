@@ -1,12 +1,12 @@
 // Up to four named sets of evidence, side by side, with differences to the first.
 
-import { button, el } from "./dom.js";
+import { button, el, muted } from "./dom.js";
 import { bodyOf, describeFinding, findingList, findingsOf, valueTexts } from "./findings.js";
 import { clean, cut, logText, percent, points } from "./format.js";
 import { totalVariation } from "./measures.js";
 import { numberText } from "./numbers.js";
-import { Panel, panelTable } from "./panels.js";
-import { saveFile } from "./save.js";
+import { figure, heatCell, Panel, panelTable, tr, variableLink } from "./panels.js";
+import { fileStem, saveFile } from "./save.js";
 
 const MOST_VARIABLES = 6; // in the comparison, where no target is marked
 const MOST_SCENARIOS = 4;
@@ -35,7 +35,7 @@ export class ScenarioPanel extends Panel {
     const save = button("Save the evidence as a scenario", () => this.save(), { disabled: scenarios.length >= MOST_SCENARIOS });
     const input = el("input", { type: "file", accept: ".json", class: "visually-hidden", tabindex: -1, "aria-label": "Scenario file", onchange: () => input.files.length && this.read(input.files[0]) });
     const parts = [el("div", { class: "card-tools" }, save, button("To a file", () => this.write(), { disabled: !scenarios.length, title: "Save all scenarios as a file" }), button("From a file", () => input.click()), input)];
-    if (!scenarios.length) parts.push(el("p", { class: "muted" }, "Save the present evidence, change it and save it again: both appear side by side."));
+    if (!scenarios.length) parts.push(muted("Save the present evidence, change it and save it again: both appear side by side."));
     else parts.push(el("div", { class: "scroll scenarios" }, panelTable(null, [this.heads(), this.evidenceRow(), this.logRow(results), ...this.rows(posteriors, results)])));
     this.body.replaceChildren(...parts);
   }
@@ -50,7 +50,7 @@ export class ScenarioPanel extends Panel {
   write() {
     const { network, scenarios } = this.store;
     const data = { network: network.id, scenarios: scenarios.map(({ title, findings }) => ({ title, ...bodyOf(network, findings) })) };
-    saveFile(new Blob([JSON.stringify(data, null, 1)], { type: "application/json" }), `${network.id.replace(/[^\w.-]+/g, "_")}-scenarios.json`);
+    saveFile(new Blob([JSON.stringify(data, null, 1)], { type: "application/json" }), `${fileStem(network)}-scenarios.json`);
   }
 
   async read(file) {
@@ -75,7 +75,7 @@ export class ScenarioPanel extends Panel {
         el("span", { class: "scenario-tools" }, button("Show", () => store.setFindings(scenario.findings), { title: "Make it the evidence of the map" }), button("\u00d7", () => store.setScenarios(store.scenarios.filter((_, j) => j !== i)), { "aria-label": `Remove ${scenario.title}` })),
       );
     });
-    return el("tr", {}, el("td"), ...cells);
+    return tr(el("td"), ...cells);
   }
 
   evidenceRow() {
@@ -85,29 +85,27 @@ export class ScenarioPanel extends Panel {
       texts.push(...valueTexts(findings.values));
       return el("td", { class: "text small", title: texts.join("\n") }, texts.length ? texts.slice(0, 5).map((text) => el("div", {}, cut(text, 34))) : "none", texts.length > 5 ? `and ${texts.length - 5} more` : null);
     });
-    return el("tr", {}, el("th", { scope: "row" }, "evidence"), ...cells);
+    return tr(el("th", { scope: "row" }, "evidence"), ...cells);
   }
 
   logRow(results) {
-    const cells = results.map((result) => el("td", { class: "figure" }, result.error ? result.error.title || "no result" : logText(result.log_evidence, 5)));
-    return el("tr", {}, el("th", { scope: "row" }, "ln P(e)"), ...cells);
+    const cells = results.map((result) => figure(result.error ? result.error.title || "no result" : logText(result.log_evidence - this.store.network.base, 5)));
+    return tr(el("th", { scope: "row" }, "ln P(e)"), ...cells);
   }
 
   rows(posteriors, results) {
     const { network } = this.store;
-    const rows = network.numbers.map(({ name }) => el("tr", {}, el("th", { scope: "row" }, clean(name)), ...results.map(({ numbers }) => el("td", { class: "figure" }, numbers ? numberText(numbers[name]) : ""))));
+    const rows = network.numbers.map(({ name }) => tr(el("th", { scope: "row" }, clean(name)), ...results.map(({ numbers }) => figure(numbers ? numberText(numbers[name]) : ""))));
     for (const v of this.variables(posteriors)) {
-      rows.push(el("tr", { class: "scenario-variable" }, el("th", { colspan: posteriors.length + 1, scope: "rowgroup" }, button(network.texts[v], () => this.actions.open(v), { class: "link" }))));
+      rows.push(el("tr", { class: "scenario-variable" }, el("th", { colspan: posteriors.length + 1, scope: "rowgroup" }, variableLink(this.store, this.actions, v))));
       network.stateTexts[v].slice(0, 12).forEach((text, state) => {
         const cells = posteriors.map((found, i) => {
-          if (!found) return el("td", { class: "figure" }, "");
+          if (!found) return figure("");
           const p = found[v][state];
           const change = i && posteriors[0] ? points(p - posteriors[0][v][state]) : "";
-          const cell = el("td", { class: "figure heat" }, `${percent(p)} %`, change && change !== "0" ? el("span", { class: "difference" }, ` ${change}`) : null);
-          cell.style.setProperty("--heat", `${Math.round(60 * p)}%`);
-          return cell;
+          return heatCell(`${percent(p)} %`, p, change && change !== "0" ? el("span", { class: "difference" }, ` ${change}`) : null);
         });
-        rows.push(el("tr", {}, el("th", { scope: "row", class: "state-head" }, cut(text, 24)), ...cells));
+        rows.push(tr(el("th", { scope: "row", class: "state-head" }, cut(text, 24)), ...cells));
       });
     }
     return rows;
@@ -115,8 +113,7 @@ export class ScenarioPanel extends Panel {
 
   /** Targets and the selected variable, or those that differ most. */
   variables(posteriors) {
-    const { network, targets, picked } = this.store;
-    const chosen = [...new Set([...targets, ...(picked === null ? [] : [picked])])];
+    const { network, targets, chosen } = this.store;
     if (targets.length) return chosen;
     const [first, ...others] = posteriors;
     if (!first || !others.some(Boolean)) return chosen;

@@ -2,18 +2,15 @@
 
 import { asCommand, asCurl, asPython } from "./code.js";
 import { writeCsv } from "./csv.js";
-import { button, el } from "./dom.js";
+import { button, Dialog, dialogButtons, el, select } from "./dom.js";
 import { encodeLink } from "./link.js";
 import { reportHtml } from "./report.js";
-import { mapSvg, saveFile, svgToPng } from "./save.js";
+import { fileStem, mapSvg, saveFile, svgToPng } from "./save.js";
 
-export class ShareDialog {
+export class ShareDialog extends Dialog {
   constructor(store, map, canLink) {
-    this.store = store;
-    this.map = map;
-    this.canLink = canLink;
-    this.dialog = el("dialog", { class: "dialog share", "aria-label": "Export", onclose: () => this.dialog.replaceChildren() });
-    this.root = this.dialog;
+    super("share", "Export");
+    Object.assign(this, { store, map, canLink });
   }
 
   open() {
@@ -31,15 +28,14 @@ export class ShareDialog {
       ...(this.canLink ? part("curl", asCurl(network, store, store.api.address(network.id, network.slices ? "/smooth" : "/posteriors"), store.api.hasToken())) : []),
       ...(network.slices ? [] : part("Command line", asCommand(network, store))),
       this.status,
-      el("div", { class: "dialog-buttons" }, button("Close", () => this.dialog.close())),
+      dialogButtons(this.closeButton()),
     );
-    this.dialog.showModal();
+    super.open();
   }
 
-  /** The network in any format that can be written. */
   networkFile() {
     if (!this.formats) return [];
-    const format = el("select", { "aria-label": "Format of the network" }, ...(this.store.network.formats ?? this.formats).map((name) => el("option", { value: name }, `.${name}`)));
+    const format = select("Format of the network", (this.store.network.formats ?? this.formats).map((name) => [name, `.${name}`]));
     return [el("span", {}, button("Network as", () => this.save("network", format.value)), " ", format)];
   }
 
@@ -59,7 +55,7 @@ export class ShareDialog {
   async save(kind, format = kind) {
     const { store } = this;
     const { network, answer } = store;
-    const name = network.id.replace(/[^\w.-]+/g, "_") || "network";
+    const name = fileStem(network);
     try {
       if (kind === "network") saveFile(await (await store.api.saved(network.id, format)).blob(), `${name}.${format}`);
       else if (kind === "html") saveFile(new Blob([await reportHtml(store, this.map, this.canLink ? window.location.href : "")], { type: "text/html" }), `${name}.html`);

@@ -16,7 +16,12 @@ export function withSlice(network, bySlice, t, findings) {
   return Object.fromEntries(Object.entries(changed).filter(([, part]) => Object.keys(part).length));
 }
 
-/** The first slice whose findings differ. */
+/** The name of a number and the slice of a key such as load@3. */
+export function atSlice(key) {
+  const at = key.lastIndexOf("@");
+  return [key.slice(0, at), Number(key.slice(at + 1))];
+}
+
 export function differingSlice(one, other) {
   return Object.keys({ ...one, ...other }).find((t) => JSON.stringify(one[t]) !== JSON.stringify(other[t]));
 }
@@ -25,7 +30,6 @@ export function lastSlice(bySlice) {
   return Math.max(0, ...Object.keys(bySlice).map(Number));
 }
 
-/** The body of a question about one sequence. */
 export function sequenceOf(network, bySlice, length) {
   const body = { evidence: Object.create(null), likelihood: Object.create(null), do: Object.create(null) };
   const listed = (part, name) => (part[name] ??= Array(length).fill(null));
@@ -40,7 +44,7 @@ export function sequenceOf(network, bySlice, length) {
     }
   }
   for (const [key, value] of Object.entries(network.values)) {
-    const [, name, t] = key.match(/(.*)@(\d+)$/s);
+    const [name, t] = atSlice(key);
     if (t < length) listed(body.evidence, name)[t] = value;
   }
   return { ...Object.fromEntries(Object.entries(body).filter(([, part]) => Object.keys(part).length)), length };

@@ -1,11 +1,11 @@
 // The state of the page, and the one request that keeps its bars true to the evidence.
 
-import { Lost, Problem } from "./api.js";
-import { bodyOf, decided, describeFinding, findingList, isSameEvidence, valued, withFinding } from "./findings.js";
+import { insisted, Problem } from "./api.js";
+import { bodyOf, decided, describeFinding, findingList, isSameEvidence, toggleOneOf, toggleState, valued, withFinding } from "./findings.js";
 import { drop, newHistory, record, redo, undo } from "./history.js";
+import { mode, totalVariation } from "./measures.js";
 import { differingSlice, findingsAt, lastSlice, sequenceOf, withSlice } from "./slices.js";
 
-const LONGEST_WAIT = 8; // seconds between tries
 const MAX_SCENARIOS = 4;
 const FIRST_LENGTH = 12; // slices
 
@@ -70,6 +70,41 @@ export class Store {
     return this.setEvidence(withSlice(network, history.value, t, withFinding(findingsAt(network, history.value, t), v, null)));
   }
 
+  ask(question, more = {}, signal = undefined) {
+    const { api, network, findings } = this;
+    return api.ask(network.id, question, { ...bodyOf(network, findings), ...more }, signal);
+  }
+
+  get chosen() {
+    return [...new Set([...this.targets, ...(this.picked === null ? [] : [this.picked])])];
+  }
+
+  get hasEvidence() {
+    return Object.keys({ ...this.findings, ...this.network.values }).length > 0;
+  }
+
+  /** Observe a state, or clear it; `isOneOf`: add it to those that are possible. */
+  toggle(v, state, isOneOf = false) {
+    const { findings, network } = this;
+    return this.setFindings(isOneOf ? toggleOneOf(findings, v, state, network.states[v].length) : toggleState(findings, v, state));
+  }
+
+  unset(v) {
+    return this.setFindings(withFinding(this.findings, v, null));
+  }
+
+  /** [variable, state, prior, posterior, distance] of the variables that the evidence changes most. */
+  get changes() {
+    const { network, answer, findings } = this;
+    const all = network.names.map((_, v) => [v, totalVariation(answer.posteriors[v], network.prior[v])]).filter(([v, d]) => d >= 0.0005 && !findings[v]);
+    return all.sort((a, b) => b[1] - a[1] || a[0] - b[0]).map(([v, distance]) => {
+      const [p, prior] = [answer.posteriors[v], network.prior[v]];
+      const deltas = p.map((x, i) => x - prior[i]);
+      const state = mode(deltas.map((d) => Math.abs(d) + (d > 0 ? 1e-9 : 0))); // of equal changes, the one upwards
+      return [v, state, prior[state], p[state], distance];
+    });
+  }
+
   /** What the bars depend on. */
   get asked() {
     return [this.history.value, this.slice, this.length, this.question, this.network?.values];
@@ -93,8 +128,8 @@ export class Store {
     this.reset();
     this.network = network;
     network.values = findings.values ?? {};
-    this.history = newHistory(network.slices ? bySlice : valued(decided(network, findings), network.values));
-    this.length = length || Math.max(this.length, lastSlice(bySlice) + 1);
+    this.history = newHistory(valued(network.slices ? bySlice : decided(network, findings), network.values));
+    this.length = Math.max(length || this.length, lastSlice(bySlice) + 1);
     this.slice = Math.min(slice, this.length - 1);
     this.targets = targets;
     this.picked = picked;
@@ -193,28 +228,19 @@ export class Store {
     const { serial, findings, network } = this;
     const { signal } = this.controller;
     this.emit("asking");
-    if (!network.slices && !Object.keys(findings).length && !Object.keys(network.values).length) {
+    if (!network.slices && !this.hasEvidence) {
       this.settle({ findings, posteriors: network.prior, logEvidence: 0, ms: null });
       return;
     }
     this.setStatus("pending");
-    for (let wait = 0.5; ; wait = Math.min(2 * wait, LONGEST_WAIT)) {
-      try {
-        const answer = await (network.slices ? this.askSlice(signal) : this.askCase(signal));
-        if (serial !== this.serial) return;
-        this.settle(answer);
-        return;
-      } catch (error) {
-        if (serial !== this.serial || error.name === "AbortError") return;
-        if (error instanceof Problem) {
-          this.refuse(error, findings);
-          return;
-        }
-        if (!(error instanceof Lost)) throw error;
-        this.setStatus("lost");
-        await new Promise((resolve) => setTimeout(resolve, 1000 * (error.wait || wait)));
-        if (serial !== this.serial) return;
-      }
+    const isStale = () => serial !== this.serial;
+    try {
+      const answer = await insisted(() => (network.slices ? this.askSlice(signal) : this.askCase(signal)), () => this.setStatus("lost"), isStale);
+      if (!isStale()) this.settle(answer);
+    } catch (error) {
+      if (isStale() || error.name === "AbortError") return;
+      if (!(error instanceof Problem)) throw error;
+      this.refuse(error, findings);
     }
   }
 
@@ -222,21 +248,45 @@ export class Store {
     const { api, network, findings } = this;
     const more = network.numbers.length ? { points: 60 } : {};
     const found = await api.ask(network.id, "posteriors", { ...this.body, ...more }, signal);
-    return { findings, posteriors: network.names.map((name) => found.posteriors[name]), numbers: found.numbers, logEvidence: found.log_evidence, ms: found.ms };
+    return { findings, posteriors: network.names.map((name) => found.posteriors[name]), numbers: found.numbers, logEvidence: found.log_evidence - network.base, ms: found.ms };
   }
 
-  /** Posteriors of the slice, with and without evidence. */
   async askSlice(signal) {
     const { api, network, slice, length, priors } = this;
     const ahead = Array.from({ length: network.slices.order }, (_, i) => i + 1).filter((lag) => slice + lag < length);
-    const ask = (body, more = []) => api.ask(network.id, this.question, { ...body, at: [slice, ...more.map((lag) => slice + lag)], points: 60 }, signal);
+    const ask = (body, more = [], at = slice) => api.ask(network.id, this.question, { ...body, at: [at, ...more.map((lag) => at + lag)], points: 60 }, signal);
     const barsOf = (found) => network.names.map((name) => found.posteriors[name][0]);
     const found = await ask(this.body, ahead);
     const later = Object.fromEntries(ahead.map((lag, i) => [lag, network.names.map((name) => found.posteriors[name][i + 1] ?? found.posteriors[name][0])]));
-    if (!priors.has(slice)) priors.set(slice, barsOf(await ask({ length: slice + 1 })));
-    network.prior = priors.get(slice);
+    if (!priors.has(slice)) {
+      const before = await ask({ length: slice + 1 });
+      priors.set(slice, { bars: barsOf(before), numbers: before.numbers });
+    }
+    const { bars, numbers: before } = priors.get(slice);
+    network.prior = bars;
+    for (const one of network.numbers) one.prior = slice ? before[one.name]?.at(-1) : one.first;
+    const numbersAt = async (t, i) => {
+      const targets = network.answerable(t);
+      const own = Object.fromEntries(Object.entries(found.numbers ?? {}).map(([name, all]) => [name, [all[i] ?? all[0]]]));
+      return targets.length ? { ...own, ...(await ask({ ...this.body, targets }, [], t)).numbers } : own;
+    };
+    const [numbers, ...others] = await Promise.all([slice, ...ahead.map((lag) => slice + lag)].map(numbersAt));
+    const laterNumbers = Object.fromEntries(ahead.map((lag, i) => [lag, others[i]]));
     const findings = Object.assign({}, ...Object.values(this.history.value));
-    return { findings, later, posteriors: barsOf(found), numbers: found.numbers, logEvidence: found.log_evidence, ms: found.ms };
+    return { findings, later, laterNumbers, posteriors: barsOf(found), numbers: slice || this.listed.length || Object.keys(network.values).length ? numbers : null, logEvidence: found.log_evidence, ms: found.ms };
+  }
+
+  /** The posterior of a number; undefined if its parents have to be observed first. */
+  numberOf(name) {
+    const { answer, network } = this;
+    const found = answer.numbers ? answer.numbers[name] : network.numbers.find((one) => one.name === name).prior;
+    return [found].flat()[0];
+  }
+
+  /** The value of a number that is observed, or undefined. */
+  valueOf(name, t = this.slice) {
+    const { values, slices } = this.network;
+    return values[slices && !(name in values) ? `${name}@${t}` : name];
   }
 
   /** The key of a number's value: over time with the slice. */

@@ -1,11 +1,10 @@
 // Tables of cases: first rows of a file, and all of it as CSV or Parquet.
 
-import { Lost } from "./api.js";
-import { button, el, setText } from "./dom.js";
+import { button, el, muted, setText } from "./dom.js";
 import { bodyOf } from "./findings.js";
-import { count, cut, percent } from "./format.js";
+import { count, cut, percent, whole } from "./format.js";
 import { mode } from "./measures.js";
-import { Panel, panelTable } from "./panels.js";
+import { Panel, panelTable, td, tr } from "./panels.js";
 import { saveFile } from "./save.js";
 
 const PREVIEW_ROWS = 20;
@@ -34,7 +33,7 @@ export class TablePanel extends Panel {
   }
 
   say(text) {
-    this.result.replaceChildren(el("p", { class: "muted" }, text));
+    this.result.replaceChildren(muted(text));
   }
 
   clear() {
@@ -50,10 +49,10 @@ export class TablePanel extends Panel {
     const type = TYPES[this.suffix] || "application/octet-stream";
     this.say(`Reading ${cut(file.name, 60)} \u2026`);
     this.buttons = el("div", { class: "card-tools" }, button("Download answers (CSV)", () => this.run("csv", type)), button("Parquet", () => this.run("parquet", type)));
-    this.progress = el("p", { class: "muted", role: "status" });
-    const head = el("p", {}, el("b", {}, cut(file.name, 60)), `, ${Math.ceil(file.size / 1024).toLocaleString("en")} kB`);
+    this.progress = muted("", { role: "status" });
+    const head = el("p", {}, el("b", {}, cut(file.name, 60)), `, ${whole(Math.ceil(file.size / 1024))} kB`);
     try {
-      const preview = type === "text/csv" && !/\.gz$/i.test(file.name) ? await this.preview(file) : [el("p", { class: "muted" }, "Only CSV files have a preview.")];
+      const preview = type === "text/csv" && !/\.gz$/i.test(file.name) ? await this.preview(file) : [muted("Only CSV files have a preview.")];
       this.result.replaceChildren(head, ...preview, el("p", {}, this.targetText()), this.buttons, this.progress);
       const panels = this.root.parentNode;
       panels.scrollTop += this.root.getBoundingClientRect().top - panels.getBoundingClientRect().top;
@@ -103,10 +102,10 @@ export class TablePanel extends Panel {
         store.setFindings(cases[i].findings);
         if (store.picked === null && isAnswered) store.pick(target);
       };
-      return el("tr", {}, el("td", {}, button(String(i + 1), show, { class: "link", "aria-label": `Row ${i + 1}: make it the evidence`, disabled: Boolean(note) })), ...shown.map((column) => el("td", { class: "text" }, cut(row[column.i] ?? "", 16))), el("td", { class: "text answer" }, answer));
+      return tr(td(null, button(String(i + 1), show, { class: "link", "aria-label": `Row ${i + 1}: make it the evidence`, disabled: Boolean(note) })), ...shown.map((column) => td("text", cut(row[column.i] ?? "", 16))), td("text answer", answer));
     });
     const heads = ["row", ...shown.map((column) => cut(column.name, 18)), isAnswered ? network.texts[target] : "answer"];
-    return [el("div", { class: "scroll" }, panelTable(heads, lines)), el("p", { class: "muted" }, `The first ${count(rows.length, "row")}. Click a number to see the row on the map.`)];
+    return [el("div", { class: "scroll" }, panelTable(heads, lines)), muted(`The first ${count(rows.length, "row")}. Click a number to see the row on the map.`)];
   }
 
   findingsOf(matched, row) {
@@ -147,25 +146,12 @@ export class TablePanel extends Panel {
 
   reportText(report) {
     if (!report) return "Done";
-    return `${count(report.cases ?? 0, "case")} answered${report.flagged ? `, ${report.flagged.toLocaleString("en")} of them flagged` : ""}`;
-  }
-
-  /** The states of a job until it ends: from events, and by asking again if their stream ends. */
-  async* states(url) {
-    const { api } = this.store;
-    try {
-      yield* api.events(url);
-    } catch (error) {
-      if (!(error instanceof Lost) && !(error instanceof TypeError)) throw error;
-    }
-    for (;;) {
-      yield await api.job(url);
-      await new Promise((resolve) => setTimeout(resolve, POLL));
-    }
+    return `${count(report.cases ?? 0, "case")} answered${report.flagged ? `, ${whole(report.flagged)} of them flagged` : ""}`;
   }
 
   async wait(url) {
-    for await (const job of this.states(url)) {
+    for (;;) {
+      const job = await this.store.api.job(url);
       if (job.state === "done") {
         this.report = job.report;
         return this.store.api.file(job.url);
@@ -173,7 +159,7 @@ export class TablePanel extends Panel {
       if (job.state === "failed" || job.state === "cancelled") throw new Error(job.error?.detail || `The table was ${job.state}.`);
       const share = job.total ? ` (${Math.round((100 * (job.read || 0)) / job.total)} %)` : "";
       setText(this.progress, `${count(job.done || 0, "row")} answered${share} \u2026`);
+      await new Promise((resolve) => setTimeout(resolve, POLL));
     }
-    throw new Error("The table was lost.");
   }
 }

@@ -4,6 +4,7 @@ import { button, el, isTouch } from "./dom.js";
 import { describeFinding, valueTexts } from "./findings.js";
 import { cut } from "./format.js";
 import { markIcon } from "./marks.js";
+import { atSlice } from "./slices.js";
 
 export class Tray {
   constructor(store, actions) {
@@ -31,9 +32,14 @@ export class Tray {
         button("\u00d7", () => store.clear(t, v), { class: "chip-clear", "aria-label": `Clear ${text}` }),
       );
     });
-    for (const name of Object.keys(network.values)) {
-      const [text] = valueTexts({ [name]: network.values[name] });
-      chips.push(el("span", { class: "chip" }, button(cut(text, 60), () => this.actions.openNumber(name), { class: "chip-text" }), button("\u00d7", () => store.setValue(name, null), { class: "chip-clear", "aria-label": `Clear ${text}` })));
+    for (const [key, value] of Object.entries(network.values)) {
+      const [name, t] = network.slices ? atSlice(key) : [key];
+      const text = (t === undefined ? "" : `${t}: `) + valueTexts({ [name]: value });
+      const open = () => {
+        if (t !== undefined) store.setSlice(t);
+        this.actions.openNumber(name);
+      };
+      chips.push(el("span", { class: "chip" }, markIcon("observed"), button(cut(text, 60), open, { class: "chip-text" }), button("\u00d7", () => store.setValue(key, null), { class: "chip-clear", "aria-label": `Clear ${text}` })));
     }
     if (!chips.length) {
       this.root.replaceChildren(el("span", { class: "muted hint" }, isTouch() ? "No evidence. Tap a variable, then a state to observe it." : "No evidence. Click a state to observe it; shift-click for one of several; right-click for likelihoods and interventions."));
@@ -79,7 +85,7 @@ export class Banner {
       const what = !changed ? "these findings contradict each other" : problem.others.length ? `${changed} contradict${s}` : `${changed} ha${s || "ve"} probability 0`;
       if (problem.isKept) {
         lines.push(el("p", {}, el("strong", {}, "These findings contradict each other"), ": their probability is 0. Clear one of them; until then the bars are those without evidence."));
-        return [...lines, el("ul", {}, ...[...problem.changed, ...problem.others].slice(0, 12).map((text) => el("li", {}, cut(text, 120)))), el("div", { class: "banner-buttons" }, button("Clear all", () => store.setFindings({})))];
+        return [...lines, el("ul", {}, ...[...problem.changed, ...problem.others].slice(0, 12).map((text) => el("li", {}, cut(text, 120))))];
       }
       lines.push(el("p", {}, el("strong", {}, "Impossible evidence: "), what));
       if (problem.others.length) lines.push(el("ul", {}, ...problem.others.slice(0, 12).map((text) => el("li", {}, cut(text, 120)))));

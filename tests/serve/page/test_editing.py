@@ -68,16 +68,14 @@ def test_cpts_states_variables_and_arcs(visit: Any) -> None:
     dialog.get_by_label("States, one a line").press("Tab")
     shown = "value => document.querySelector('[aria-label=\"P(often), row 1\"]')?.value === value"
     page.wait_for_function(shown, arg=str(round(0.6 / 0.7, 6)))  # drawn when the next field has the keyboard
-    dialog.get_by_label("Variable", exact=True).select_option("xray")
-    dialog.get_by_role("button", name="Remove variable").click()
     dialog.get_by_role("button", name="Apply").click()
     dialog.wait_for(state="hidden")
+    visit.box("xray").locator(".title").click()
+    page.get_by_role("button", name="Remove", exact=True).click()
     page.wait_for_function("() => document.querySelectorAll('.map .box').length === 8")
     visit.ready()
     assert page.locator(".chip-text").count() == 0
-    edit_node(page)
-    dialog.get_by_role("button", name="Undo the last edit").click()
-    dialog.wait_for(state="hidden")
+    page.get_by_role("button", name="Undo the edit").click()
     page.wait_for_function("() => document.querySelectorAll('.map .box').length === 9")
 
 

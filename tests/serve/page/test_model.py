@@ -19,7 +19,7 @@ from jtgpu.serve.page_module import FOLDER
 from tests.decisions.test_policies import oil
 from tests.dynamic.test_posteriors import umbrella
 from tests.model.test_editing_kinds import mixed_dynamic
-from tests.serve.test_edited import body, noisy
+from tests.serve.test_edited import body, markov, noisy
 
 Run = Callable[..., list[Any]]
 
@@ -53,7 +53,7 @@ def made(answer: Any) -> Any:
 
 
 def test_every_kind_stays_itself(run: Run) -> None:
-    nets = [jtgpu.load("asia"), oil(), umbrella(), body(), mixed_dynamic()]
+    nets = [jtgpu.load("asia"), oil(), umbrella(), body(), mixed_dynamic(), markov()]
     assert [made(answer) for answer in run(*({"net": edited(net), "steps": []} for net in nets))] == nets
 
 
@@ -152,3 +152,28 @@ def test_cells_of_a_spreadsheet(run: Run) -> None:
     assert run(*({"ask": ["pastedNumbers", text]} for text in texts)) == [
         [[0.5, 0.25], [1, 2]], [[0.5, 1], [2, 3]], [[0.1, 0.9], [0.2, 0.8]], [[0.5, -1]], [["NaN", "NaN"]],
     ]  # fmt: skip
+
+
+def test_factors_of_a_markov_network(run: Run) -> None:
+    """As the methods of `MarkovNetwork` do it: what is removed is summed out."""
+    pair = markov()
+    three = pair.add("c", ["0", "1", "2"]).add_factor(["c", "b"], np.arange(9.0).reshape(3, 3) + 1)
+    less, joined, parted, renamed, more, wide, gone = map(made, run(
+        {"net": edited(three), "steps": [["removeVariable", "b"]]},
+        {"net": edited(three), "steps": [["toggleEdge", "a", "c"]]},
+        {"net": edited(three), "steps": [["toggleEdge", "c", "b"]]},
+        {"net": edited(three), "steps": [["renameVariable", "b", "d"], ["setStates", "a", ["no", "yes"]]]},
+        {"net": edited(three), "steps": [["addVariable", "chance"], ["toggleEdge", "chance_1", "a"]]},
+        {"net": edited(three), "steps": [["setScope", 0, ["a", "c", "b"]], ["setStates", "b", ["z", "x", "new", "y"]]]},
+        {"net": edited(pair), "steps": [["setScope", 1, []], ["removeVariable", "a"]]},
+    ))  # fmt: skip
+    before, after = (net.compile("reference").joint(["a", "c"]).probabilities for net in (three, less))
+    np.testing.assert_allclose(after, before, rtol=1e-12)
+    assert joined.factors[-1].table.tolist() == [[1] * 3] * 2
+    assert parted == pair.add("c", ["0", "1", "2"])
+    assert renamed == three.replace(rename={"b": "d"}, states={"a": ["no", "yes"]})
+    assert more == three.add("chance_1", ["yes", "no"]).add_factor(["chance_1", "a"], np.ones((2, 2)))
+    table = np.asarray(pair.factors[0].table)[[2, 0, 0, 1]].T[:, None]  # a new state has the numbers of the first
+    assert [wide.variables[v] for v in wide.factors[0].scope] == ["a", "c", "b"]
+    np.testing.assert_allclose(wide.factors[0].table, np.repeat(table, 3, 1))
+    np.testing.assert_allclose(gone.compile("reference").posterior("b").probabilities, np.array([3, 7, 1]) / 11)

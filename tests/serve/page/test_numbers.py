@@ -65,7 +65,7 @@ def test_numbers_are_listed_and_found(visit: Visit) -> None:
     page.keyboard.type("3")
     page.keyboard.press("Enter")
     page.wait_for_selector(".list-row.has-evidence")
-    assert "= 3" in rows.first.inner_text()
+    rows.first.filter(has_text="= 3").wait_for()
     assert page.locator(".panel-group > h2").all_inner_texts() == ["THIS CASE", "TABLES AND SCENARIOS"]
 
 
