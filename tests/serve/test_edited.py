@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,11 @@ import msgspec
 import pytest
 
 import jtgpu
+from jtgpu.formats.registry import file_suffixes
 from jtgpu.serve.edited import EditedNetwork, edited_network, network_of_page
-from jtgpu.serve.networks import file, written_formats
+from jtgpu.serve.networks import file, summary, written_formats
+from jtgpu.serve.opening import network_of_file
+from jtgpu.serve.page_module import FOLDER
 from jtgpu.serve.requests import Refusal
 from jtgpu.serve.trees import network_kind
 from tests.decisions.test_policies import oil
@@ -52,6 +56,7 @@ def over_json(net: Any) -> Any:
     return network_of_page(msgspec.json.decode(text, type=EditedNetwork))
 
 
+PAGE_OPENS = re.compile(*re.findall(r"NETWORK_FILE = /(.*)/i;", (FOLDER / "app.js").read_text("utf-8")), re.IGNORECASE)
 NETS: list[Any] = [jtgpu.load("asia"), oil(), umbrella(), body(), noisy(), markov(), mixed_dynamic()]
 
 
@@ -73,6 +78,19 @@ def test_every_format_of_the_export_holds_the_network(net: Any, tmp_path: Path) 
         again: Any = jtgpu.read(path)
         assert type(again) is type(net) or (suffix == "fg" and isinstance(again, jtgpu.MarkovNetwork)), suffix
         assert len(again) == len(net)
+        assert PAGE_OPENS.match(path.name), suffix
+        assert type(network_of_file(path.read_bytes(), suffix, str(tmp_path))) is type(again)
+
+
+def test_arcs_are_counted_of_all_nodes() -> None:
+    """To utilities and from earlier slices, too."""
+    arcs = {oil: 7, umbrella: 2, mixed_dynamic: 3, markov: 1}
+    assert {make: summary("x", make().compile("reference"))["arcs"] for make in arcs} == arcs
+
+
+def test_the_page_opens_every_format_that_is_read() -> None:
+    """It looks at the name of a file; ``.mixed.json`` was missing."""
+    assert [s for s in file_suffixes() if not PAGE_OPENS.match(f"a{s}")] == []
 
 
 def attributes_of(net: Any) -> Any:

@@ -4,7 +4,7 @@ import { button, el, muted, select, setText } from "./dom.js";
 import { DecisionPanel } from "./decisions.js";
 import { EffectPanel } from "./effect.js";
 import { describeFinding } from "./findings.js";
-import { clean, cut, logText, percent, points, probabilityOf, significant, whole } from "./format.js";
+import { clean, cut, percent, points, significant, whole } from "./format.js";
 import { mode, totalVariation } from "./measures.js";
 import { barRow, countText, figure, heatCell, Panel, panelTable, shareBar, tableLines, td, tr, variableLink } from "./panels.js";
 
@@ -80,14 +80,9 @@ class EvidencePanel extends Panel {
   }
 
   showValue() {
-    const { answer, network } = this.store;
-    const log = answer.logEvidence;
-    const isDensity = Object.keys(network.values).length > 0;
-    const isEmpty = !isDensity && !Object.keys(answer.findings).length;
-    if (this.store.isImpossible) setText(this.value, "P(e) = 0");
-    else if (isDensity) setText(this.value, `ln of the density of the evidence: ${logText(log, 6)}`);
-    else setText(this.value, isEmpty ? "No evidence: ln P(e) = 0" : `ln P(e) = ${logText(log, 6)}, P(e) = ${probabilityOf(log)}`);
-    if (isEmpty) setText(this.conflict, "");
+    const { answer, evidenceText } = this.store;
+    setText(this.value, evidenceText);
+    if (!Object.keys(answer.findings).length) setText(this.conflict, "");
   }
 
   key() {
@@ -271,7 +266,7 @@ class ImportancePanel extends Panel {
 
 class TornadoPanel extends Panel {
   constructor(store, actions) {
-    super(store, "Sensitivity to the parameters (tornado)", { name: "tornado", question: "sensitivity" });
+    super(store, "Sensitivity (tornado)", { name: "tornado", question: "sensitivity" });
     this.actions = actions;
     this.state = null;
     this.spread = 0.1;

@@ -24,7 +24,7 @@ import { Banner, Tray } from "./tray.js";
 
 const TABS = { list: "Variables", map: "Map", side: "Analysis" };
 const NARROW_HEAD = 560; // pixels of a window, as in page.css
-const NETWORK_FILE = /^(.+?)\.((?:dynamic\.json|net|oobn|bif|xmlbif|bifxml|xml|xdsl|dsl|dsc|dne|dnet|uai|erg|fg)(?:\.gz|\.xz)?)$/i;
+const NETWORK_FILE = /^(.+?)\.((?:dynamic\.json|mixed\.json|net|oobn|bif|xmlbif|bifxml|xml|xdsl|dsl|dsc|dne|dnet|uai|erg|fg)(?:\.gz|\.xz)?)$/i;
 const OF_TABLES = new Set(["tornado", "joint", "scenarios", "tables"]); // panels
 const SLOW = 150; // ms after which the page says that it waits
 

@@ -4,7 +4,7 @@ import { bodyOf } from "./findings.js";
 
 const shell = (text) => `'${String(text).replaceAll("'", "'\\''")}'`;
 
-const sourceOf = (network) => network.source || `${network.id}.net`;
+const sourceOf = (network) => network.source || `${network.id}.${network.formats?.[0] ?? "net"}`;
 
 function python(value) {
   if (value === null) return "None";

@@ -17,6 +17,12 @@ export function isDecidable(network, findings) {
 export const reached = (rows) => rows.filter(({ known, option }) => option !== null && Object.keys(known).length);
 export const NOT_DECIDABLE = "Policies are computed for observed states, and not with likelihoods, soft evidence or interventions.";
 
+/** What stands before and after the expected utility of the best policy: given what, and which optimum it is. */
+export function policyTexts({ network, findings }, { method }) {
+  const known = findingList(findings).map(([v, finding]) => describeFinding(network, v, finding)).join(", ");
+  return ["Expected utility ", ` under the best policy, ${cut(known ? `given ${known}` : "nothing observed", 120)} (${METHODS[method] ?? method}). Bars of decisions are those of this policy.`];
+}
+
 export class DecisionPanel extends Panel {
   constructor(store, actions) {
     super(store, "Decisions", { isOpen: true, name: "decisions", question: "policy" });
@@ -78,9 +84,9 @@ export class DecisionPanel extends Panel {
     const choice = select("Decision", [...network.decisions].map((v) => [v, cut(network.texts[v], 40)]), d, choose);
     store.setExpected(policy.utilities);
     const { length } = Object.keys(store.findings);
-    const known = length ? `given ${findingList(store.findings).map(([v, finding]) => describeFinding(network, v, finding)).join(", ")}` : "nothing observed";
+    const [before, after] = policyTexts(store, policy);
     this.body.replaceChildren(
-      el("p", {}, "Expected utility ", el("b", { class: "expected-utility" }, significant(policy.expected_utility, 6)), ` under the best policy, ${cut(known, 120)} (${METHODS[policy.method] ?? policy.method}). Bars of decisions are those of this policy.`),
+      el("p", {}, before, el("b", { class: "expected-utility" }, significant(policy.expected_utility, 6)), after),
       el("p", {}, "Options of ", choice, ` if it were decided now, ${length ? "knowing only the evidence" : "knowing nothing"}:`),
       this.options(d, options),
       ...this.choices(d, policy.policy[network.names[d]] || []),

@@ -4,7 +4,6 @@
 
 import { clean } from "./format.js";
 
-export const KINDS = ["observed", "one of", "likelihood", "soft", "do"];
 export const KIND_TEXT = {
   observed: "observed",
   "one of": "one of several states",
@@ -12,6 +11,7 @@ export const KIND_TEXT = {
   soft: "soft evidence",
   do: "intervention",
 };
+export const KINDS = Object.keys(KIND_TEXT);
 
 /** The findings with one replaced, or without it (null). */
 export function withFinding(findings, v, finding) {

@@ -31,7 +31,7 @@ export class Grid {
     this.cells = this.values.map((row, i) => row.map((_, k) => el("input", { type: "text", inputmode: "decimal", autocomplete: "off", "data-at": `${i} ${k}`, "aria-label": label(i, k) })));
     this.totals = this.values.map(() => el("td", { class: "figure sum" }));
     const body = this.cells.map((cells, i) => {
-      const states = isNarrow ? [rows[i].join(", ")] : rows[i];
+      const states = isNarrow ? [rows[i].filter(Boolean).join(", ")] : rows[i];
       return el("tr", {}, ...states.map((text) => th(text, "row")), ...cells.map((input) => el("td", { class: "cell" }, input)), sums ? this.totals[i] : null);
     });
     const titles = [...(isNarrow ? [heads.join(", ")] : heads), ...columns, ...(sums ? ["sum"] : [])];

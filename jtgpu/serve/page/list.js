@@ -132,7 +132,7 @@ export class ListView {
       change: el("span", { class: "list-change" }),
       bar: el("span", { class: "list-bar" }),
     };
-    const text = this.numberAt(v) ? clean(this.numberAt(v).name) : network.texts[v];
+    const text = this.nameAt(v);
     row.node = el(
       "div",
       { class: "list-row", role: "option", id: `jtgpu-v${v}`, "data-v": v, title: network.labels[v] || text },
@@ -148,6 +148,10 @@ export class ListView {
     return network.numbers[v - network.size];
   }
 
+  nameAt(v) {
+    return this.store.network.texts[v] ?? clean(this.numberAt(v).name);
+  }
+
   /** Choose a variable; of a number, go to its value. */
   choose(v, isOpened = false) {
     const number = this.numberAt(v);
@@ -155,37 +159,33 @@ export class ListView {
     if (!number) this.store.pick(v);
   }
 
-  updateNumber({ name }, v, row) {
-    const text = numberText(this.store.numberOf(name));
-    const isObserved = this.store.valueOf(name) !== undefined;
-    setText(row.state, text);
-    setAttribute(row.state, "title", "mean \u00b1 standard deviation");
-    row.mark.replaceChildren(...(isObserved ? [markIcon("observed")] : []));
-    setAttribute(row.node, "class", `list-row${isObserved ? " has-evidence" : ""}${v === this.active ? " active" : ""}`);
-    setAttribute(row.node, "aria-label", `${clean(name)}: ${text}${isObserved ? ", observed" : ""}`);
-  }
-
   updateRow(v, row) {
-    if (this.numberAt(v)) {
-      if (this.store.answer) this.updateNumber(this.numberAt(v), v, row);
-      return;
+    const { store } = this;
+    const { network, answer, findings, picked, targets } = store;
+    const number = this.numberAt(v);
+    if (!answer) return;
+    let kind = findings[v]?.kind;
+    let text;
+    if (number) {
+      kind = store.valueOf(number.name) === undefined ? undefined : "observed";
+      text = numberText(store.numberOf(number.name));
+      setAttribute(row.state, "title", "mean \u00b1 standard deviation");
+    } else {
+      const p = answer.posteriors[v];
+      const best = mode(p);
+      text = `${network.stateTexts[v][best]} ${percent(p[best])} %`;
+      row.bar.style.width = `${100 * p[best]}%`;
+      setText(row.change, totalVariation(p, network.prior[v]) >= 0.0005 && !kind ? points(p[best] - network.prior[v][best]) : "");
     }
-    const { network, answer, findings, picked, targets } = this.store;
-    const p = answer.posteriors[v];
-    const best = mode(p);
-    const finding = findings[v];
-    setText(row.state, `${network.stateTexts[v][best]} ${percent(p[best])} %`);
-    row.bar.style.width = `${100 * p[best]}%`;
-    const distance = totalVariation(p, network.prior[v]);
-    setText(row.change, distance >= 0.0005 && !finding ? `${points(p[best] - network.prior[v][best])}` : "");
-    if (row.kind !== (finding?.kind || "")) {
-      row.kind = finding?.kind || "";
-      row.mark.replaceChildren(...(finding ? [markIcon(finding.kind)] : []));
+    setText(row.state, text);
+    if (row.kind !== kind) {
+      row.kind = kind;
+      row.mark.replaceChildren(...(kind ? [markIcon(kind)] : []));
     }
-    setAttribute(row.node, "class", `list-row${finding ? " has-evidence" : ""}${targets.includes(v) ? " target" : ""}${v === this.active ? " active" : ""}`);
+    const isTarget = targets.includes(v);
+    setAttribute(row.node, "class", `list-row${kind ? " has-evidence" : ""}${isTarget ? " target" : ""}${v === this.active ? " active" : ""}`);
     setAttribute(row.node, "aria-selected", v === picked ? "true" : "false");
-    const spoken = `${network.texts[v]}: ${network.stateTexts[v][best]} ${percent(p[best])} %${finding ? `, ${KIND_TEXT[finding.kind]}` : ""}${targets.includes(v) ? ", target" : ""}`;
-    setAttribute(row.node, "aria-label", spoken);
+    setAttribute(row.node, "aria-label", `${this.nameAt(v)}: ${text}${kind ? `, ${KIND_TEXT[kind]}` : ""}${isTarget ? ", target" : ""}`);
   }
 
   showPicked() {

@@ -126,7 +126,8 @@ export class MapView {
     this.say(!nodes ? "" : isChosen ? `${of}: those near the evidence, the targets and the selected variable` : `${of}, around ${network.texts[hubOf(network)]}: select another to see its neighbourhood`);
     if (fit || this.isFocus) this.fit();
     // where names would be too small, the map begins at the hub; a button shows all
-    if (fit && this.view.scale < SMALL_TITLES) this.view.scale = LEGIBLE;
+    const least = store.picked !== null && layout.style.rows === 1 ? SMALL_ROWS : SMALL_TITLES;
+    if (fit && this.view.scale < least) this.view.scale = LEGIBLE;
     this.centre(store.picked ?? (nodes ? layout.nodes[0] : hubOf(network)), fit);
     this.actions.onMapDrawn?.(layout.nodes);
   }
@@ -519,7 +520,10 @@ export class MapView {
     const wasWhole = this.layout && x >= 0 && y >= 0 && x + this.layout.width * scale <= this.width && y + this.layout.height * scale <= this.height;
     [this.width, this.height] = [clientWidth, clientHeight];
     if (isFirst || wasWhole) this.fit();
-    else this.centre(this.store.picked, false);
+    // next to the card of a telephone, what is selected stays legible
+    const isSmall = wasWhole && this.boxes.has(this.store.picked) && this.layout.style.rows === 1 && this.view.scale < SMALL_ROWS;
+    if (isSmall) this.view.scale = LEGIBLE;
+    this.centre(this.store.picked, isSmall);
   }
 
   pinch(pointers, event) {

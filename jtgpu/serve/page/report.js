@@ -1,8 +1,8 @@
 // A report as one HTML file.
 
-import { isDecidable, NOT_DECIDABLE, reached } from "./decisions.js";
-import { bodyOf, describeFinding, findingList } from "./findings.js";
-import { clean, logText, percent, points, probabilityOf, significant, whole } from "./format.js";
+import { isDecidable, NOT_DECIDABLE, policyTexts, reached } from "./decisions.js";
+import { bodyOf, describeFinding, findingList, valueTexts } from "./findings.js";
+import { clean, logText, percent, points, significant, whole } from "./format.js";
 import { numberText } from "./numbers.js";
 import { mapSvg } from "./save.js";
 
@@ -28,9 +28,10 @@ const section = (title, body, isWide = false) => `<section${isWide ? ' class="wi
 export async function reportHtml(store, map, address) {
   const { network, answer, scenarios, chosen, changes } = store;
   const list = store.listed.map(([t, v, finding]) => describeFinding(network, v, finding) + (network.slices && !network.slices.fixed.has(v) ? ` in slice ${t}` : ""));
+  list.push(...store.listedValues.map(([t, name, , value]) => valueTexts({ [name]: value }) + (t === undefined ? "" : ` in slice ${t}`)));
   const head = [`<h1>${escaped(network.title)}</h1>`, `<p class="m">${network.sizeText}. Created ${escaped(new Date().toISOString().slice(0, 16).replace("T", " "))} UTC with jtgpu.${address ? ` <a href="${escaped(address)}">Open in jtgpu</a>` : ""}</p>`, `<div class="map">${mapSvg(map, network.title).text}</div>`];
-  const slice = network.slices ? `<p class="m">Bars of slice ${store.slice} of ${store.length}, ${store.question === "filter" ? "given the slices so far" : "given all slices"}.</p>` : "";
-  const parts = [section("Evidence", `${list.length ? `<ul>${list.map((line) => `<li>${escaped(line)}</li>`).join("")}</ul><p>ln P(e) = ${escaped(logText(answer.logEvidence, 6))}, P(e) = ${escaped(probabilityOf(answer.logEvidence))}</p>` : "<p>None.</p>"}${slice}`)];
+  const slice = network.slices ? `<p class="m">Bars of slice ${store.slice} (${store.length} slices, 0 to ${store.length - 1}), ${store.question === "filter" ? "given the slices so far" : "given all slices"}.</p>` : "";
+  const parts = [section("Evidence", `${list.length ? `<ul>${list.map((line) => `<li>${escaped(line)}</li>`).join("")}</ul><p>${escaped(store.evidenceText)}</p>` : "<p>None.</p>"}${slice}`)];
   for (const v of chosen) {
     const rows = network.stateTexts[v].map((state, i) => [text(state), bar(answer.posteriors[v][i]), figureOf(`${percent(answer.posteriors[v][i])} %`), figureOf(`${percent(network.prior[v][i])} %`)]);
     parts.push(section(network.texts[v], table(["state", "", "posterior", "prior"], rows)));
@@ -52,13 +53,15 @@ export async function reportHtml(store, map, address) {
   return `<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${escaped(network.title)}</title><style>${STYLE}</style></head><body>\n${head.join("\n")}\n<div class="parts">\n${parts.join("\n")}\n</div>\n</body></html>\n`;
 }
 
-async function decisionPart({ api, network, answer: { findings } }) {
+async function decisionPart(store) {
+  const { api, network, answer: { findings } } = store;
   const listed = (expected) => network.utilities.map(({ name, text: shown, parents }) => [text(shown), text(parents.map((v) => network.texts[v]).join(", ") || "nothing"), figureOf(expected ? significant(expected[name], 6) : "")]);
   const heads = ["utility", "depends on", "expected"];
   if (!isDecidable(network, findings)) return section("Decisions", `${table(heads, listed(null))}<p>${NOT_DECIDABLE}</p>`);
   const { evidence, do: made } = bodyOf(network, findings);
   const best = await api.ask(network.id, "policy", { evidence: { ...evidence, ...made } });
-  const parts = [`<p>Expected utility <b>${escaped(significant(best.expected_utility, 6))}</b> under the best policy, given the evidence (${escaped(best.method)}).</p>`, table(heads, listed(best.utilities))];
+  const [before, after] = policyTexts(store, best);
+  const parts = [`<p>${before}<b>${escaped(significant(best.expected_utility, 6))}</b>${escaped(after)}</p>`, table(heads, listed(best.utilities))];
   for (const [d, rows] of Object.entries(best.policy)) {
     const known = reached(rows);
     const shown = (known.length ? known : rows.filter(({ option }) => option !== null)).slice(0, MOST_CONFIGURATIONS);

@@ -15,6 +15,9 @@ export function saveFile(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
+export const saveText = (text, type, name) => saveFile(new Blob([text], { type }), name);
+export const saveJson = (data, name) => saveText(JSON.stringify(data, null, 1), "application/json", name);
+
 const COPIED = ["fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "font-weight", "text-anchor"];
 
 /** The map as SVG: styles become attributes, what is invisible is left out. */

@@ -6,7 +6,7 @@ import { clean, cut, logText, percent, points } from "./format.js";
 import { totalVariation } from "./measures.js";
 import { numberText } from "./numbers.js";
 import { figure, heatCell, Panel, panelTable, tr, variableLink } from "./panels.js";
-import { fileStem, saveFile } from "./save.js";
+import { fileStem, saveJson } from "./save.js";
 
 const MOST_VARIABLES = 6; // in the comparison, where no target is marked
 const MOST_SCENARIOS = 4;
@@ -50,7 +50,7 @@ export class ScenarioPanel extends Panel {
   write() {
     const { network, scenarios } = this.store;
     const data = { network: network.id, scenarios: scenarios.map(({ title, findings }) => ({ title, ...bodyOf(network, findings) })) };
-    saveFile(new Blob([JSON.stringify(data, null, 1)], { type: "application/json" }), `${fileStem(network)}-scenarios.json`);
+    saveJson(data, `${fileStem(network)}-scenarios.json`);
   }
 
   async read(file) {

@@ -5,7 +5,7 @@ import { writeCsv } from "./csv.js";
 import { button, Dialog, dialogButtons, el, select } from "./dom.js";
 import { encodeLink } from "./link.js";
 import { reportHtml } from "./report.js";
-import { fileStem, mapSvg, saveFile, svgToPng } from "./save.js";
+import { fileStem, mapSvg, saveFile, saveJson, saveText, svgToPng } from "./save.js";
 
 export class ShareDialog extends Dialog {
   constructor(store, map, canLink) {
@@ -58,17 +58,17 @@ export class ShareDialog extends Dialog {
     const name = fileStem(network);
     try {
       if (kind === "network") saveFile(await (await store.api.saved(network.id, format)).blob(), `${name}.${format}`);
-      else if (kind === "html") saveFile(new Blob([await reportHtml(store, this.map, this.canLink ? window.location.href : "")], { type: "text/html" }), `${name}.html`);
-      else if (kind === "svg") saveFile(new Blob([mapSvg(this.map, network.title).text], { type: "image/svg+xml" }), `${name}.svg`);
+      else if (kind === "html") saveText(await reportHtml(store, this.map, this.canLink ? window.location.href : ""), "text/html", `${name}.html`);
+      else if (kind === "svg") saveText(mapSvg(this.map, network.title).text, "image/svg+xml", `${name}.svg`);
       else if (kind === "png") saveFile(await svgToPng(mapSvg(this.map, network.title)), `${name}.png`);
       else if (kind === "csv") {
         const rows = network.names.flatMap((variable, v) => network.states[v].map((state, i) => [variable, state, answer.posteriors[v][i], network.prior[v][i]]));
-        saveFile(new Blob([writeCsv([["variable", "state", "posterior", "prior"], ...rows])], { type: "text/csv" }), `${name}.csv`);
+        saveText(writeCsv([["variable", "state", "posterior", "prior"], ...rows]), "text/csv", `${name}.csv`);
       } else {
         const posteriors = Object.fromEntries(network.names.map((variable, v) => [variable, answer.posteriors[v]]));
         const states = Object.fromEntries(network.names.map((variable, v) => [variable, network.states[v]]));
         const data = { network: network.id, ...store.body, log_evidence: answer.logEvidence, states, posteriors };
-        saveFile(new Blob([JSON.stringify(data, null, 1)], { type: "application/json" }), `${name}.json`);
+        saveJson(data, `${name}.json`);
       }
       this.status.textContent = `Saved ${name}.${format}`;
     } catch (error) {

@@ -3,8 +3,9 @@
 import { insisted, Problem } from "./api.js";
 import { bodyOf, decided, describeFinding, findingList, isSameEvidence, toggleOneOf, toggleState, valued, withFinding } from "./findings.js";
 import { drop, newHistory, record, redo, undo } from "./history.js";
+import { logText, probabilityOf } from "./format.js";
 import { mode, totalVariation } from "./measures.js";
-import { differingSlice, findingsAt, lastSlice, sequenceOf, withSlice } from "./slices.js";
+import { atSlice, differingSlice, findingsAt, lastSlice, sequenceOf, withSlice } from "./slices.js";
 
 const MAX_SCENARIOS = 4;
 const FIRST_LENGTH = 12; // slices
@@ -62,6 +63,23 @@ export class Store {
     const { network, history } = this;
     const parts = network.slices ? Object.entries(history.value) : [[0, history.value]];
     return parts.flatMap(([t, findings]) => findingList(findings).map(([v, finding]) => [Number(t), v, finding]));
+  }
+
+  /** The values of numbers as [slice or undefined, name, key, value]. */
+  get listedValues() {
+    const { network } = this;
+    return Object.entries(network.values).map(([key, value]) => {
+      const [name, t] = network.slices ? atSlice(key) : [key];
+      return [t, name, key, value];
+    });
+  }
+
+  /** The probability of the evidence, or its density, in words. */
+  get evidenceText() {
+    const { answer: { logEvidence: log }, network } = this;
+    if (this.isImpossible) return "P(e) = 0";
+    if (Object.keys(network.values).length) return `ln of the density of the evidence: ${logText(log, 6)}`;
+    return Object.keys(this.answer.findings).length ? `ln P(e) = ${logText(log, 6)}, P(e) = ${probabilityOf(log)}` : "No evidence: ln P(e) = 0";
   }
 
   clear(t, v) {
@@ -314,28 +332,21 @@ export class Store {
   /** Take the last change back and say why; earlier ones without an answer are asked again. */
   refuse(error, findings) {
     const earlier = this.history.past.length ? drop(this.history) : newHistory({});
-    if (!isSameEvidence(this.network.values, earlier.value.values ?? {})) {
-      this.setHistory(earlier);
-      this.problem = { title: "Not answered", detail: error.message, changed: [], others: [], tried: {} };
-      this.emit("findings");
-      this.emit("problem");
-      this.refresh();
-      return;
-    }
+    const isOfNumbers = !isSameEvidence(this.network.values, earlier.value.values ?? {});
     const { network } = this;
     const past = this.history.past.length ? this.history.past.at(-1) : {};
     const before = network.slices ? findingsAt(network, past, this.slice) : past;
     const changed = Object.keys(findings).filter((v) => !isSameEvidence(findings[v], before[v])).map(Number);
-    const isImpossible = error.kind === "impossible-evidence";
+    const isImpossible = error.kind === "impossible-evidence" && !isOfNumbers;
     // of a link or a scenario: the user decides which finding goes
     const isKept = isImpossible && (!this.history.past.length || changed.length > 1);
-    if (!isKept) this.history = earlier;
+    if (!isKept) this.setHistory(earlier);
     const others = (error.data.findings || network.names).filter((name) => {
       const v = network.number.get(name);
       return v !== undefined && findings[v] && !changed.includes(v);
     });
     this.problem = {
-      title: isImpossible ? "Impossible evidence" : error.data.title || "Not answered",
+      title: isImpossible ? "Impossible evidence" : (!isOfNumbers && error.data.title) || "Not answered",
       detail: isImpossible ? "" : error.message,
       isImpossible,
       isKept,

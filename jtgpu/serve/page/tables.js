@@ -10,7 +10,7 @@ import { saveFile } from "./save.js";
 const PREVIEW_ROWS = 20;
 const HEAD_BYTES = 512 * 1024;
 const MOST_COLUMNS = 8; // in the preview
-const TYPES = { csv: "text/csv", tsv: "text/csv", txt: "text/csv", parquet: "application/vnd.apache.parquet", pq: "application/vnd.apache.parquet", arrow: "application/octet-stream", feather: "application/octet-stream", ipc: "application/octet-stream" };
+const TYPES = { csv: "text/csv", tsv: "text/csv", txt: "text/csv", parquet: "application/vnd.apache.parquet", pq: "application/vnd.apache.parquet" };
 const POLL = 400; // ms between two looks at a job
 
 export class TablePanel extends Panel {

@@ -4,7 +4,6 @@ import { button, el, isTouch } from "./dom.js";
 import { describeFinding, valueTexts } from "./findings.js";
 import { cut } from "./format.js";
 import { markIcon } from "./marks.js";
-import { atSlice } from "./slices.js";
 
 export class Tray {
   constructor(store, actions) {
@@ -32,8 +31,7 @@ export class Tray {
         button("\u00d7", () => store.clear(t, v), { class: "chip-clear", "aria-label": `Clear ${text}` }),
       );
     });
-    for (const [key, value] of Object.entries(network.values)) {
-      const [name, t] = network.slices ? atSlice(key) : [key];
+    for (const [t, name, key, value] of store.listedValues) {
       const text = (t === undefined ? "" : `${t}: `) + valueTexts({ [name]: value });
       const open = () => {
         if (t !== undefined) store.setSlice(t);

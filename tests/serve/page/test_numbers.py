@@ -110,3 +110,16 @@ def test_a_network_of_numbers_only(visit: Visit) -> None:
     assert page.locator(".number-row").count() == 2
     page.locator(".tray .clear-all").click()
     page.wait_for_function("() => document.querySelector('.number-row .figure').textContent.startsWith('170 ')")
+
+
+@pytest.mark.slow
+def test_a_report_has_the_values(visit: Visit) -> None:
+    visit.open("#n=waste&x=C:-0.9")
+    page = visit.page
+    page.get_by_role("button", name="Export").click()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Report (HTML)").click()
+    report = Path(waiting.value.path()).read_text(encoding="utf-8")
+    assert "<li>C = -0.9</li>" in report
+    assert "ln of the density of the evidence: " in report
+    assert page.locator(".map .number-box.has-evidence .mark[d]").count() == 1
