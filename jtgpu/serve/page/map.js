@@ -71,7 +71,7 @@ export class MapView {
   reload() {
     const { network } = this.store;
     this.boxes.clear(); // those of another network, until the new ones are drawn
-    [this.arcs, this.spines, this.curves, this.shown] = [[], [], [], ""];
+    [this.arcs, this.spines, this.curves, this.later, this.shown] = [[], [], [], [], ""];
     this.isWhole = network.size <= (window.innerWidth < NARROW ? MOST_NARROW : MOST_WHOLE);
     this.wholeButton.hidden = network.size > MOST_BOXES;
     return this.relayout(!this.editing?.isOn || this.isFocus || !this.layout);
