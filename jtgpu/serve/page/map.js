@@ -521,7 +521,7 @@ export class MapView {
     [this.width, this.height] = [clientWidth, clientHeight];
     if (isFirst || wasWhole) this.fit();
     // next to the card of a telephone, what is selected stays legible
-    const isSmall = wasWhole && this.boxes.has(this.store.picked) && this.layout.style.rows === 1 && this.view.scale < SMALL_ROWS;
+    const isSmall = (isFirst || wasWhole) && this.boxes.has(this.store.picked) && this.layout.style.rows === 1 && this.view.scale < SMALL_ROWS;
     if (isSmall) this.view.scale = LEGIBLE;
     this.centre(this.store.picked, isSmall);
   }
