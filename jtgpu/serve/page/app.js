@@ -245,10 +245,9 @@ export class App {
 
   speak() {
     const { store } = this;
-    const v = store.picked ?? store.target;
-    if (v === null || !store.answer || !store.isFresh) return;
     clearTimeout(this.speaking);
-    this.speaking = setTimeout(() => setText(this.live, spokenVariable(store, v)), 100);
+    // by then, another network may be shown
+    this.speaking = setTimeout(() => store.target !== null && store.isFresh && setText(this.live, spokenVariable(store, store.picked ?? store.target)), 100);
   }
 
   observe(v, state) {

@@ -46,7 +46,7 @@ export class Card {
       network.labels[picked] ? muted(el("bdi", {}, network.labels[picked])) : null,
       this.rowsNode,
       this.moreButton,
-      network.decisions.has(picked) ? muted("How often the best policy takes each option; click one to decide so.") : null,
+      network.decisions.has(picked) ? muted("How often the best policy takes each option; choose one to decide so.") : null,
       this.why.root,
       el("div", { class: "card-tools" }, button("Evidence\u2026", () => this.actions.edit(picked), { title: "One of, likelihood, soft evidence, intervention (e)" }), this.targetButton, this.clearButton, network.isDirected ? button(...(network.decisions.has(picked) ? ["Policy", () => this.actions.showCpt(picked), { title: "Show the best policy" }] : ["CPT", () => this.actions.showCpt(picked), { title: "Show its conditional probability table" }])) : null),
       ...this.neighbours(network.isDirected ? "Parents" : "Neighbours", network.isDirected ? network.parents[picked] : [...network.parents[picked], ...network.children[picked]]),

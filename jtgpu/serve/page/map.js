@@ -71,7 +71,7 @@ export class MapView {
   reload() {
     const { network } = this.store;
     this.boxes.clear(); // those of another network, until the new ones are drawn
-    [this.arcs, this.spines, this.curves, this.shown] = [[], [], [], ""];
+    [this.arcs, this.spines, this.curves, this.later, this.shown] = [[], [], [], [], ""];
     this.isWhole = network.size <= (window.innerWidth < NARROW ? MOST_NARROW : MOST_WHOLE);
     this.wholeButton.hidden = network.size > MOST_BOXES;
     return this.relayout(!this.editing?.isOn || this.isFocus || !this.layout);
@@ -521,7 +521,7 @@ export class MapView {
     [this.width, this.height] = [clientWidth, clientHeight];
     if (isFirst || wasWhole) this.fit();
     // next to the card of a telephone, what is selected stays legible
-    const isSmall = wasWhole && this.boxes.has(this.store.picked) && this.layout.style.rows === 1 && this.view.scale < SMALL_ROWS;
+    const isSmall = (isFirst || wasWhole) && this.boxes.has(this.store.picked) && this.layout.style.rows === 1 && this.view.scale < SMALL_ROWS;
     if (isSmall) this.view.scale = LEGIBLE;
     this.centre(this.store.picked, isSmall);
   }

@@ -134,3 +134,17 @@ def test_decisions_are_opened_saved_and_reported(visit: Visit, tmp_path: Path) -
     assert "Expected utility <b>22.5</b>" in report
     for part in (*oil().utilities, "best policy: if it is known that", "test = "):
         assert part in report
+
+
+@pytest.mark.slow
+def test_what_waits_is_dropped_when_another_network_is_chosen(visit: Visit) -> None:
+    """The words of a selected variable wait 100 ms, and were said about the next network, which may be smaller."""
+    page = visit.open("#n=asia")
+    for _ in range(3):
+        page.locator(".list-row").last.click()
+        page.get_by_label("Network", exact=True).select_option("umbrella")
+        page.wait_for_function("() => document.querySelector('.status').textContent.startsWith('2 variables')")
+        page.wait_for_timeout(150)
+        page.get_by_label("Network", exact=True).select_option("asia")
+        page.wait_for_function("() => document.querySelector('.status').textContent.startsWith('8 variables')")
+        visit.ready(boxes=True)
