@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,11 +18,21 @@ from .program import SliceWay
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .engine import GpuPasses
+    from .contractions import SlicePattern
     from .evidence import SliceEvidence
+    from .kernels import GpuProgram
 
 LN2 = float(np.log(2.0))
 LEAST_PRODUCT = -1000.0  # log2 of a product that has all its digits
+
+
+class Programs(Protocol):
+    """The programs of slices with the same tables."""
+
+    lower: float  # log2 of a number that no product of their entries is below
+
+    def program(self, pattern: SlicePattern, way: SliceWay, wanted: Sequence[Any], device: Device) -> GpuProgram:
+        """The kernels' arguments for one way through a slice."""
 
 
 class _GroupMessages(NamedTuple):
@@ -184,18 +194,18 @@ class GpuSliceGroup:
         return cells
 
     def forward(
-        self, passes: GpuPasses, begin: int, end: int, kept: _GroupMessages, base: int, stride: int, out: _Out
+        self, passes: Programs, begin: int, end: int, kept: _GroupMessages, base: int, stride: int, out: _Out
     ) -> None:
         before, after = self.evidence.sides
         self._run(passes, SliceWay(before, after, True), (begin, end, base, stride), kept, _NOTHING, out)
 
-    def again(self, passes: GpuPasses, begin: int, end: int, kept: _GroupMessages, base: int) -> None:
+    def again(self, passes: Programs, begin: int, end: int, kept: _GroupMessages, base: int) -> None:
         before, after = self.evidence.sides
         out, way = self.marginals(None, self.first), SliceWay(before, after, True)
         self._run(passes, way, (begin, end, base, 1), kept, _NOTHING, out, count=0)
 
     def backward(
-        self, passes: GpuPasses, begin: int, end: int, kept: _GroupMessages, base: int, later: _GroupMessages, out: _Out
+        self, passes: Programs, begin: int, end: int, kept: _GroupMessages, base: int, later: _GroupMessages, out: _Out
     ) -> bool:
         before, after = self.evidence.sides
         self._run(passes, SliceWay(after, before, False), (begin, end, base, 1), kept, later, out)
@@ -211,7 +221,7 @@ class GpuSliceGroup:
         raise NotImplementedError
 
     def _run(
-        self, passes: GpuPasses, way: SliceWay, slices: tuple[int, int, int, int], kept: _GroupMessages,
+        self, passes: Programs, way: SliceWay, slices: tuple[int, int, int, int], kept: _GroupMessages,
         later: _GroupMessages, out: _Out, count: int = 1,
     ) -> None:  # fmt: skip
         device, stream = self.place.device, self.place.stream
