@@ -158,7 +158,7 @@ def _no_gpu() -> str:
         if not _has_driver():
             return NO_GPU
         if isinstance(error, ImportError) or importlib.util.find_spec("pycuda") is None:
-            return "the NVIDIA GPU needs more packages: pip install 'jtgpu[cuda]'"
+            return "the NVIDIA GPU needs more packages: pip install '.[cuda]' in a checkout"
         return f"the NVIDIA GPU cannot be used: {error}"
     return ""
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HALF_LOG_2PI, LN2 = 0.5 * log(2 * math.pi), log(2.0)
 TINY = 2.0**-1000  # smaller likelihoods are numbers with an exponent of their own
-LEAST = -(1 << 38)  # least exponent: lower densities count as this, unless the evidence itself is about as improbable
+LEAST_EXPONENT = -(1 << 38)  # least exponent: lower densities count as this, unless the evidence itself is about as improbable
 
 
 class NumberRows(NamedTuple):
@@ -208,7 +208,7 @@ def scaled_densities(log_density: Floats, weights: Floats) -> tuple[Floats, Ints
     tiny = ((made < TINY) & (weights > 0) & np.isfinite(log_density)).any(axis=1)
     if tiny.any():
         mantissa, shift = np.frexp(np.broadcast_to(weights, made.shape)[tiny])
-        own = np.maximum(np.where(np.isfinite(log_density[tiny]), log_density[tiny], 0.0), LEAST * LN2)
+        own = np.maximum(np.where(np.isfinite(log_density[tiny]), log_density[tiny], 0.0), LEAST_EXPONENT * LN2)
         log2 = np.floor(own / LN2)
         made[tiny] = np.where(np.isfinite(log_density[tiny]), exps(own - log2 * LN2), 0.0) * mantissa
         powers[tiny] = log2.astype(np.int64) + shift
@@ -217,7 +217,7 @@ def scaled_densities(log_density: Floats, weights: Floats) -> tuple[Floats, Ints
 
 def with_offset(log_evidence: Floats, offset: Floats, read: Sequences) -> Floats:
     """ln of the density of each sequence, of what the backend made of `with_densities`."""
-    lost = np.flatnonzero((log_evidence < 0.5 * LEAST * LN2) & np.isfinite(log_evidence))
+    lost = np.flatnonzero((log_evidence < 0.5 * LEAST_EXPONENT * LN2) & np.isfinite(log_evidence))
     if lost.size and read.exponents:
         raise too_far(read.name(int(lost[0]), 0).rsplit(",", 1)[0])
     return log_evidence + sums(offset, read)

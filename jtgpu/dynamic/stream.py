@@ -21,7 +21,7 @@ from ..util.arguments import check_keywords, mapping
 from ..util.cells import is_missing
 from ..util.elementary import log, logs
 from ..util.equality import ByValue
-from .number_rows import HALF_LOG_2PI, LEAST, LN2, regression, scaled_densities, too_far
+from .number_rows import HALF_LOG_2PI, LEAST_EXPONENT, LN2, regression, scaled_densities, too_far
 from .propagation import LEAST
 from .sequences import Sequences
 from .side_by_side import extended_table
@@ -325,7 +325,7 @@ class MixedStream:
             raise ImpossibleEvidence(f"slice {t}: the numbers have density 0 in every state")
         before = self._live.log_evidence
         posteriors = self._live.advance(given, soft or None, exponents)
-        if self._live.log_evidence - before < 0.5 * LEAST * LN2:
+        if self._live.log_evidence - before < 0.5 * LEAST_EXPONENT * LN2:
             raise too_far(f"slice {t}")
         self._live.log_evidence += offset
         made: dict[str, Posterior | SliceNumber] = {v: posteriors[v] for v in net if v not in net.numbers}

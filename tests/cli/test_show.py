@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -80,6 +81,6 @@ def test_every_kind_is_drawn(tmp_path: Path) -> None:
 
 
 def test_a_number_that_is_not_declared() -> None:
-    cpts = {"sex": [0.5, 0.5], "weight": jtgpu.Gaussian([62.0, 78.0], sd=9.0)}
+    cpts: dict[str, Any] = {"sex": [0.5, 0.5], "weight": jtgpu.Gaussian([62.0, 78.0], sd=9.0)}
     with pytest.raises(jtgpu.NetworkError, match="'weight' is not declared: add it to the states"):
         jtgpu.MixedNetwork({"sex": ["f", "m"]}, {"weight": ["sex"]}, cpts)

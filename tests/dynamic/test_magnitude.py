@@ -273,7 +273,8 @@ def test_readings_beyond_exponents_of_32_bits(backend: Any, far: float) -> None:
     assert list(tree.mpe(seen)["s"][0]) == list(np.ravel(tree.sample(1, seen, seed=1)["s"])) == ["b", "a", "b"]
     np.testing.assert_allclose(tree.smooth(seen)["s"][0, :, 0], [0, 1, 0])
     live = tree.stream()
-    assert [round(live.step({"x": x})["s"]["a"]) for x in (far, 0.2, far)] == [0, 1, 0]
+    steps: list[Any] = [live.step({"x": x}) for x in (far, 0.2, far)]
+    assert [round(step["s"]["a"]) for step in steps] == [0, 1, 0]
     assert live.log_evidence == pytest.approx(expected)
 
 
@@ -291,7 +292,7 @@ def test_readings_that_contradict_each_other(backend: Any) -> None:
     assert tree(1e5).log_likelihood(seen).item() == pytest.approx(math.log(0.5 / (2 * math.pi)) - 0.5 * 9e4**2)
     live, wide = tree(1e9).stream(), {"x": [[0.0, 9e8]]}
     live.step({"x": 0.0})
-    ask = (tree(1e9).smooth, tree(1e9).mpe, tree(1e9).log_likelihood, lambda seen: tree(1e9).sample(1, seen, seed=1))
+    ask: tuple[Any, ...] = (tree(1e9).smooth, tree(1e9).mpe, tree(1e9).log_likelihood, lambda seen: tree(1e9).sample(1, seen, seed=1))
     for one in (*(partial(each, wide) for each in ask), lambda: live.step({"x": 9e8})):
         with pytest.raises(jtgpu.EvidenceError, match="float64 cannot tell which states"):
             one()

@@ -116,7 +116,7 @@ def test_what_can_run_works_and_equals_networkx(kind: str, name: str) -> None:
 
 
 def test_information_lists_functions_of_the_backend() -> None:
-    functions = nx_info.get_info()["functions"]
+    functions: Any = nx_info.get_info()["functions"]
     assert functions
     assert all(callable(getattr(nx_backend, name)) for name in functions)
 

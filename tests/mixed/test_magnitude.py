@@ -222,7 +222,8 @@ def test_ordinary_cases_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("size", [1e-160, 1e160])
 def test_densities_whose_squares_are_no_numbers_are_refused(size: float) -> None:
-    for density in (jtgpu.Gaussian(0.0, sd=size), jtgpu.Gaussian(max(size, 1 / size)), jtgpu.Gaussian(0.0, {"b": 1e160})):
+    far = max(size, 1 / size)
+    for density in (jtgpu.Gaussian(0.0, sd=size), jtgpu.Gaussian(far), jtgpu.Gaussian(0.0, {"b": 1e160})):
         states, parents = {"b": float, "a": float}, {"a": ["b"] if density.coefficients else []}
         with pytest.raises(jtgpu.NetworkError, match=r"of 'a' is .*change its unit"):
             jtgpu.MixedNetwork(states, parents, {"a": density, "b": jtgpu.Gaussian(0.0)})
