@@ -132,7 +132,7 @@ def test_fit_samples_and_other_files(file: str, hours: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "words", ["query", "plan", "sample * 2", "mpe", "batch * c.csv -o o.csv", "voi * -t state", "fit * c.csv -o f.net",
-              "validate * c.csv -t state", "show"]
+              "validate * c.csv -t state"]
 )  # fmt: skip
 def test_other_commands_name_the_command(words: str, file: str) -> None:
     done = run(*(file if w == "*" else w for w in (words if "*" in words else f"{words} *").split()))
