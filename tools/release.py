@@ -191,7 +191,8 @@ def try_wheel(wheel: Path) -> None:
         install(python, f"{wheel}[pandas,serve]", "mypy", "pyright")
         found = check_package.faults(bin_folder, Path(folder)) + check_pages.problems(bin_folder)
         found += [text] if (text := check_pages.newcomer(bin_folder)) else []
-        subprocess.run([str(bin_folder / "jtgpu"), "info", "--system"], cwd=folder, check=True)
+        command = [str(bin_folder / "jtgpu"), "info", "--system"]
+        subprocess.run(command, cwd=folder, check=True, env=_clean_environment())
         if found := found or check_types.problems(bin_folder, Path(folder)):
             raise SystemExit("\n".join(found))
 

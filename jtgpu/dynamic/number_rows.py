@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HALF_LOG_2PI, LN2 = 0.5 * log(2 * math.pi), log(2.0)
 TINY = 2.0**-1000  # smaller likelihoods are numbers with an exponent of their own
-LEAST_EXPONENT = -(1 << 38)  # least exponent: lower densities count as this, unless the evidence itself is about as improbable
+LEAST_EXPONENT = -(1 << 38)  # lower densities count as this, unless the evidence is about as improbable
 
 
 class NumberRows(NamedTuple):

@@ -292,7 +292,8 @@ def test_readings_that_contradict_each_other(backend: Any) -> None:
     assert tree(1e5).log_likelihood(seen).item() == pytest.approx(math.log(0.5 / (2 * math.pi)) - 0.5 * 9e4**2)
     live, wide = tree(1e9).stream(), {"x": [[0.0, 9e8]]}
     live.step({"x": 0.0})
-    ask: tuple[Any, ...] = (tree(1e9).smooth, tree(1e9).mpe, tree(1e9).log_likelihood, lambda seen: tree(1e9).sample(1, seen, seed=1))
-    for one in (*(partial(each, wide) for each in ask), lambda: live.step({"x": 9e8})):
+    far = tree(1e9)
+    calls = [partial(ask, wide) for ask in (far.smooth, far.mpe, far.log_likelihood)]
+    for one in (*calls, partial(far.sample, 1, wide, seed=1), partial(live.step, {"x": 9e8})):
         with pytest.raises(jtgpu.EvidenceError, match="float64 cannot tell which states"):
             one()
