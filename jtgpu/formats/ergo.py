@@ -178,7 +178,7 @@ def _names(variables: tuple[str, ...]) -> list[str]:
 
 
 def _distinct(plain: list[str], names: tuple[str, ...]) -> list[str]:
-    """What `names` are written as; those that differ from the name get a ``_`` while another one has them."""
+    """Distinct names for a file: those that differ from the name get a ``_`` while another one has them."""
     taken = {made for made, name in zip(plain, names, strict=True) if made == name}
     out = []
     for made, name in zip(plain, names, strict=True):

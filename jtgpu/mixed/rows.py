@@ -90,4 +90,5 @@ def extended(logs: Floats) -> tuple[Floats, NDArray[np.int64]]:
     """Numbers with these logarithms as ``mantissa * 2**exponent``."""
     finite = np.isfinite(logs)
     powers = np.where(finite, np.floor(np.where(finite, logs, 0.0) / LN2), 0.0)
-    return np.exp(logs - powers * LN2), powers.astype(np.int64)
+    mantissa = np.exp(logs - powers * LN2)
+    return mantissa, np.maximum(powers, -(2.0**60)).astype(np.int64)  # callers refuse such exponents

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -222,8 +223,19 @@ def test_ordinary_cases_do_without(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("size", [1e-160, 1e160])
 def test_densities_whose_squares_are_no_numbers_are_refused(size: float) -> None:
-    far = max(size, 1 / size)
-    for density in (jtgpu.Gaussian(0.0, sd=size), jtgpu.Gaussian(far), jtgpu.Gaussian(0.0, {"b": 1e160})):
+    large = jtgpu.Gaussian(max(size, 1 / size)), jtgpu.Gaussian(0.0, {"b": 1e160})
+    for density in (jtgpu.Gaussian(0.0, sd=size), *large):
         states, parents = {"b": float, "a": float}, {"a": ["b"] if density.coefficients else []}
         with pytest.raises(jtgpu.NetworkError, match=r"of 'a' is .*change its unit"):
             jtgpu.MixedNetwork(states, parents, {"a": density, "b": jtgpu.Gaussian(0.0)})
+
+
+def test_exponents_beyond_integers_are_refused_without_a_warning() -> None:
+    states: dict[str, Any] = {"c": ["n", "y"], "d": ["n", "y"], "x1": float, "x2": float}
+    densities = {x: jtgpu.Gaussian([0.0, 1e30]) for x in ("x1", "x2")}
+    cpts = {"c": [0.5, 0.5], "d": np.eye(2), **densities}
+    tree = jtgpu.MixedNetwork(states, {"d": ["c"], "x1": ["c"], "x2": ["d"]}, cpts).compile("cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(jtgpu.EvidenceError, match="float64 cannot tell which states"):
+            tree.posterior("c", {"x1": 0.0, "x2": 9e29})
