@@ -233,8 +233,7 @@ def test_densities_whose_squares_are_no_numbers_are_refused(size: float) -> None
 def test_exponents_beyond_integers_are_refused_without_a_warning() -> None:
     states: dict[str, Any] = {"c": ["n", "y"], "d": ["n", "y"], "x1": float, "x2": float}
     densities = {x: jtgpu.Gaussian([0.0, 1e30]) for x in ("x1", "x2")}
-        cpts: dict[str, Any] = {"a": density, "b": jtgpu.Gaussian(0.0)}
-    cpts = {"c": [0.5, 0.5], "d": np.eye(2), **densities}
+    cpts: dict[str, Any] = {"c": [0.5, 0.5], "d": np.eye(2), **densities}
     tree = jtgpu.MixedNetwork(states, {"d": ["c"], "x1": ["c"], "x2": ["d"]}, cpts).compile("cpu")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
