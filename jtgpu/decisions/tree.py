@@ -138,7 +138,7 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
             key, lambda: self._solver.solve(case.state, method=method, restarts=restarts, seed=seed)
         )
 
-    def options(self, decision: str | int, evidence: Findings | None = None, *, policy: Any = None) -> Options:
+    def options(self, decision: str | int, evidence: Findings | None = None, *, policy: object = None) -> Options:
         """Compute the expected utility of each option of a decision given the evidence.
 
         Parameters
@@ -223,7 +223,7 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
     # Queries under a policy -----------------------------------------------------------------------------------
 
     def posteriors(
-        self, evidence: Findings | None = None, *, policy: Any = None, targets: str | Iterable[str] | None = None
+        self, evidence: Findings | None = None, *, policy: object = None, targets: str | Iterable[str] | None = None
     ) -> Posteriors:
         """Compute posteriors of chance variables and decisions under a policy (default: the best one).
 
@@ -232,34 +232,34 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         return self.under(policy).posteriors(**self._fixed(evidence), targets=targets)
 
     def posterior(
-        self, variable: str | int, evidence: Findings | None = None, *, policy: Any = None
+        self, variable: str | int, evidence: Findings | None = None, *, policy: object = None
     ) -> Posterior:
         """Compute the posterior of one chance variable or decision under a policy; see `posteriors`."""
         name = self._net.variables[self._net.index(variable)]
         return self.posteriors(evidence, policy=policy, targets=[name])[name]
 
-    def joint(self, variables: Iterable[str | int], evidence: Findings | None = None, *, policy: Any = None) -> Joint:
+    def joint(self, variables: Iterable[str | int], evidence: Findings | None = None, *, policy: object = None) -> Joint:
         """Compute the joint posterior of some variables under a policy; see `posteriors`."""
         return self.under(policy).joint(variables, **self._fixed(evidence))
 
     def conditional(
         self, variables: str | int | Iterable[str | int], given: Iterable[str | int], evidence: Findings | None = None,
-        *, policy: Any = None,
+        *, policy: object = None,
     ) -> Conditional:  # fmt: skip
         """Compute P(variables | given, evidence) under a policy; see `posteriors`."""
         return self.under(policy).conditional(variables, given, **self._fixed(evidence))
 
-    def mpe(self, evidence: Findings | None = None, *, k: int = 1, policy: Any = None) -> Explanation:
+    def mpe(self, evidence: Findings | None = None, *, k: int = 1, policy: object = None) -> Explanation:
         """Find the k most probable configurations under a policy; see `posteriors`."""
         return self.under(policy).mpe(k=k, **self._fixed(evidence))
 
     def sample(
-        self, n: int, evidence: Findings | None = None, *, seed: Any = None, numbers: bool = False, policy: Any = None
+        self, n: int, evidence: Findings | None = None, *, seed: object = None, numbers: bool = False, policy: object = None
     ) -> Samples:
         """Draw samples under a policy; see `posteriors` and `jtgpu.JunctionTree.sample`."""
         return self.under(policy).sample(n, seed=seed, numbers=numbers, **self._fixed(evidence))
 
-    def log_evidence(self, evidence: Findings | None = None, *, policy: Any = None) -> float:
+    def log_evidence(self, evidence: Findings | None = None, *, policy: object = None) -> float:
         """Compute ln P(evidence) under a policy (default: the best one); decisions among the evidence are fixed."""
         fixed = self._fixed(evidence)
         return self.under(policy).log_evidence(**fixed)
@@ -292,7 +292,7 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
             part.close()
         type(self).__init__(self, net, **self._arguments)
 
-    def under(self, policy: Any = None) -> JunctionTree:
+    def under(self, policy: object = None) -> JunctionTree:
         """The compiled network in which decisions follow a policy (default: the best one); see `with_policy`."""
         self._check_open()
         key = policy if policy is None or isinstance(policy, str) else id(policy)
@@ -307,7 +307,7 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         options = {k: v for k, v in self._arguments.items() if k != "backend"}
         return self._net.with_policy(chosen).compile(self._arguments["backend"], **options)
 
-    def utility(self, evidence: Findings | None = None, *, policy: Any = None) -> Utility:
+    def utility(self, evidence: Findings | None = None, *, policy: object = None) -> Utility:
         """The total utility under a policy: mean, distribution, and its parts."""
         fixed = self._fixed(evidence)
         return Utility(self._net, self.under(policy), fixed)
@@ -323,7 +323,7 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         return known | ({"likelihood": weights} if weights else {})
 
     def contributions(
-        self, target: str | int | None = None, evidence: Findings | None = None, *, policy: Any = None, **more: Any
+        self, target: str | int | None = None, evidence: Findings | None = None, *, policy: object = None, **more: Any
     ) -> Contributions:
         """Compute what each finding contributes under a policy (default: the best one), with decisions fixed.
 

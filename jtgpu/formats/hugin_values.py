@@ -301,8 +301,6 @@ def dumps_mixed(net: MixedNetwork) -> str:
     for v in net.numbers:
         density = net.gaussian(v)
         variance = np.square(density.sd)
-        if not (np.sqrt(variance) == density.sd).all():
-            raise FormatError(f"the variance of {v!r} is too small or too large for a Hugin .net file")
         before = (*net.discrete_parents(v), *net.numeric_parents(v))  # states first, as HUGIN writes them
         rows = density_rows(density)
         data = "\n            ".join(

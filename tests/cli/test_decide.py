@@ -92,7 +92,7 @@ def test_questions_under_the_best_policy(well: str) -> None:
     lines = run("sample", well, "9", "-e", "drill=no", "--seed", "1").stdout.splitlines()
     assert lines[0].split(",") == [*oil().variables]
     assert {line.split(",")[oil().variables.index("drill")] for line in lines[1:]} == {"no"}
-    assert run("decide", well, "-e", "oil=wet,soaking", "--digits", "6").stdout.splitlines()[-1] == "110\texact"
+    assert run("decide", well, "-e", "oil=wet,soaking", "--digits", "6").stdout.splitlines()[-2] == "110\texact"
 
 
 @pytest.mark.parametrize("command", ["decide", "show"])

@@ -127,7 +127,7 @@ def test_a_closed_engine_answers_no_more() -> None:
 def test_without_pycuda_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pycuda", None)
     monkeypatch.setitem(sys.modules, "pycuda.driver", None)
-    with pytest.raises(errors.BackendUnavailable, match=r"jtgpu\[cuda\]"):
+    with pytest.raises(errors.BackendUnavailable, match=r"'\.\[cuda\]'"):
         chain(4, 3).compile(backend="indexed")
 
 
