@@ -238,7 +238,9 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         name = self._net.variables[self._net.index(variable)]
         return self.posteriors(evidence, policy=policy, targets=[name])[name]
 
-    def joint(self, variables: Iterable[str | int], evidence: Findings | None = None, *, policy: object = None) -> Joint:
+    def joint(
+        self, variables: Iterable[str | int], evidence: Findings | None = None, *, policy: object = None
+    ) -> Joint:
         """Compute the joint posterior of some variables under a policy; see `posteriors`."""
         return self.under(policy).joint(variables, **self._fixed(evidence))
 
@@ -254,7 +256,8 @@ class DecisionTree(CompiledNetwork[DecisionNetwork]):
         return self.under(policy).mpe(k=k, **self._fixed(evidence))
 
     def sample(
-        self, n: int, evidence: Findings | None = None, *, seed: object = None, numbers: bool = False, policy: object = None
+        self, n: int, evidence: Findings | None = None, *, seed: object = None, numbers: bool = False,
+        policy: object = None,
     ) -> Samples:
         """Draw samples under a policy; see `posteriors` and `jtgpu.JunctionTree.sample`."""
         return self.under(policy).sample(n, seed=seed, numbers=numbers, **self._fixed(evidence))
