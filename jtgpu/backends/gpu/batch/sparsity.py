@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -40,7 +40,7 @@ class Sparsity:
     needed: tuple[NDArray[np.bool_], ...]  # (T,) entries on which some answer depends
     count: NDArray[np.int64]  # (S,) multiply-adds of every step that matter
 
-    @property
+    @cached_property
     def lower(self) -> float:
         """log2 of a bound below every number that is not zero, whatever is observed."""
         return -sum(max(0.0, -math.log2(float(f[f > 0].min()))) for f in self.factors if (f > 0).any())
