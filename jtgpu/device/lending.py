@@ -25,7 +25,7 @@ IDLE = 2  # arrays kept for the next calls
 
 
 class _Loan:
-    """What a lent array is a view of, as is each view of it: NumPy keeps it until none is left."""
+    """The owner of a lent array: NumPy keeps it until no view of the array is left."""
 
     def __init__(self, pinned: NDArray[Any], returned: deque[NDArray[Any]]):
         self._pinned, self._returned = pinned, returned
