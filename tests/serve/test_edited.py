@@ -56,7 +56,8 @@ def over_json(net: Any) -> Any:
     return network_of_page(msgspec.json.decode(text, type=EditedNetwork))
 
 
-PAGE_OPENS = re.compile(*re.findall(r"NETWORK_FILE = /(.*)/i;", (FOLDER / "app.js").read_text("utf-8")), re.IGNORECASE)
+_NAMES = re.findall(r"NETWORK_FILE = /(.*)/i;", (FOLDER / "app.js").read_text("utf-8"))
+PAGE_OPENS = re.compile(_NAMES[0], re.IGNORECASE)
 NETS: list[Any] = [jtgpu.load("asia"), oil(), umbrella(), body(), noisy(), markov(), mixed_dynamic()]
 
 
@@ -84,7 +85,7 @@ def test_every_format_of_the_export_holds_the_network(net: Any, tmp_path: Path) 
 
 def test_arcs_are_counted_of_all_nodes() -> None:
     """To utilities and from earlier slices, too."""
-    arcs = {oil: 7, umbrella: 2, mixed_dynamic: 3, markov: 1}
+    arcs: dict[Any, int] = {oil: 7, umbrella: 2, mixed_dynamic: 3, markov: 1}
     assert {make: summary("x", make().compile("reference"))["arcs"] for make in arcs} == arcs
 
 
