@@ -70,7 +70,7 @@ export class ShareDialog extends Dialog {
         const data = { network: network.id, ...store.body, log_evidence: answer.logEvidence, states, posteriors };
         saveJson(data, `${name}.json`);
       }
-      this.status.textContent = `Saved ${name}.${format}`;
+      this.status.textContent = `Saved ${name}.${format}${/^(uai|fg)$/.test(format) ? ", which has no names" : ""}`;
     } catch (error) {
       this.status.textContent = `Not saved: ${error.message}`;
     }

@@ -131,6 +131,7 @@ def test_opened_saved_and_reported(visit: Visit, tmp_path: Path) -> None:
         formats.select_option(suffix)
         with page.expect_download() as waiting:
             dialog.get_by_role("button", name="Network as").click()
+        dialog.get_by_text(f"Saved grid.{suffix}, which has no names").wait_for()
         saved = tmp_path / f"saved.{suffix}"
         waiting.value.save_as(saved)
         again: Any = jtgpu.read(saved)
