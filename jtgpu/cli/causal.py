@@ -176,7 +176,7 @@ def _interval(draws: Any) -> Any:
     return np.quantile(draws, [TAIL, 1 - TAIL], axis=0, method="inverted_cdf").tolist()
 
 
-def _print_effect(o: Causal, table: Conditional, draws: Any, about: dict[str, Any]) -> None:
+def _print_effect(o: Causal, table: Conditional, draws: object, about: dict[str, Any]) -> None:
     single = len(table.given) == 1 == len(table.targets)
     made = _differences(table, draws) if single and table.possible.all() else None
     ends = None if draws is None else _interval(draws)

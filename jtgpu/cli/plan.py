@@ -66,7 +66,7 @@ def _as_json(made: NetworkPlan) -> dict[str, Any]:
 
 
 @contextmanager
-def _search_progress(order: str, wanted: Any) -> Iterator[Callable[[float, float, float], None] | None]:
+def _search_progress(order: str, wanted: object) -> Iterator[Callable[[float, float, float], None] | None]:
     """A status line on stderr; on a terminal with the cost and the share of the search that is done."""
     with status("searching for an elimination order", wanted) as step:
         if order == "best" and is_shown(wanted) and sys.stderr.isatty():

@@ -75,7 +75,7 @@ def _scores(rows: NDArray[Any], cells: RareCells, outliers: Outliers) -> dict[st
     return {"all": rows, "surprise": rows[outliers.index], "cell": cells.variable, "p_cell": cells.probability}
 
 
-def _result(table: Any, outliers: Outliers, scores: dict[str, Any]) -> Any:
+def _result(table: object, outliers: Outliers, scores: dict[str, Any]) -> Any:
     """The table for ``--output``."""
     if outliers.all_weights is None:
         return outliers.frame(**{name: scores[name] for name in ("surprise", "cell") if scores})

@@ -194,7 +194,7 @@ def print_answers(
         print_json({"file": file, "questions": answers})
 
 
-def _is_number(answer: Any) -> bool:
+def _is_number(answer: object) -> bool:
     """Whether an answer is the posterior of a number; its class is imported with such networks only."""
     return hasattr(answer, "quantiles") and not isinstance(answer, Posterior)
 

@@ -59,7 +59,7 @@ def rank(o: Rank, read: ReadOptions, run: Compute) -> None:
     print_rows(header, [(ranks[x], *_cells(key, o.edges), x) for key, x in ranked[:o.top]])
 
 
-def _print_published(graph: Any) -> None:
+def _print_published(graph: object) -> None:
     """The published program over its parameters."""
     from ..published.betweenness import measure
 

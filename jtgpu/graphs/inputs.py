@@ -107,7 +107,9 @@ def _read_model(net: DiscreteModel, weight: object) -> EdgeList:
     return _edge_list(len(index), pairs, None, isinstance(net, DirectedModel), list(net.variables))
 
 
-def _edge_list(n: int, pairs: Any, length: Floats | None, directed: bool, names: Sequence[object] | None) -> EdgeList:
+def _edge_list(
+    n: int, pairs: object, length: Floats | None, directed: bool, names: Sequence[object] | None
+) -> EdgeList:
     ends = np.asarray(pairs, np.int32).reshape(-1, 2)
     tail, head = np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1])
     return EdgeList(n, tail, head, np.empty(0) if length is None else length, directed, names)

@@ -355,7 +355,7 @@ def _finish(items: Sequence[_Waiting], answers: Sequence[Answered | BaseExceptio
             loop.call_soon_threadsafe(_deliver, items, replies, loop)
 
 
-def _deliver(items: Sequence[_Waiting], replies: Sequence[object], loop: Any = None) -> None:
+def _deliver(items: Sequence[_Waiting], replies: Sequence[object], loop: object = None) -> None:
     """Hand replies to the requests of an event loop, which runs this function."""
     for item, reply in zip(items, replies, strict=True):
         future = item.future

@@ -262,7 +262,7 @@ class _CsvWriter:
         begun, self._begun = self._begun, True
         return [chunk.body] if begun else [chunk.frame, chunk.body], {}
 
-    def _text(self, table: Any, header: bool) -> Any:
+    def _text(self, table: object, header: bool) -> Any:
         if self._escape:
             table = escape_formulas(table)
         writing = arrow_csv()

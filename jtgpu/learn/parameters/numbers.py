@@ -153,7 +153,7 @@ def _labels(table: Cells, v: str, kind: str, model: Model) -> Any:
     return schema.states[v]
 
 
-def _fixed(given: Any, net: MixedNetwork) -> tuple[str, ...]:
+def _fixed(given: object, net: MixedNetwork) -> tuple[str, ...]:
     """The variables whose parameters stay."""
     for v in (fixed := tuple(names("fixed", given))):
         if v not in net:
@@ -222,7 +222,7 @@ def _no_column(name: str, names: Sequence[str]) -> Any:
     raise DataError(f"the table has no column {name!r}{closest(name, names)}; {hint}")
 
 
-def _prior(prior: Any) -> tuple[float, float | str]:
+def _prior(prior: object) -> tuple[float, float | str]:
     """Rows of the pooled regression, and counts of CPTs."""
     if isinstance(prior, str) and prior.startswith("bdeu:"):
         return sample_size(prior, prior[5:]), prior

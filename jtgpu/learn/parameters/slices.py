@@ -124,7 +124,7 @@ def _tied(slices: FirstSlices, given: object, fixed: list[str]) -> list[list[str
     return [g for g in groups if len(g) > 1 and not (held.issuperset(g))]
 
 
-def _prior(slices: FirstSlices, given: Any) -> Any:
+def _prior(slices: FirstSlices, given: object) -> Any:
     """A prior by names of the first slices: numbers of a variable hold for all its CPTs, arrays for later slices."""
     if not isinstance(given, Mapping):
         return given
