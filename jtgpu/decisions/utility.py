@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from .relevance import Information
 
 FALSE, TRUE = 0, 1
-DIGITS = 13  # after the first one of the scale
-MOST_DIGITS = 300  # behind or before the point: 10 ** of it is a double
+DIGITS, DOUBLE = 13, 16  # after the first one of the scale, of a double
+MOST_DIGITS = 300  # after or before the point: 10 ** of it is a double
 
 
 class GoalNetwork(BayesianNetwork):
@@ -64,8 +64,11 @@ class Goal:
         return self.rounded(self.offset + self.scale * reached)
 
     def rounded(self, utilities: Any) -> Any:
-        """Utilities, or differences of them, without the digits that rounding makes: a sum has those of its scale."""
-        digits = DIGITS - Decimal(self.scale).adjusted() if self.offset and self.scale else MOST_DIGITS
+        """Utilities, or differences of them, without digits that are the rounding error of the sum."""
+        if not (self.offset and self.scale):
+            return utilities
+        scale, offset = (Decimal(x).adjusted() for x in (self.scale, self.offset))
+        digits = min(DIGITS - scale, DOUBLE - offset)
         return np.round(utilities, digits) if abs(digits) < MOST_DIGITS else utilities
 
 

@@ -93,3 +93,16 @@ def test_numbers_that_overflow_are_errors() -> None:
     for p in (-0.1, 1.5, np.nan):
         with pytest.raises(jtgpu.ArgumentError, match="p must be"):
             total.distribution().quantile(p)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-280, 1e-150, 1e-5, 1.0, 1e100])
+@pytest.mark.parametrize("constant", [0.0, 1.0, 1e10])
+def test_a_small_utility_and_a_constant(size: float, constant: float) -> None:
+    """The digits that rounding makes are removed, and nothing else: 10 ** 293 times 1e10 is no number."""
+    net = jtgpu.DecisionNetwork(
+        {"x": ["no", "yes"], "d": ["a", "b"]}, {"u": ["x", "d"], "c": ["d"]}, {"x": [0.75, 0.25]}, decisions=["d"],
+        utilities={"u": size * np.array([[0.0, 1.0], [4.0, 2.0]]), "c": [constant] * 2},
+    )  # fmt: skip
+    with net.compile("reference") as tree:
+        best = tree.policy()
+    assert best.expected_utility == pytest.approx(constant + 1.25 * size, rel=1e-12, abs=0)
