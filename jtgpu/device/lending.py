@@ -1,8 +1,8 @@
-"""Answers in page-locked memory, which the device writes directly: nothing is copied, and no fresh page is touched.
+"""Answers in page-locked memory: the device writes them where the caller reads them, so they are not copied.
 
-The caller may keep such an array, or a view of it, for as long as it likes. When the last one is gone, the memory comes
-back and is lent again. Touching fresh memory takes longer than the device's copy of it, page-locking it longer still:
-so few are lent at a time, and who keeps all answers gets ordinary memory.
+An array, or a view of it, may be kept for any time. When the last view is gone, its memory is used for another answer.
+Writing to fresh memory takes longer than the device's copy, and page-locking memory takes longer still. So only a few
+arrays are lent at a time, and a caller that keeps all answers gets ordinary memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEAST, MOST = 1 << 22, 144 << 20  # bytes of an array that is lent
-AT_ONCE = 2  # arrays lent: the answer that a caller still has while it asks for the next one, and that
+AT_ONCE = 2  # arrays lent: the last answer, which a caller still has while it asks, and the next one
 IDLE = 2  # arrays kept for the next calls
 
 
